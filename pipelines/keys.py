@@ -187,8 +187,8 @@ def _batches(
     """The rows of a key, of all states of an operator or of one; each file is read once."""
     states = {keyed.name: keyed for keyed in operator.keyed_states}
     for file in operator.keyed_files:
-        wanted = [index for index, keyed in enumerate(file.states) if state in (None, keyed.name)]
-        for entries in file.entries_of_key(key, wanted):
+        indexes = [index for index, keyed in enumerate(file.states) if state in (None, keyed.name)]
+        for entries in file.entries_of_key(key, indexes):
             index = int(entries.state_of[0])
             yield states[file.states[index].name], file.decode(index, entries)
 

@@ -156,13 +156,13 @@ def from_plain(value: Any, kind: pa.DataType) -> Any:
         ValueError: `plain` does not write a value of that type so.
     """
     try:
-        made = pa.scalar(_read(value, kind), kind).as_py()
-        again = plain(made, kind)
+        scalar = pa.scalar(_read(value, kind), kind).as_py()
+        again = plain(scalar, kind)
     except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ValueError(str(error)) from error
     if again != value:
         raise ValueError(f"it would be written {again!r}")
-    return made
+    return scalar
 
 
 def _read(value: Any, kind: pa.DataType) -> Any:

@@ -42,7 +42,7 @@ def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], Sp
     """
     try:
         text = Path(path).read_text("utf-8")
-        held = yaml.safe_load(text)
+        content = yaml.safe_load(text)
         root = yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -54,11 +54,11 @@ def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], Sp
         raise EncodeError(
             f"it can't be read ({' '.join(str(error).split())})", place=path, remedy=remedy
         ) from error
-    if not isinstance(held, Mapping):
+    if not isinstance(content, Mapping):
         raise EncodeError("it holds no mapping", place=path, remedy=f"begin it with `{first}:`")
     lines: dict[tuple[str, ...], int] = {}
     _note(path, root, (), lines)
-    return held, SpecLines(lines)
+    return content, SpecLines(lines)
 
 
 def _note(

@@ -60,13 +60,13 @@ class _Configured(click.Option):
         value, source = super().consume_value(ctx, opts)
         if source is ParameterSource.DEFAULT:
             try:
-                said = configured(self.name)
+                setting = configured(self.name)
             except StateError:
                 if not ctx.resilient_parsing:  # which is completion: nobody reads an error there
                     raise
-                said = None
-            if said is not None:
-                return said, ParameterSource.DEFAULT_MAP
+                setting = None
+            if setting is not None:
+                return setting, ParameterSource.DEFAULT_MAP
         return value, source
 
     def get_error_hint(self, ctx: click.Context | None) -> str:

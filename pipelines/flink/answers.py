@@ -71,8 +71,8 @@ def rows(answer: Any, place: str, *names: str) -> list[dict[str, Any]]:
     Raises:
         ClusterError: There is none.
     """
-    found: list[Any] = answered(answer, place, *names, kind=list)
-    return [answered(row, place, kind=dict) for row in found]
+    items: list[Any] = answered(answer, place, *names, kind=list)
+    return [answered(row, place, kind=dict) for row in items]
 
 
 def _id(row: Any, place: str, name: str) -> str:
@@ -276,10 +276,12 @@ class Operation:
         """The operation of a trigger's answer; COMPLETED is not yet success."""
         if answered(answer, place, "status", "id", kind=str) != "COMPLETED":
             return cls(completed=False)
-        made: dict[str, Any] = answered(answer, place, "operation", kind=dict, default={})
-        cause = made.get("failure-cause")
+        operation: dict[str, Any] = answered(answer, place, "operation", kind=dict, default={})
+        cause = operation.get("failure-cause")
         if cause is not None:
             name = answered(cause, place, "class", kind=str, default="unknown")
             trace = answered(cause, place, "stack-trace", kind=str, default=name)
             return cls(completed=True, failure=trace or name)
-        return cls(completed=True, location=answered(made, place, "location", kind=str, default=""))
+        return cls(
+            completed=True, location=answered(operation, place, "location", kind=str, default="")
+        )

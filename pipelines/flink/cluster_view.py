@@ -69,8 +69,8 @@ class ClusterView:
         """All jobs that the cluster knows, those that ended too, the newest first."""
         path = "/jobs/overview"
         answer, place = self.connection.get(path), self.place(path)
-        found = [FlinkJob.of(row, place) for row in rows(answer, place, "jobs")]
-        return sorted(found, key=lambda job: job.started, reverse=True)
+        jobs = [FlinkJob.of(row, place) for row in rows(answer, place, "jobs")]
+        return sorted(jobs, key=lambda job: job.started, reverse=True)
 
     def find_job(self, name_or_id: str) -> FlinkJob:
         """A job by its id or its name; of one name, that which has not ended, or else the newest.

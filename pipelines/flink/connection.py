@@ -142,19 +142,21 @@ def _headers(text: str) -> dict[str, str]:
     remedy = "give a JSON object of texts, or lines `Name: value`"
     if text.lstrip().startswith("{"):
         try:
-            said = json.loads(text)
+            headers = json.loads(text)
         except (ValueError, RecursionError):
-            said = None  # the error would show the text
+            headers = None  # the error would show the text
     else:
         pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
-        said = {name.strip(): value.strip() if colon else None for name, colon, value in pairs}
-    if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
+        headers = {name.strip(): value.strip() if colon else None for name, colon, value in pairs}
+    if not isinstance(headers, dict) or not all(
+        isinstance(value, str) for value in headers.values()
+    ):
         raise DeclarationError("no headers", place="STATELAKE_FLINK_HEADERS", remedy=remedy)
-    if not all(name and name.isprintable() and ":" not in name for name in said):
+    if not all(name and name.isprintable() and ":" not in name for name in headers):
         raise DeclarationError(
             "a header without a name", place="STATELAKE_FLINK_HEADERS", remedy=remedy
         )
-    return said
+    return headers
 
 
 def _taken_apart(url: str) -> tuple[str, str, str]:
@@ -348,8 +350,8 @@ class Connection:
         )
 
     def _refusal(self, status: int, text: str, place: str) -> StateError:
-        said = _errors_in(text)
-        cause = self._hidden(root_cause(said) if said else _beginning(text))
+        message = _errors_in(text)
+        cause = self._hidden(root_cause(message) if message else _beginning(text))
         problem = f"HTTP {status}: {cause}" if cause else f"HTTP {status}"
         if status == 404:
             return NotFoundError(problem, place=place)
@@ -422,10 +424,10 @@ def _innermost(error: BaseException) -> str:
 def _errors_in(text: str) -> str:
     """What Flink says for a failed call, in `{"errors": [...]}`."""
     try:
-        said = json.loads(text)
+        answer = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    errors = said.get("errors") if isinstance(said, dict) else None
+    errors = answer.get("errors") if isinstance(answer, dict) else None
     if not isinstance(errors, list):
         return ""
     return "\n".join(error for error in errors if isinstance(error, str))

@@ -128,9 +128,9 @@ def bootstrap(
         )
         for operator in read.operators
     ]
-    made = run.operators(operators)
+    new_operators = run.operators(operators)
     written = write_snapshot(
-        to, made, compression=compression, metadata_version=metadata_version,
+        to, new_operators, compression=compression, metadata_version=metadata_version,
         operator_state_version=operator_state_version, run=run.map,
     )  # fmt: skip
     _sweep(to)
@@ -235,15 +235,15 @@ class _Bootstrap:
 
     def unkeyed(self, state: StateSpec, rows: StateRows) -> NewOperatorState:
         """An operator state; its rows are read when they are written."""
-        held = NewOperatorState(
+        new_state = NewOperatorState(
             state.name, [], state.kind, state.types["type"], state.types.get("key_type", "")
         )
-        schema = operator_layout(held.meta_info()).schema
+        schema = operator_layout(new_state.meta_info()).schema
         if isinstance(rows, FileRows):
-            found = mapped_batches(rows.plan, rows.pieces, schema)
+            batches = mapped_batches(rows.plan, rows.pieces, schema)
         else:
-            found = rows.batches(schema)
-        return replace(held, rows=(made for _, made in found))
+            batches = rows.batches(schema)
+        return replace(new_state, rows=(made for _, made in batches))
 
     # ------------------------------------------------------------------------ sources
 
@@ -308,13 +308,13 @@ class _Bootstrap:
                 remedy=f"give {', '.join(SOURCE_KEYS['lake'])}",
             )  # fmt: skip
         lake, job, snapshot, name = (str(source[key]) for key in SOURCE_KEYS["lake"])
-        found = lake_table(self.located(lake), job, snapshot, name, f"{job}/{snapshot}/{name}")
-        return self.read(state, plan, found)
+        table = lake_table(self.located(lake), job, snapshot, name, f"{job}/{snapshot}/{name}")
+        return self.read(state, plan, table)
 
     def files(self, state: StateSpec, plan: RowPlan, source: Mapping[str, Any]) -> StateRows:
         """A path."""
-        said = str(source["path"])
-        return self.read(state, plan, find_source(self.located(said), said, source))
+        path = str(source["path"])
+        return self.read(state, plan, find_source(self.located(path), path, source))
 
     def located(self, said: str) -> str:
         """A path relative to the spec."""
@@ -346,10 +346,10 @@ class _Bootstrap:
 
     def sql_of(self, state: StateSpec) -> str:
         """The first piece of Spark SQL in a state."""
-        found = (
+        expressions = (
             expression.sql for plan in state.columns.values() for expression in expressions_in(plan)
         )
-        return next(found, "")
+        return next(expressions, "")
 
     def refuse_expressions(self, state: StateSpec, source: str) -> None:
         """Arrow's tables are not Spark's."""

@@ -146,15 +146,15 @@ def _journals(lake: Lake, job: str) -> list[tuple[Journal, dict[str, Any]]]:
     Raises:
         DamagedLakeError: One is none.
     """
-    found = []
+    journals = []
     for file in lake.directory.names(_path(job)):
         name = file.removesuffix(".json")
         if name == file or not _NAME.fullmatch(name):
             continue  # not yet whole, or none of ours
         note = read_note(lake.directory, _path(job, name), _RULES)
         journal = Journal(name, **{key: note[key] for key in _fields()})
-        found.append((journal, note))
-    return found
+        journals.append((journal, note))
+    return journals
 
 
 def _fields() -> list[str]:

@@ -135,10 +135,10 @@ def reasons_to_stay(
     )
     reasons: dict[str, list[str]] = {}
     for summary in listed:
-        held = [f"held: {hold.reason}" if hold.reason else "held" for hold in summary.holds]
-        made = [] if summary.origin == "import" else [f"{summary.origin} of {summary.parent}"]
-        if held or made:
-            reasons[summary.snapshot_id] = held + made
+        hold_reasons = [f"held: {hold.reason}" if hold.reason else "held" for hold in summary.holds]
+        origin = [] if summary.origin == "import" else [f"{summary.origin} of {summary.parent}"]
+        if hold_reasons or origin:
+            reasons[summary.snapshot_id] = hold_reasons + origin
     for summary in imported[-1:]:
         reasons.setdefault(summary.snapshot_id, []).append("the newest")
     for part in policy.parts:
@@ -190,15 +190,15 @@ def prune(lake: Lake, job: str, policy: Policy) -> DropResult | None:
 
 
 def _parsed(part: str) -> Part:
-    found = _PART.fullmatch(part)
-    if found is None:
+    match = _PART.fullmatch(part)
+    if match is None:
         raise DeclarationError(
             f"{part!r} is no part of a retention policy",
             remedy="write how long or how many, and how often: `30d all`, `1y daily`, `90 daily`,"
             f" `forever monthly`; times end in {', '.join(_HOURS)}, and a part in"
             f" all, {', '.join(_PERIODS)}",
         )
-    forever, number, unit, period = found.groups()
+    forever, number, unit, period = match.groups()
     text = " ".join(part.split())
     if forever:
         return Part(text, period)

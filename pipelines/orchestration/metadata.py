@@ -102,7 +102,7 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
         for version, state in _operator_states(operator)
     ]  # fmt: skip
     columns = ("table", "version", "kind", "value", "entries", "bytes")
-    found: Metadata = {
+    metadata: Metadata = {
         "dagster/row_count": record.entries,
         "state (bytes)": record.state_bytes,
         "written (bytes)": record.written_bytes,
@@ -116,13 +116,13 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
     for operator in sorted(keyed, key=lambda each: -each.state_bytes)[:DRAWN_OPERATORS]:
         _, sizes = group_totals(operator)
         name = f"key groups of {printable(operator.label)}"
-        found[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
-    return found
+        metadata[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
+    return metadata
 
 
 def table_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Metadata]:
     """Of each table of a snapshot, by its path below the lake."""
-    found = {}
+    metadata = {}
     by_size = sorted(
         (-sum(unit.size for unit in table.units), table.path)
         for operator in record.operators
@@ -153,8 +153,8 @@ def table_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Metadata]:
                     sizes[group.key_group] += group.state_bytes
                 picture = key_group_histogram(sizes.tolist(), f"key groups of {table.path}")
                 of_table["key groups"] = dg.MetadataValue.md(picture)
-            found[table.path] = of_table
-    return found
+            metadata[table.path] = of_table
+    return metadata
 
 
 def states_of(
@@ -242,7 +242,7 @@ def _cell(value: Any) -> str:
 
 def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
     """Of a plan."""
-    found: Metadata = {}
+    metadata: Metadata = {}
     for plan in plans:
         rows = [
             (
@@ -256,11 +256,11 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
         ]
         columns = ("subtask", "key groups", "entries", "bytes", "from other subtasks")
         name = printable(plan.operator)
-        found[f"{name}: subtasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
-        found[f"{name}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
-        found[f"{name}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
-        found[f"{name}: skew"] = float(np.round(plan.skew, 4))
-    return found
+        metadata[f"{name}: subtasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
+        metadata[f"{name}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
+        metadata[f"{name}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
+        metadata[f"{name}: skew"] = float(np.round(plan.skew, 4))
+    return metadata
 
 
 def export_metadata(done: ExportResult) -> Metadata:
@@ -341,14 +341,14 @@ def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
         now: In milliseconds since 1970.
     """
     listed = list(reports)
-    found: Metadata = dict(total(listed))
+    metadata: Metadata = dict(total(listed))
     if not listed:
-        return found
+        return metadata
     times = sorted({report.reported_at for report in listed})
     together = {at: total(report for report in listed if report.reported_at == at) for at in times}
-    counts = {name: [together[at][name] for at in times] for name in found}
+    counts = {name: [together[at][name] for at in times] for name in metadata}
     hours = [(at - now) / 3_600_000 for at in times]
-    found["over time"] = dg.MetadataValue.md(commit_chart(hours, counts, "commits"))
+    metadata["over time"] = dg.MetadataValue.md(commit_chart(hours, counts, "commits"))
     tasks = sorted({report.task for report in listed})
     columns = ("task", "commits", "skipped", "blocked", "snapshot ms", "upload ms", "sent", "saved")
     rows = []
@@ -357,8 +357,8 @@ def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
         names = ("commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms")
         sizes = (bytes_text(sums[name]) for name in ("bytes_sent", "bytes_saved"))
         rows.append((task, *(f"{sums[name]:,}" for name in names), *sizes))
-    found["tasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
-    return found
+    metadata["tasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
+    return metadata
 
 
 def run_metadata(done: RunResult) -> Metadata:

@@ -64,8 +64,8 @@ class CompressionConfig(dg.Config):
 @dg.op
 def compress(context: dg.OpExecutionContext, config: CompressionConfig) -> str:
     """Write a savepoint again with another compression: its path."""
-    wanted = configured_compression(config.flink_conf, config.compression) or "snappy"
-    done = recompress_snapshot(config.savepoint, config.to, wanted)
+    codec = configured_compression(config.flink_conf, config.compression) or "snappy"
+    done = recompress_snapshot(config.savepoint, config.to, codec)
     context.add_output_metadata(compression_metadata(done))
     return done.path
 
@@ -252,8 +252,8 @@ def report_commits(
     now = now_millis()
     job = config.job or locations.job_name
     reports = CommitReports(locations.open_lake().directory, job)
-    found = reports.read(now - int(config.hours * 3_600_000))
-    counts, metadata = total(found), commits_metadata(found, now)
+    commit_reports = reports.read(now - int(config.hours * 3_600_000))
+    counts, metadata = total(commit_reports), commits_metadata(commit_reports, now)
     limits = {"commits_blocked": config.max_blocked, "commits_skipped": config.max_skipped}
     over = [f"{name}: {counts[name]}, at most {at}" for name, at in limits.items()
             if counts[name] > at]  # fmt: skip

@@ -211,8 +211,8 @@ def lake_report(
     """
     integrity = None
     if check:
-        found = stored_faults(lake, record)
-        integrity = Integrity(tuple(ReportedFault("lake", "", problem, "") for problem in found))
+        faults = stored_faults(lake, record)
+        integrity = Integrity(tuple(ReportedFault("lake", "", problem, "") for problem in faults))
     ordered = sorted(record.operators, key=lambda each: (-each.state_bytes, each.label))
     reported = []
     for number, operator in enumerate(ordered):

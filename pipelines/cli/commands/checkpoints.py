@@ -70,20 +70,20 @@ def list_command(location: str, as_json_: bool) -> None:
       statelake checkpoints list --log s3://bucket/checkpoints --json
     """
     now = now_millis()
-    found = [
+    records = [
         record
         for versions in last_records(read_records(open_log(location))).values()
         for _, record in sorted(versions.items())
     ]
     if as_json_:
-        as_json([_plain(record, now) for record in found])
+        as_json([_plain(record, now) for record in records])
         return
     rows = [
         (record.task, str(record.checkpoint.version), str(record.id or ""),
          age_text(now - record.record.appended_at), _markers(record), str(record.record.offset))
-        for record in found
+        for record in records
     ]  # fmt: skip
-    tasks = len({(record.key.grouper, record.task) for record in found})
+    tasks = len({(record.key.grouper, record.task) for record in records})
     columns = ("<task", ">version", "<checkpoint", ">age", "<markers", ">offset")
     print_table(f"{tasks} tasks", columns, rows)
 
@@ -103,20 +103,20 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
       statelake checkpoints show --log checkpoints --task "Partition 3" \\
           --checkpoint 1700000000000-42 | jq .checkpoint
     """
-    found = [
+    records = [
         read_record
         for read_record in read_records(open_log(location))
         if read_record.task == task
         and (version is None or read_record.checkpoint.version == version)
         and (identifier is None or str(read_record.id) == identifier)
     ]
-    if not found:
+    if not records:
         raise NotFoundError(
             f"no such record of task {task!r}",
             place=location,
             remedy="`statelake checkpoints list` has the last ones; older ones may be removed",
         )
-    as_json(found[-1].to_json())
+    as_json(records[-1].to_json())
 
 
 @checkpoints.command()
@@ -161,20 +161,26 @@ def verify(
     backends = list(_backends(blobs, lake, changelogs))
     if not backends:
         raise click.UsageError("say where state is: --blobs, --lake with --job, or --changelogs")
-    found = verify_log(open_log(location), backends, (job or "", job_id), tasks=tasks, every=every)
-    faults = faults_of(found)
+    markers = verify_log(
+        open_log(location), backends, (job or "", job_id), tasks=tasks, every=every
+    )
+    faults = faults_of(markers)
     if as_json_:
         as_json(
-            {"sound": not faults, "faults": faults, "markers": [asdict(marker) for marker in found]}
+            {
+                "sound": not faults,
+                "faults": faults,
+                "markers": [asdict(marker) for marker in markers],
+            }
         )
     else:
         rows = [
             (marker.task, marker.checkpoint, marker.store,
              SHORT.get(marker.backend, marker.backend), marker.outcome,
              bytes_text(marker.size) if marker.size else "", marker.why)
-            for marker in found
+            for marker in markers
         ]  # fmt: skip
-        title = f"{len(found)} markers, {len(faults)} faults"
+        title = f"{len(markers)} markers, {len(faults)} faults"
         columns = ("<task", "<checkpoint", "<store", "<backend", "<outcome", ">restored", "<why")
         print_table(title, columns, rows)
     if faults:

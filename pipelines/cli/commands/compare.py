@@ -66,11 +66,11 @@ def diff(
     opened = Lake(lake)
     earlier, later = (snapshot_named(opened, job, name) for name in (earlier, later))
     with progress_bar("comparing", quiet=as_json_) as progress:
-        found = diff_snapshots(
+        differences = diff_snapshots(
             opened, job, earlier, later, examples=examples, engine=engine, progress=progress
         )
     if as_json_:
-        as_json([asdict(difference) for difference in found])
+        as_json([asdict(difference) for difference in differences])
     else:
         columns = ("<operator", "<state", "<", ">added", ">removed", ">changed")
         rows = [
@@ -80,14 +80,14 @@ def diff(
                 difference.status,
                 *map("{:,}".format, (difference.added, difference.removed, difference.changed)),
             )
-            for difference in found
+            for difference in differences
         ]
         print_table(f"{earlier} → {later}", columns, rows)
-        for difference in found:
+        for difference in differences:
             for example in difference.examples:
                 text = json_text(plain(example))
                 tell(f"{difference.operator}/{difference.state} {text}")
-    if fail_on_diff and any(difference.status != "same" for difference in found):
+    if fail_on_diff and any(difference.status != "same" for difference in differences):
         context.exit(1)
 
 

@@ -150,7 +150,7 @@ def edit(
     new_offsets = read_new_offsets(set_offsets) if set_offsets else []
     if offsets_from_timestamp is not None and bootstrap_servers is not None:
         new_offsets = offsets_at(opened, job, parent, bootstrap_servers, offsets_from_timestamp)
-    wanted = SnapshotEdit(
+    changes = SnapshotEdit(
         rename=dict(rename_uid),
         drop_operators=drop_operator,
         keep_operators=keep_operator,
@@ -164,7 +164,7 @@ def edit(
     )
     with progress_bar("editing", quiet=as_json_) as progress:
         done = edit_snapshot(
-            opened, job, parent, snapshot_id, wanted, staging=_staging(opened, wanted), note=note,
+            opened, job, parent, snapshot_id, changes, staging=_staging(opened, changes), note=note,
             engine=engine, progress=progress,
         )  # fmt: skip
     if as_json_:

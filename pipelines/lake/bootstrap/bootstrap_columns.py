@@ -118,14 +118,14 @@ def plan_column(said: Any, place: str) -> ColumnPlan:
 
 def _path(text: str) -> tuple[str, ...]:
     """The names of `a`, `a.b` or of names in backticks; nothing if it is more than that."""
-    found, at = [], 0
+    parts, at = [], 0
     if text.strip().lower() in _LITERALS:
         return ()
     while match := _NAME.match(text, at):
-        found.append(match[1].replace("``", "`") if match[1] else match[2])
+        parts.append(match[1].replace("``", "`") if match[1] else match[2])
         at = match.end()
         if at == len(text):
-            return tuple(found)
+            return tuple(parts)
         if text[at] != ".":
             break
         at += 1
@@ -179,8 +179,8 @@ def map_batches(
         EncodeError: A column that is missing, or a value that does not fit, with its row.
     """
     for batch in batches:
-        made = SourceBatch(plan, batch, source, first_row)
-        yield made, made.mapped(schema)
+        source_batch = SourceBatch(plan, batch, source, first_row)
+        yield source_batch, source_batch.mapped(schema)
         if first_row >= 0:
             first_row += len(batch)
 
@@ -203,22 +203,22 @@ class SourceBatch:
 
     def mapped(self, schema: pa.Schema) -> pa.RecordBatch:
         """The state's columns."""
-        made: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         for name, plan in self.plan.columns.items():
             index = schema.get_field_index(name)
             if index < 0:
                 self.refuse(
                     f"`{name}`, which such a state has not", "", f"it has {', '.join(schema.names)}"
                 )
-            made[name] = self.column(plan, schema.field(index).type, name)
-            if name in self.plan.never_null and made[name].null_count:
-                row = pc.index(made[name].is_null(), value=True).as_py()
+            columns[name] = self.column(plan, schema.field(index).type, name)
+            if name in self.plan.never_null and columns[name].null_count:
+                row = pc.index(columns[name].is_null(), value=True).as_py()
                 label = plan.written if isinstance(plan, SourceColumn) else name
                 remedy = "leave such rows out: in Flink a key without a value has no entry"
                 self.refuse(f"there is no {name}", label, remedy, row)
-        if "ttl" in made and pa.types.is_list(schema.field("ttl").type):
-            made["ttl"] = _repeated(made["ttl"], made["value"])
-        return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+        if "ttl" in columns and pa.types.is_list(schema.field("ttl").type):
+            columns["ttl"] = _repeated(columns["ttl"], columns["value"])
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def column(self, plan: ColumnPlan, wanted: pa.DataType, label: str) -> pa.Array:
         """One column."""
@@ -277,15 +277,15 @@ class SourceBatch:
     def constant(self, value: Any, wanted: pa.DataType, label: str, *, time: bool) -> pa.Array:
         """The same in every row."""
         try:
-            one = pa.array([value])
+            single = pa.array([value])
             if time or pa.types.is_temporal(wanted):
-                one = _as(one, wanted, text=isinstance(value, str), time=time)
+                single = _as(single, wanted, text=isinstance(value, str), time=time)
             else:
-                one = pa.array([value], wanted)
+                single = pa.array([value], wanted)
         except (EncodeError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             problem = error.problem if isinstance(error, StateError) else _short(error)
             self.refuse(f"constant {value!r}: {problem}", label, f"it is to be {wanted}")
-        return one.take(pa.array(np.zeros(len(self.batch), np.int64)))
+        return single.take(pa.array(np.zeros(len(self.batch), np.int64)))
 
     def found(self, plan: SourceColumn) -> pa.Array:
         """A column of the source, or what is within one."""
@@ -340,9 +340,9 @@ def _as(column: pa.Array, wanted: pa.DataType, *, text: bool, time: bool) -> pa.
 
 def _instants(column: pa.Array) -> pa.Array:
     """Text as points in time: milliseconds since 1970, or ISO 8601, of UTC if it says no zone."""
-    for wanted in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
+    for kind in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
         try:
-            return column.cast(wanted)
+            return column.cast(kind)
         except pa.ArrowInvalid as error:  # noqa: PERF203 - three at most
             failed = error
     raise failed

@@ -57,20 +57,20 @@ def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
         EncodeError: A row that can't be in such a state.
     """
     # what the writer may have in its hands when it finds something wrong
-    held: deque[Mapped] = deque()
+    pending: deque[Mapped] = deque()
     rows = size = 0
 
     def made() -> Iterator[pa.RecordBatch]:
         nonlocal rows, size
         for batch in batches:
-            held.append(batch)
+            pending.append(batch)
             rows += len(batch[1])
             size += batch[1].nbytes
-            while len(held) > 1 and (
-                rows - len(held[0][1]) > 2 * BATCH_ROWS
-                or size - held[0][1].nbytes > 2 * BATCH_BYTES
+            while len(pending) > 1 and (
+                rows - len(pending[0][1]) > 2 * BATCH_ROWS
+                or size - pending[0][1].nbytes > 2 * BATCH_BYTES
             ):
-                _, gone = held.popleft()
+                _, gone = pending.popleft()
                 rows -= len(gone)
                 size -= gone.nbytes
             yield batch[1]
@@ -79,7 +79,7 @@ def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
         return spill_made_rows(task, made())
     except EncodeError as error:
         if ", row " not in error.place:
-            for source, batch in held:
+            for source, batch in pending:
                 _name_row(task, source, batch)
         raise
 
@@ -102,10 +102,10 @@ def _name_row(task: SpillTask, source: SourceBatch, batch: pa.RecordBatch) -> No
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if refused(low, middle) else (middle, high)
-        found = refused(low, high)
-    if found is not None:
-        problem = found.problem.replace("row 0 is null, and", "there is a null, and")
-        source.refuse(problem, "", found.remedy, low)
+        refusal = refused(low, high)
+    if refusal is not None:
+        problem = refusal.problem.replace("row 0 is null, and", "there is a null, and")
+        source.refuse(problem, "", refusal.remedy, low)
 
 
 def mapped_batches(plan: RowPlan, pieces: Iterable[Piece], schema: pa.Schema) -> Iterator[Mapped]:
@@ -161,8 +161,8 @@ class ArrowRows:
 
     def batches(self, schema: pa.Schema) -> Iterator[Mapped]:
         """Them, and the rows of the state that they make."""
-        found = batches_of(self.rows, self.plan.place or "rows")
-        return map_batches(self.plan, found, schema, "", 0)
+        source_batches = batches_of(self.rows, self.plan.place or "rows")
+        return map_batches(self.plan, source_batches, schema, "", 0)
 
     def spill(self, task: SpillTask) -> list[Spill]:
         """Spill all of them."""

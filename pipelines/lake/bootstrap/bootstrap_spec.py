@@ -118,16 +118,16 @@ def read_bootstrap_spec(given: str | Path | Mapping[str, Any]) -> BootstrapSpec:
     if isinstance(given, Mapping):
         return _Reader("the spec", given, SpecLines({})).spec(".")
     path = str(given)
-    held: Mapping[str, Any]
+    content: Mapping[str, Any]
     if path.endswith(".py"):
         module = vars(load_plugin(path))
         names = [name for name in ("operators", *DEFAULTS) if name in module]
-        held, lines = {name: module[name] for name in names}, SpecLines({})
+        content, lines = {name: module[name] for name in names}, SpecLines({})
     else:
-        held, lines = read_yaml(
+        content, lines = read_yaml(
             path, "operators", "give a YAML or Python file that begins with `operators`"
         )
-    return _Reader(path, held, lines).spec(str(Path(path).parent))
+    return _Reader(path, content, lines).spec(str(Path(path).parent))
 
 
 class _Reader:
@@ -146,8 +146,8 @@ class _Reader:
         """All of it."""
         self.known(self.held, ("operators", *DEFAULTS), (), "")
         operators = self.mapping(self.held.get("operators"), ("operators",), "operators")
-        made = tuple(self.operator(str(uid), said) for uid, said in operators.items())
-        return BootstrapSpec(self.path, directory, made)
+        operator_specs = tuple(self.operator(str(uid), said) for uid, said in operators.items())
+        return BootstrapSpec(self.path, directory, operator_specs)
 
     def operator(self, uid: str, said: Any) -> OperatorSpec:
         """One operator."""
@@ -248,7 +248,7 @@ class _Reader:
                 "it has no `source`", place=self.place(at, what),
                 remedy="give a Parquet, Delta, CSV or JSON-lines path, {lake: ...}, or {sql: ...}",
             )  # fmt: skip
-        found = {
+        serializers = {
             type_: self.type_of(held, type_, at, what)
             for type_ in types if type_ in needed or type_ in held
         }  # fmt: skip
@@ -269,7 +269,7 @@ class _Reader:
                     "a `namespace` without a `namespace_type`", place=self.place(at, what)
                 )
             plans[column] = plan_column(wanted, self.place((*at, column), f"{what}, `{column}`"))
-        return StateSpec(name, kind, self.place(at, what), source, plans, found, domain)
+        return StateSpec(name, kind, self.place(at, what), source, plans, serializers, domain)
 
     # ------------------------------------------------------------------------- parts
 
@@ -323,10 +323,10 @@ class _Reader:
             raise EncodeError(
                 f"it has no `{name}`", place=self.place(at, what), remedy="write one, such as Long"
             )
-        said = held[name]
-        if isinstance(said, TypeSerializerSnapshot):
-            return said
-        return self._parsed(lambda: parse_type(said), (*at, name), f"{what}, `{name}`")
+        given = held[name]
+        if isinstance(given, TypeSerializerSnapshot):
+            return given
+        return self._parsed(lambda: parse_type(given), (*at, name), f"{what}, `{name}`")
 
     def _parsed(
         self, parse: Callable[[], TypeSerializerSnapshot], at: Keys, what: str
@@ -340,14 +340,14 @@ class _Reader:
         """A parallelism."""
         if name not in held:
             return None
-        said = held[name]
+        given = held[name]
         if (
-            isinstance(said, bool)
-            or not isinstance(said, int)
-            or not 1 <= said <= MAX_PARALLELISM_LIMIT
+            isinstance(given, bool)
+            or not isinstance(given, int)
+            or not 1 <= given <= MAX_PARALLELISM_LIMIT
         ):
             raise EncodeError(
-                f"{name} {said!r}", place=self.place((*at, name), what),
+                f"{name} {given!r}", place=self.place((*at, name), what),
                 remedy=f"a number from 1 to {MAX_PARALLELISM_LIMIT}",
             )  # fmt: skip
-        return said
+        return given

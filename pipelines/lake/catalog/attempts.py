@@ -203,7 +203,7 @@ def leaned_on(lake: Lake, job: str) -> set[str]:
 
 def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
     """Token and note of every attempt on a job's tables that has not ended."""
-    found = []
+    notes = []
     for name in _note_names(lake):
         token, path = name.removesuffix(".json"), f"{NOTES}/{name}"
         if not is_token(token) or name == token:
@@ -219,8 +219,8 @@ def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
         if note["job"] == job:
             leaned = note.get("leans_on") or []
             note["leans_on"] = [leaned] if isinstance(leaned, str) else leaned
-            found.append((token, note))
-    return found
+            notes.append((token, note))
+    return notes
 
 
 def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dict[str, Any]:

@@ -139,8 +139,8 @@ class Lake:
     def has(self, job: str, snapshot_id: str) -> bool:
         """Whether an id is taken, be it by a row that can't be believed."""
         summaries, bad = self.listed(job)
-        taken = {summary.snapshot_id for summary in summaries} | {row.snapshot_id for row in bad}
-        return snapshot_id in taken
+        existing = {summary.snapshot_id for summary in summaries} | {row.snapshot_id for row in bad}
+        return snapshot_id in existing
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
         """All snapshots, or one job's, with all that is known of them, and the rows that are none.
@@ -158,16 +158,16 @@ class Lake:
             NotFoundError: There is no such job or snapshot.
             DamagedLakeError: Its row can't be believed.
         """
-        found, bad = self._read(SNAPSHOT_SCHEMA.names, job, snapshot_id)
-        if found:
-            return found[0]
+        records, bad = self._read(SNAPSHOT_SCHEMA.names, job, snapshot_id)
+        if records:
+            return records[0]
         if bad:
             raise bad[0].error
-        known = [record.snapshot_id for record in self.summaries(job)]
-        if not known:
+        ids = [record.snapshot_id for record in self.summaries(job)]
+        if not ids:
             jobs = ", ".join(self.jobs()) or "none"
             raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
-        latest = ", ".join(known[-10:])
+        latest = ", ".join(ids[-10:])
         raise NotFoundError(
             f"job {job!r} has no snapshot {snapshot_id!r}", remedy=f"its latest are: {latest}"
         )
@@ -213,11 +213,11 @@ class Lake:
                 bad.append(BadRow(str(held or ""), "", self._unreadable(path, error)))
                 continue
             for row in rows:
-                found = self._record(row | {"job": held}, whole=whole)
-                if isinstance(found, SnapshotRecord):
-                    records.append(found)
+                parsed = self._record(row | {"job": held}, whole=whole)
+                if isinstance(parsed, SnapshotRecord):
+                    records.append(parsed)
                 else:
-                    bad.append(found)
+                    bad.append(parsed)
         return (
             self._told_apart(records, bad) if columns == SNAPSHOT_SCHEMA.names else (records, bad)
         )

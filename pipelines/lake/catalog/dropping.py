@@ -187,7 +187,7 @@ def tables_of_job(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[s
         UnsafePathError: It leads elsewhere.
     """
     named = {table.path for record in records for op in record.operators for table in op.tables}
-    found = []
+    paths = []
     for path in sorted(named.union(_directories(lake, job))):
         try:
             lake.table(path).open()
@@ -196,8 +196,8 @@ def tables_of_job(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[s
                 raise
             LOG.warning("left alone, as no snapshot has it: %s", error)
         else:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _directories(lake: Lake, job: str) -> Iterator[str]:
@@ -229,14 +229,14 @@ def _edit_leftovers(table: StateTable, latest: DeltaTable | None) -> list[tuple[
     if latest is None:
         return []
     names = latest.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
-    found = []
+    leftovers = []
     for name in names:
         folder, _, file = name.rpartition("/")
         checksum = f"{folder}/.{file}.crc".lstrip("/")
         ours = [path for path in (name, checksum) if is_edited_file(path)]
         present = [path for path in ours if table.directory.is_file(path)]
-        found += [(path, table.directory.size(path)) for path in present]
-    return found
+        leftovers += [(path, table.directory.size(path)) for path in present]
+    return leftovers
 
 
 def sweep_carried(lake: Lake) -> tuple[int, int]:

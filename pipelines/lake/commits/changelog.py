@@ -63,8 +63,8 @@ class _Segment:
     @classmethod
     def parse(cls, file: PartitionFile) -> _Segment | None:
         """What a file's name says; None if it is no changelog's."""
-        found = _FILE.fullmatch(posixpath.basename(file.path))
-        return None if found is None else cls(int(found[1]), int(found[2]), file)
+        match = _FILE.fullmatch(posixpath.basename(file.path))
+        return None if match is None else cls(int(match[1]), int(match[2]), file)
 
 
 class DeltaChangelogs(EmbeddedChangelogs):
@@ -141,8 +141,8 @@ class _DeltaChangelog:
         batches = [batch for segment in sealed for batch in self._batches(segment)]
         rows = _compacted(pa.Table.from_batches(batches, ROWS))
         # even without a row it has its offsets, so that they never come again
-        made = self._write(sealed[0].first, sealed[-1].last, rows)
-        self._replace(made, sealed)
+        compacted = self._write(sealed[0].first, sealed[-1].last, rows)
+        self._replace(compacted, sealed)
         for gone in sealed:
             self._table.directory.delete(gone.file.path)
         self._remove_orphans()
@@ -203,8 +203,8 @@ class _DeltaChangelog:
 
 
 def _segments(files: Iterable[PartitionFile]) -> list[_Segment]:
-    found = (_Segment.parse(file) for file in files)
-    return sorted(segment for segment in found if segment is not None)
+    segments = (_Segment.parse(file) for file in files)
+    return sorted(segment for segment in segments if segment is not None)
 
 
 def _compacted(rows: pa.Table) -> pa.Table:

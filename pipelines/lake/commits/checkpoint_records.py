@@ -60,14 +60,14 @@ class TaskRecord:
         """The commit's id, as far as the record says it."""
         if isinstance(self.checkpoint, CheckpointV2):
             return self.checkpoint.id
-        found = []
+        ids = []
         for written in self.checkpoint.offsets.values():
             head, separator, _ = (written or "").partition(":")
             try:
-                found += [CheckpointId.parse(head)] if separator else []
+                ids += [CheckpointId.parse(head)] if separator else []
             except CheckpointRecordError:
                 continue  # an input's offset may look like anything
-        return max(found, default=None)
+        return max(ids, default=None)
 
     @property
     def backends(self) -> dict[str, list[str]]:
@@ -108,16 +108,18 @@ def open_log(location: str) -> CheckpointLog:
 
 def kafka_changelogs(location: str) -> Changelogs:
     """The changelogs of a cluster, `kafka://HOST:PORT`."""
-    found: Changelogs = _kafka().KafkaChangelogs(_cluster(location.removeprefix(KAFKA).strip("/")))
-    return found
+    changelogs: Changelogs = _kafka().KafkaChangelogs(
+        _cluster(location.removeprefix(KAFKA).strip("/"))
+    )
+    return changelogs
 
 
 def _topic(location: str) -> CheckpointLog:
     servers, _, topic = location.removeprefix(KAFKA).partition("/")
     if not servers or not topic:
         raise NotFoundError(f"{location!r} names no topic", remedy=f"{KAFKA}HOST:PORT/TOPIC")
-    found: CheckpointLog = _kafka().KafkaCheckpointLog(_cluster(servers), topic)
-    return found
+    log: CheckpointLog = _kafka().KafkaCheckpointLog(_cluster(servers), topic)
+    return log
 
 
 def _cluster(servers: str) -> Any:
@@ -135,8 +137,8 @@ def read_records(log: CheckpointLog) -> list[TaskRecord]:
     Raises:
         CheckpointRecordError: One is broken.
     """
-    found = (record_of(record) for record in log.read())
-    return [record for record in found if record is not None]
+    records = (record_of(record) for record in log.read())
+    return [record for record in records if record is not None]
 
 
 def record_of(record: LogRecord) -> TaskRecord | None:
@@ -168,13 +170,12 @@ def last_records(
         NotFoundError: One of them has no record.
     """
     wanted = set(tasks)
-    found: dict[tuple[str, str], dict[int, TaskRecord]] = {}
+    versions_by_task: dict[tuple[str, str], dict[int, TaskRecord]] = {}
     for record in records:
         if not wanted or record.task in wanted:
-            found.setdefault((record.key.grouper, record.task), {})[record.checkpoint.version] = (
-                record
-            )
-    missing = sorted(wanted - {task for _, task in found})
+            versions = versions_by_task.setdefault((record.key.grouper, record.task), {})
+            versions[record.checkpoint.version] = record
+    missing = sorted(wanted - {task for _, task in versions_by_task})
     if missing:
         raise NotFoundError(f"no record of task {missing[0]!r}", remedy="list the log's tasks")
-    return dict(sorted(found.items(), key=lambda item: (item[0][1], item[0][0])))
+    return dict(sorted(versions_by_task.items(), key=lambda item: (item[0][1], item[0][0])))

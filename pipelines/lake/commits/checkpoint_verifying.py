@@ -79,15 +79,15 @@ def verify_log(
     wanted = tuple(tasks)
     done: list[Verified] = []
     for chosen in _chosen(log, wanted, every=every):
-        record, found = chosen, list(_verify(chosen, factories, job))
+        record, verified = chosen, list(_verify(chosen, factories, job))
         for _ in range(0 if every else LOOKS):
-            if not any(marker.outcome == UNSOUND for marker in found):
+            if not any(marker.outcome == UNSOUND for marker in verified):
                 break
             (again,) = _chosen(log, (record.task,), grouper=record.key.grouper)
             if again.record.message == record.record.message:
                 break
-            record, found = again, list(_verify(again, factories, job))
-        done += found
+            record, verified = again, list(_verify(again, factories, job))
+        done += verified
     return done
 
 

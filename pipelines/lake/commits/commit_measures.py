@@ -114,9 +114,9 @@ class CommitReports:
         if table is None:
             return []
         begin = pa.scalar(since * 1000, pa.timestamp("us", "UTC"))
-        wanted = ds.field("reported_at") >= begin
+        condition = ds.field("reported_at") >= begin
         try:
-            rows = read_rows(table, self.directory, SCHEMA, wanted)
+            rows = read_rows(table, self.directory, SCHEMA, condition)
             if any(column.null_count for column in rows.columns):
                 raise pa.ArrowInvalid("a report with a count that is missing")
         except (DeltaError, pa.ArrowException, OSError) as error:

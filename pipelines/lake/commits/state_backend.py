@@ -81,10 +81,10 @@ class StoreFile:
     @classmethod
     def parse(cls, path: str, size: int = 0, rows: int = 0) -> StoreFile | None:
         """The file of a path; None if it is no store's."""
-        found = _FILE.fullmatch(posixpath.basename(path))
-        if found is None:
+        match = _FILE.fullmatch(posixpath.basename(path))
+        if match is None:
             return None
-        return cls(CheckpointId.parse(found[1]), found[2] == "full", path, size, rows)
+        return cls(CheckpointId.parse(match[1]), match[2] == "full", path, size, rows)
 
 
 def superseded(files: Iterable[StoreFile], last: CheckpointId, keep: int) -> list[StoreFile]:
@@ -184,8 +184,12 @@ class TaskPart:
 
     def present(self) -> list[StoreFile]:
         """All files that lie there."""
-        found = self.table.directory.files_below(self.directory)
-        return [one for path, size in found if (one := StoreFile.parse(path, size)) is not None]
+        files = self.table.directory.files_below(self.directory)
+        return [
+            store_file
+            for path, size in files
+            if (store_file := StoreFile.parse(path, size)) is not None
+        ]
 
     def read(self, file: StoreFile) -> Iterator[Row]:
         """The rows of a file.
@@ -193,8 +197,8 @@ class TaskPart:
         Raises:
             CommitError: It is not there, or not what was written.
         """
-        held = PartitionFile(file.path, file.size, file.rows)
-        for batch in self.partition.batches(held, ROWS, BATCH_ROWS):
+        partition_file = PartitionFile(file.path, file.size, file.rows)
+        for batch in self.partition.batches(partition_file, ROWS, BATCH_ROWS):
             keys, values = (column.to_pylist() for column in batch.columns)
             yield from zip(keys, values, strict=True)
 
@@ -244,20 +248,20 @@ class TaskPart:
 
 
 def _store_files(files: Iterable[PartitionFile]) -> list[StoreFile]:
-    found = (StoreFile.parse(*file) for file in files)
-    return sorted(file for file in found if file is not None)
+    store_files = (StoreFile.parse(*file) for file in files)
+    return sorted(file for file in store_files if file is not None)
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Rows in pieces of some mebibytes."""
     group: list[Row] = []
-    held = 0
+    size = 0
     for row in rows:
         group.append(row)
-        held += len(row[0]) + len(row[1] or b"") + 16
-        if held >= ROW_GROUP_BYTES:
+        size += len(row[0]) + len(row[1] or b"") + 16
+        if size >= ROW_GROUP_BYTES:
             yield group
-            group, held = [], 0
+            group, size = [], 0
     if group:
         yield group
 

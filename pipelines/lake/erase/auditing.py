@@ -182,7 +182,7 @@ def audit_erasure(
         place["files"] += 1
         place["bytes"] += task.size
     left = [task.name for task, result in zip(tasks, searched, strict=True) if result.not_unpacked]
-    said = {
+    content = {
         "erasure": erasure.digest,
         "files": len(tasks),
         "file_bytes": sum(task.size for task in tasks),
@@ -197,9 +197,9 @@ def audit_erasure(
         "unread": unread,
         "only": erasure.to_json()["said"].get("only", []),
     }
-    record = add_record(lake, "audit", asked.request, requester_here(), said)
+    record = add_record(lake, "audit", asked.request, requester_here(), content)
     shown: dict[str, Any] = {
-        field.name: said[field.name] for field in fields(AuditResult) if field.name in said
+        field.name: content[field.name] for field in fields(AuditResult) if field.name in content
     }
     return AuditResult(**{**shown, "hits": hits}, request=asked.request, record=record)
 

@@ -341,26 +341,26 @@ class Erasure:
             replace(file.task, prefix=f"{self.note.token}/{number}")
             for number, file in enumerate(self.files)
         ]
-        made = self.options.engine.map(rewrite_pieces, tasks, self.options.progress)
-        self.rewritten = [of_file for (of_file,) in made]
+        rewritten = self.options.engine.map(rewrite_pieces, tasks, self.options.progress)
+        self.rewritten = [of_file for (of_file,) in rewritten]
 
     def note_files(self) -> None:
         """Say which new file stands for which old one, so that a crash is gone on from."""
-        for file, made in zip(self.files, self.rewritten, strict=True):
-            new = made.files[0] if made.files else None
+        for file, rewritten_file in zip(self.files, self.rewritten, strict=True):
+            new = rewritten_file.files[0] if rewritten_file.files else None
             self.note.replaced.setdefault(file.table, {})[file.unit.path] = new
         self.note.write(self.lake)
 
     def switch(self) -> None:
         """Let the catalog name the new files, in one commit."""
-        made = {
+        results = {
             (file.table, file.unit.path): rewritten_file
             for file, rewritten_file in zip(self.files, self.rewritten, strict=True)
         }
         changed = []
         for records in self.records.values():
             for record in records:
-                new = self._erased(record, made)
+                new = self._erased(record, results)
                 if new != record and self.asked.of_snapshot(record.snapshot_id):
                     changed.append(replace(new, erased=[*record.erased, self.asked.request]))
         self.lake.replace(changed)

@@ -229,12 +229,12 @@ class Planner:
                 looked_at.append(file)
         self._refuse_unknown()
         counts = self.engine.map(_rows_going, tasks, progress)
-        found = [
+        found_files = [
             (file, FoundFile(file.table.path, file.unit, met, dropped, task))
             for file, task, (met, dropped) in zip(looked_at, tasks, counts, strict=True)
             if met
         ]
-        return self._plan(shared, found), [file for _, file in found]
+        return self._plan(shared, found_files), [file for _, file in found_files]
 
     def _shared_files(self) -> list[_SharedFile]:
         files: dict[tuple[str, str], _SharedFile] = {}
@@ -262,10 +262,10 @@ class Planner:
                 self._fitting |= fitting
             if len(self._keys[name].keys):
                 transforms.append(self._keys[name].of_unit(unit))
-        for wanted, predicate in self.asked.where.items():
+        for state_name, predicate in self.asked.where.items():
             with suppress(NotFoundError):
-                owner, state = find_state([operator], wanted, file.record.snapshot_id)
-                self._named.add(wanted)
+                owner, state = find_state([operator], state_name, file.record.snapshot_id)
+                self._named.add(state_name)
                 if file.table.path in tables_of(owner, state):
                     session = self._session(file.record)
                     transforms.append(rows_where(session, operator, file.table, predicate))
@@ -293,12 +293,12 @@ class Planner:
                     remedy=f"keys are of type {', '.join(sorted(types - {''}))}; write them as"
                     " `statelake dump` prints them",
                 )
-        for wanted in self.asked.where:
-            if wanted not in self._named:
+        for state_name in self.asked.where:
+            if state_name not in self._named:
                 operators = [op for record in self._all() for op in record.operators]
                 labels = sorted({operator.label for operator in operators})
                 raise NotFoundError(
-                    f"no snapshot has a state {wanted!r}",
+                    f"no snapshot has a state {state_name!r}",
                     remedy=f"write it as operator/state; operators are: {', '.join(labels)}",
                 )
 
@@ -375,9 +375,9 @@ class Planner:
         Raises:
             NotFoundError: One is not there.
         """
-        known = {record.snapshot_id for record in self._all()}
+        ids = {record.snapshot_id for record in self._all()}
         for snapshot_id in self.asked.snapshots:
-            if snapshot_id not in known:
+            if snapshot_id not in ids:
                 raise NotFoundError(
                     f"no snapshot {snapshot_id!r} of {', '.join(self.records)}",
                     remedy="`statelake snapshots` lists them",
@@ -394,17 +394,17 @@ class Planner:
         for _, found_file in found:
             going[found_file.table] += found_file.dropped
         whole = []
-        for wanted in self.asked.where:
+        for state_name in self.asked.where:
             for file, found_file in found:
                 with suppress(NotFoundError):
-                    owner, state = find_state([file.operator], wanted, "")
+                    owner, state = find_state([file.operator], state_name, "")
                     emptied = rows[found_file.table] == going[found_file.table]
                     if (
                         found_file.table in tables_of(owner, state)
                         and emptied
-                        and wanted not in whole
+                        and state_name not in whole
                     ):
-                        whole.append(wanted)
+                        whole.append(state_name)
         return whole
 
     def _elsewhere(self) -> list[str]:

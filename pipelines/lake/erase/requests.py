@@ -92,5 +92,5 @@ def keyed_digest(asked: ErasureRequest, secret: bytes) -> str:
     """
     if not secret:
         return ""
-    said = json.dumps([sorted(asked.keys), sorted(asked.where.items())]).encode()
-    return hmac.new(secret, said, hashlib.sha256).hexdigest()
+    message = json.dumps([sorted(asked.keys), sorted(asked.where.items())]).encode()
+    return hmac.new(secret, message, hashlib.sha256).hexdigest()

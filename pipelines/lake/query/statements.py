@@ -132,8 +132,8 @@ class PreparedStatement:
         indexed = pa.table([*rows.columns, indexes], names=[*rows.schema.names, ROW])
         with self.session.telling():
             self._fill(indexed)
-            found = connection.execute(f"{self.sql}\nRETURNING {ROW}").fetchall()
-            met = np.unique(np.array(found, np.int64))
+            returned = connection.execute(f"{self.sql}\nRETURNING {ROW}").fetchall()
+            met = np.unique(np.array(returned, np.int64))
             if not met.size:
                 return rows, 0
             if self.statement.kind == "DELETE":

@@ -67,35 +67,38 @@ def read_mask(path: str) -> Mask:
         EncodeError: The file can't be understood, or there is no such secret; the message names
             the place, and never the secret.
     """
-    said, _ = read_yaml(path, "states", "give a YAML file that says what is masked: docs/share.md")
-    unknown = sorted(map(str, set(said) - _SECTIONS))
+    content, _ = read_yaml(
+        path, "states", "give a YAML file that says what is masked: docs/share.md"
+    )
+    unknown = sorted(map(str, set(content) - _SECTIONS))
     if unknown:
         raise _fault(
             path, f"{unknown[0]!r}", f"it has no such part: {', '.join(sorted(_SECTIONS))}"
         )
-    others = said.get("others", "")
+    others = content.get("others", "")
     if others not in ("", KEEP, DROP):
         raise _fault(path, "others", f"{others!r} is neither keep nor drop")
     keys = {
-        name: _key_rules(path, f"keys: {name}", rule) for name, rule in _mapping(path, said, "keys")
+        name: _key_rules(path, f"keys: {name}", rule)
+        for name, rule in _mapping(path, content, "keys")
     }
     states = {
         name: _state_rules(path, f"states: {name}", rule)
-        for name, rule in _mapping(path, said, "states")
+        for name, rule in _mapping(path, content, "states")
     }
     rules = [*keys.values(), *(rules for rules in states.values() if not isinstance(rules, str))]
     needed = any(rule.needs_secret for each in rules for rule in each)
-    if needed and "secret" not in said:
+    if needed and "secret" not in content:
         raise _fault(path, "secret", "format and hash need one: {env: NAME}, or {file: PATH}")
-    secret = _secret(path, said["secret"]) if "secret" in said else b""
+    secret = _secret(path, content["secret"]) if "secret" in content else b""
     return Mask(path, secret, keys, states, others)
 
 
 def _mapping(path: str, said: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
-    found = said.get(name) or {}
-    if not isinstance(found, Mapping):
+    mapping = said.get(name) or {}
+    if not isinstance(mapping, Mapping):
         raise _fault(path, name, "it is no mapping")
-    return [(str(key), value) for key, value in found.items()]
+    return [(str(key), value) for key, value in mapping.items()]
 
 
 def _key_rules(path: str, place: str, said: Any) -> tuple[MaskRule, ...]:

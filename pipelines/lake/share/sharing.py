@@ -238,11 +238,11 @@ class _Planning:
                 for what, without in gone.items():
                     self._leave_out(f"the {what} of operator {label}, which can't be {self._verb}")
                     subtasks[index] = replace(subtasks[index], **without)
-        made = replace(operator, subtasks=subtasks)
-        if made.coordinator is not None and self.sharing.mask is not None:
+        shared = replace(operator, subtasks=subtasks)
+        if shared.coordinator is not None and self.sharing.mask is not None:
             self._leave_out(f"the coordinator's state of operator {label}, which can't be masked")
-            made = replace(made, coordinator=None)
-        return made
+            shared = replace(shared, coordinator=None)
+        return shared
 
     @property
     def _verb(self) -> str:

@@ -58,13 +58,13 @@ class Rule:
 
 def between(low: float, high: float = math.inf) -> Rule:
     """A number in a range, its ends included."""
-    wanted = f"{low} to {high}" if high < math.inf else f"{low} or more"
-    return Rule(lambda value: low <= value <= high, wanted)
+    range_text = f"{low} to {high}" if high < math.inf else f"{low} or more"
+    return Rule(lambda value: low <= value <= high, range_text)
 
 
 def _one_of(values: Iterable[str]) -> Rule:
-    known = frozenset(values)
-    return Rule(known.__contains__, f"one of {', '.join(sorted(map(repr, known)))}")
+    allowed = frozenset(values)
+    return Rule(allowed.__contains__, f"one of {', '.join(sorted(map(repr, allowed)))}")
 
 
 COUNT = between(0)
@@ -130,8 +130,8 @@ def record_fault(record: SnapshotRecord, *, whole: bool) -> str:
         record: The row.
         whole: Whether its operators were read.
     """
-    found = next(_faults(record, whole=whole), None)
-    return "" if found is None else f"{found[0]}: {found[1]}"
+    fault = next(_faults(record, whole=whole), None)
+    return "" if fault is None else f"{fault[0]}: {fault[1]}"
 
 
 def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
@@ -153,9 +153,9 @@ def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
 
 def _broken(value: Any, where: str) -> Iterator[Fault]:
     """Values that break their rule, those of what is within too."""
-    found = broken_rule(vars(value), RULES[type(value)])
-    if found is not None:
-        yield where + found[0], found[1]
+    fault = broken_rule(vars(value), RULES[type(value)])
+    if fault is not None:
+        yield where + fault[0], fault[1]
     for name, inner in vars(value).items():
         if isinstance(inner, list) and inner and type(inner[0]) in RULES:
             for index, entry in enumerate(inner):

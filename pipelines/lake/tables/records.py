@@ -314,8 +314,8 @@ class SnapshotRecord:
         Raises:
             DamagedLakeError: A value is not of its type.
         """
-        made: SnapshotRecord = _from_dict(cls, row)
-        return made
+        record: SnapshotRecord = _from_dict(cls, row)
+        return record
 
 
 def key_group_records(measure: Measure, state: str) -> list[KeyGroupRecord]:

@@ -91,15 +91,15 @@ class TableRows:
             return []
         rows = pa.concat_tables(tables)
         rows = _of_groups(rows, key_groups)
-        found = []
+        states = []
         for index, state, layout in parsed:
             mine = rows_of_queue(rows, state).select(layout.schema.names).combine_chunks()
-            found += [
+            states += [
                 StateRows(index, state.name, layout, batch)
                 for batch in mine.to_batches()
                 if len(batch)
             ]
-        return found
+        return states
 
 
 def read_unit(

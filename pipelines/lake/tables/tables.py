@@ -141,10 +141,10 @@ class StateTable:
         Raises:
             NotALakeError: There is no table.
         """
-        found = self.open(version)
-        if found is None:
+        table = self.open(version)
+        if table is None:
             raise NotALakeError("no Delta table", place=self.uri, remedy="is this the lake?")
-        return found
+        return table
 
     def files(self, version: int | None = None) -> list[TableFile]:
         """The files of a version, by what the log says.
@@ -180,8 +180,8 @@ class StateTable:
         Of those that are there, not counted up: what the latest one is called, anyone may have set.
         """
         names = self.directory.names(LOG_DIRECTORY)
-        found = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
-        return sorted((later for later in found if later > version), reverse=True)
+        versions = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
+        return sorted((later for later in versions if later > version), reverse=True)
 
     def maker(self, version: int) -> str:
         """The attempt of statelake that made a version; empty if someone else did."""
@@ -212,24 +212,24 @@ class StateTable:
         Raises:
             ConflictError: Others kept committing.
         """
-        wanted = {file.path: file for file in files}
+        new_files = {file.path: file for file in files}
 
         def commit() -> int | None:
             properties = _properties(attempt)
             change = DeltaCommit(self.directory, schema, partition_by, properties)
             table = self.open()
             if table is None:
-                for file in wanted.values():
+                for file in new_files.values():
                     change.add(file.path, file.size, file.rows, file.partition, file.key_groups)
                 change.create(CONFIGURATION)
                 return 0
             present = {file.path: file for file in files_of(table)}
             same_schema = table.schema() == change.schema
-            if same_schema and present.keys() == wanted.keys():
+            if same_schema and present.keys() == new_files.keys():
                 return table.version()
-            kept = present.keys() & wanted.keys() if same_schema else set()
-            for path in sorted(wanted.keys() - kept):
-                file = wanted[path]
+            kept = present.keys() & new_files.keys() if same_schema else set()
+            for path in sorted(new_files.keys() - kept):
+                file = new_files[path]
                 change.add(path, file.size, file.rows, file.partition, file.key_groups)
             if same_schema:
                 for path in sorted(present.keys() - kept):

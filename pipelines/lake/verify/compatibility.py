@@ -30,7 +30,7 @@ def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
         operator.operator_id: (operator.uid or operator.operator_id, _carried(operator))
         for operator in read_metadata(record.metadata, "carried _metadata").operators
     }
-    found = [
+    schemas = [
         operator_schema(
             operator.label,
             operator.key_serializer,
@@ -40,7 +40,7 @@ def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
         )
         for operator in record.operators
     ]
-    return found + [operator_schema(label, b"", [], held) for label, held in carried.values()]
+    return schemas + [operator_schema(label, b"", [], held) for label, held in carried.values()]
 
 
 def _carried(operator: OperatorState) -> list[str]:

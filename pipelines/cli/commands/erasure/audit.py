@@ -117,12 +117,12 @@ def records(lake: str, as_json_: bool) -> None:
       statelake audit records --lake lake
       statelake audit records --lake lake --json | jq .records
     """
-    found = audit_records(Lake(lake))
-    broken = broken_record(found)
+    listed = audit_records(Lake(lake))
+    broken = broken_record(listed)
     if as_json_:
         as_json(
             {
-                "records": [record.to_json() for record in found],
+                "records": [record.to_json() for record in listed],
                 "broken": None if broken is None else broken.number,
             }
         )
@@ -130,10 +130,10 @@ def records(lake: str, as_json_: bool) -> None:
         rows = [
             (str(record.number), record.kind, record.request, record.recorded_at,
              record.requested_by, record.digest[:16])
-            for record in found
+            for record in listed
         ]  # fmt: skip
         columns = (">number", "<kind", "<request", "<recorded", "<by", "<digest")
-        print_table(f"{len(found)} records", columns, rows)
+        print_table(f"{len(listed)} records", columns, rows)
     if broken is not None:
         tell(f"record {broken.number} is not as it was written, or one before it is gone")
         click.get_current_context().exit(1)

@@ -248,8 +248,8 @@ class Shell:
             if not given[1]:
                 return [order for order in self._orders if order.startswith(word)]
             ids = [summary.snapshot_id for summary in self.lake.summaries(self.job)]
-            known = self.names.jobs if given[0] == ".job" else dict.fromkeys(ids)
-            return [name for name in known if name.startswith(word)]
+            choices = self.names.jobs if given[0] == ".job" else dict.fromkeys(ids)
+            return [name for name in choices if name.startswith(word)]
         words = [*self._names(), *self._columns(" ".join([*self.typed, line])), *KEYWORDS]
         return [
             candidate
@@ -325,14 +325,14 @@ def _complete(readline: ModuleType, shell: Shell) -> None:
             readline.write_history_file(history)
 
     atexit.register(save)
-    found: list[str] = []
+    candidates: list[str] = []
 
     def complete(word: str, at: int) -> str | None:
         if at == 0:
-            found.clear()
+            candidates.clear()
             with suppress(StateError):
-                found.extend(shell.completions(word, readline.get_line_buffer()))
-        return found[at] if at < len(found) else None
+                candidates.extend(shell.completions(word, readline.get_line_buffer()))
+        return candidates[at] if at < len(candidates) else None
 
     readline.set_completer_delims(" \t\n,()=<>;")
     readline.set_completer(complete)
