@@ -51,11 +51,11 @@ def remove_expired(
     if not isinstance(state, WITH_TTL):
         return 0
     own = backend.configuration.key_groups
-    wanted = own if key_groups is None else own.intersection(key_groups)
+    chosen_groups = own if key_groups is None else own.intersection(key_groups)
     remove: Callable[[Any, LastAccess, int], int] = _of_values
     if isinstance(state, TtlListState | TtlMapState):
         remove = _of_lists if isinstance(state, TtlListState) else _of_maps
-    groups = range(wanted.first, wanted.last + 1)
+    groups = range(chosen_groups.first, chosen_groups.last + 1)
     return sum(remove(state.original, state.access, group) for group in groups)
 
 

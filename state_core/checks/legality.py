@@ -182,10 +182,10 @@ def access(
     Raises:
         LegalityError: These inputs have no such side.
     """
-    found = cell(inputs, side, mode)
-    if found is RO:
+    entry = cell(inputs, side, mode)
+    if entry is RO:
         return Access.READ
-    if found is YES or (found is IN_APPLY and in_apply_to_all):
+    if entry is YES or (entry is IN_APPLY and in_apply_to_all):
         return Access.WRITE
     return Access.NONE
 

@@ -102,9 +102,9 @@ def _table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
 def _faults() -> Iterator[str]:
     for inputs in (*ONE_INPUT, *TWO_INPUTS):
         for mode in RedistributionMode:
-            said = mode_fault(inputs, mode)
-            if said is not None:
-                problem, remedy = said
+            fault = mode_fault(inputs, mode)
+            if fault is not None:
+                problem, remedy = fault
                 yield f"- {mode.value} over {_streams(inputs)}: {problem}; {remedy}"
 
 

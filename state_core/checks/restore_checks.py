@@ -66,10 +66,10 @@ def check_restore(
         allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
         union_limit: From how many bytes in all subtasks a UNION list deserves a warning.
     """
-    found = {operator.operator_id: operator for operator in held}
+    operators = {operator.operator_id: operator for operator in held}
     findings: list[Finding] = []
     for operator in job.operators:
-        before = found.pop(operator_id_of_uid(operator.uid), None)
+        before = operators.pop(operator_id_of_uid(operator.uid), None)
         if before is not None:
             findings += _Check(operator, before, union_limit).findings()
         elif operator.declared:
@@ -80,7 +80,7 @@ def check_restore(
                 Finding(severity, "new_operator", operator.uid, problem, remedy, operator.function)
             )
     return findings + [
-        _gone(operator, allow_missing) for operator in found.values() if operator.states
+        _gone(operator, allow_missing) for operator in operators.values() if operator.states
     ]
 
 
@@ -192,8 +192,8 @@ class _Check:
         else:
             old = OperatorSchema("", None, operator_states={name: held.meta})
             new = OperatorSchema("", None, operator_states={name: _operator_meta(declared)})
-        (*_, found) = check_operators([old], [new])
-        return found.result
+        (*_, result) = check_operators([old], [new])
+        return result.result
 
     def union(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
         """Every subtask is given all elements."""
@@ -303,7 +303,7 @@ def _keyed_meta(
 ) -> StateMetaInfo:
     """What a job with this declaration would register, in the form of the held one."""
     user_key = declared.key_type.snapshot() if isinstance(declared, MapStateDeclaration) else ""
-    made = NewKeyedState(
+    new_state = NewKeyedState(
         declared.name,
         (),
         declared.kind,
@@ -313,17 +313,17 @@ def _keyed_meta(
         declared.ttl is not None,
     ).meta_info(key)
     if held.meta.kind is not BackendStateType.KEY_VALUE_V2 or declared.kind not in {"list", "map"}:
-        return made
+        return new_state
     # a state of version 2 registers the element, or value and user key, each on its own
-    whole = made.serializers[VALUE_SERIALIZER].snapshot
+    whole = new_state.serializers[VALUE_SERIALIZER].snapshot
     nested: tuple[TypeSerializerSnapshot, ...] = getattr(whole, "nested", ())
     entries = {
         VALUE_SERIALIZER: serializer_entry(nested[-1]),
-        NAMESPACE_SERIALIZER: made.serializers[NAMESPACE_SERIALIZER],
+        NAMESPACE_SERIALIZER: new_state.serializers[NAMESPACE_SERIALIZER],
     }
     if declared.kind == "map":
         entries[USER_KEY_SERIALIZER] = serializer_entry(nested[0])
-    return StateMetaInfo(made.name, held.meta.kind, made.options, entries)
+    return StateMetaInfo(new_state.name, held.meta.kind, new_state.options, entries)
 
 
 def _size(count: int) -> str:

@@ -112,13 +112,15 @@ def _state(data: Any, path: str) -> StateDeclaration:
             remedy=f"one of {', '.join(KINDS)}",
         )
     own = {_RENAMED.get(field.name, field.name) for field in fields(state_class)}
-    made = _dataclass(state_class, content, path, known=(KIND,) if MODE in own else (KIND, MODE))
-    mode = made.redistribution_mode.value
+    declaration = _dataclass(
+        state_class, content, path, known=(KIND,) if MODE in own else (KIND, MODE)
+    )
+    mode = declaration.redistribution_mode.value
     if content.get(MODE, mode) != mode:
         raise DeclarationError(
             f"a {kind} state is {mode}, not {_shown(content[MODE])}", place=f"${path}.{MODE}"
         )
-    return made
+    return declaration
 
 
 def _dataclass(
@@ -126,16 +128,16 @@ def _dataclass(
 ) -> Value:
     hints = get_type_hints(cls)
     of_class = fields(cls)  # type: ignore[arg-type]  # the caller's is a dataclass
-    wanted = {_RENAMED.get(field.name, field.name): field for field in of_class}
-    unknown = [name for name in content if name not in wanted and name not in known]
+    attributes = {_RENAMED.get(field.name, field.name): field for field in of_class}
+    unknown = [name for name in content if name not in attributes and name not in known]
     if unknown:
         raise DeclarationError(
             f"{_shown(unknown[0])} is not known here",
             place=f"${path}",
-            remedy=f"known are: {', '.join(sorted({*wanted, *known}))}",
+            remedy=f"known are: {', '.join(sorted({*attributes, *known}))}",
         )
     values = {}
-    for name, attribute in wanted.items():
+    for name, attribute in attributes.items():
         if name in content:
             values[attribute.name] = _value(hints[attribute.name], content[name], f"{path}.{name}")
         elif attribute.default is MISSING:

@@ -220,18 +220,18 @@ def _split(
     sources = [(index, part.elements) for index, part in shares]
     at = offset = 0
     for step in range(count):
-        wanted = base + (step < odd)
-        taken: list[ElementSlice] = []
-        while wanted > 0:
+        share = base + (step < odd)
+        slices: list[ElementSlice] = []
+        while share > 0:
             subtask, elements = sources[at]
-            more = min(wanted, elements - offset)
+            more = min(share, elements - offset)
             if more:
-                taken.append(ElementSlice(subtask, offset, offset + more))
-            wanted -= more
+                slices.append(ElementSlice(subtask, offset, offset + more))
+            share -= more
             offset += more
             if offset == elements:
                 at, offset = at + 1, 0
-        plan[(step + start) % count][name] = taken
+        plan[(step + start) % count][name] = slices
     return (start + odd) % count
 
 
@@ -261,12 +261,12 @@ def _split_order(before: Sequence[Mapping[str, StateShare]]) -> list[str]:
 
 def _handle_order(names: Iterable[str], hashes: Mapping[str, int]) -> list[str]:
     """Return names in the order of the map that a handle puts them into."""
-    wanted = list(names)
-    room = max(1, ceil(len(wanted) / LOAD_FACTOR))
+    order = list(names)
+    room = max(1, ceil(len(order) / LOAD_FACTOR))
     buckets = 1 << (room - 1).bit_length()
-    for index, name in enumerate(wanted):
-        buckets = _grown(buckets, name, wanted[:index], hashes, LONG_CHAIN)
-    return sorted(wanted, key=lambda name: hashes[name] & (buckets - 1))
+    for index, name in enumerate(order):
+        buckets = _grown(buckets, name, order[:index], hashes, LONG_CHAIN)
+    return sorted(order, key=lambda name: hashes[name] & (buckets - 1))
 
 
 def _grown(

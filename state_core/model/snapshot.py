@@ -282,10 +282,10 @@ class KeyedState:
         if key_groups is not None:
             ranges = ranges_of(key_groups)
             jobs = [
-                (file, state, wanted)
+                (file, state, groups)
                 for file, state, own in jobs
                 for key_group_range in ranges
-                if len(wanted := own.intersection(key_group_range))
+                if len(groups := own.intersection(key_group_range))
             ]
 
         def decode(job: tuple[KeyedFile, int, KeyGroupRange]) -> list[pa.RecordBatch]:

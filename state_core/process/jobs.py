@@ -309,8 +309,8 @@ class Stream:
         if broadcast != isinstance(function, TwoInputBroadcastStreamProcessFunction):
             inputs = "a broadcast input" if broadcast else "no broadcast input"
             raise _wrong(function, uid, inputs, "a function of such inputs")
-        made = self._operator(function, uid, pair, output)
-        return made if isinstance(made, Stream) else made[0]
+        stream = self._operator(function, uid, pair, output)
+        return stream if isinstance(stream, Stream) else stream[0]
 
     def sink(self, name: str, path: str) -> None:
         """Append the stream to a Delta table, exactly once.
@@ -365,10 +365,10 @@ class Stream:
         if alone:
             key = TypeDescriptor.of(GLOBAL_KEY_TYPE)
         self.job.operators[uid] = OperatorNode(declaration, function, inputs, schemas, key)
-        made = tuple(
+        outputs = tuple(
             Stream(self.job, Input(uid, at, StreamKind.NON_KEYED)) for at in range(len(schemas))
         )
-        return made[0] if len(made) == 1 else (made[0], made[1])
+        return outputs[0] if len(outputs) == 1 else (outputs[0], outputs[1])
 
 
 def _schema(given: pa.Schema | Mapping[str, pa.DataType]) -> pa.Schema:

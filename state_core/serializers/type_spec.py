@@ -113,8 +113,8 @@ def _parse(tokens: list[str]) -> tuple[TypeSerializerSnapshot, list[str]]:
         return _named(name, ()), rest
     nested: list[TypeSerializerSnapshot] = []
     while rest and rest[0] in ("<", ","):
-        one, rest = _parse(rest[1:])
-        nested.append(one)
+        argument, rest = _parse(rest[1:])
+        nested.append(argument)
     if not rest or rest[0] != ">":
         raise EncodeError(f"{name}<...> is not closed")
     return _named(name, tuple(nested)), rest[1:]
@@ -143,9 +143,9 @@ def _tuple(name: str, nested: Nested) -> TypeSerializerSnapshot:
     digits = name.removeprefix("Tuple")
     if len(nested) > MAX_TUPLE or (digits and int(digits) != len(nested)):
         raise EncodeError(f"{name} is given {len(nested)} types")
-    made = TupleSerializerSnapshot.around(*nested)
-    made.tuple_class = f"org.apache.flink.api.java.tuple.Tuple{len(nested)}"
-    return made
+    snapshot = TupleSerializerSnapshot.around(*nested)
+    snapshot.tuple_class = f"org.apache.flink.api.java.tuple.Tuple{len(nested)}"
+    return snapshot
 
 
 _GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {

@@ -223,9 +223,9 @@ class HeapListTable(_HeapTable):
         self.put_many(entries.group_of.tolist(), keys, values)
 
     def _made(self, pieces: list[bytes]) -> _Elements:
-        made = _Elements(pieces)
-        made.made = self.versions.current
-        return made
+        elements = _Elements(pieces)
+        elements.made = self.versions.current
+        return elements
 
     @staticmethod
     def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:

@@ -110,7 +110,7 @@ class IncrementalStrategy:
         if not header.states:
             return None
         copied = 0
-        taken: dict[str, str] = {}
+        uploaded: dict[str, str] = {}
         shared: list[tuple[str, StreamHandle | None]] = []
         private: list[tuple[str, StreamHandle | None]] = []
         for path in sorted(resources.directory.iterdir()):
@@ -126,14 +126,14 @@ class IncrementalStrategy:
             if known is None or not target.shared.confined().is_file(known):
                 known = _upload(path, target.shared)
                 copied += size
-            taken[path.name] = known
+            uploaded[path.name] = known
             shared.append((path.name, FileHandle(_uri(target.shared, known), size)))
         out = DataOutput()
         write_keyed_header(header, out)
         meta = str(uuid.uuid4())
         with target.directory.open_output(meta) as file:
             file.write(out.to_bytes())
-        self._taken[target.checkpoint_id] = taken
+        self._taken[target.checkpoint_id] = uploaded
         return IncrementalHandle(
             target.checkpoint_id,
             self.storage.backend_id,

@@ -114,7 +114,7 @@ class StateDescriptor:
         Raises:
             EncodeError: A type is missing, or can't be understood.
         """
-        made = NewKeyedState(
+        new_state = NewKeyedState(
             self.name,
             (),
             self.kind.value,
@@ -123,4 +123,4 @@ class StateDescriptor:
             namespace,
             self.ttl is not None,
         )
-        return made.meta_info(key)
+        return new_state.meta_info(key)

@@ -176,13 +176,13 @@ class _Backup(TaskBackupManager):
         context = self.context
         marker, before = self._previous.get(store, (None, None))
         old = before.directory if before else DirIndex()
-        known = dict(present_files(old))
+        old_files = dict(present_files(old))
         folder = join(self._prefix(store), str(checkpoint))
         source = context.stores.directory(store, checkpoint)
         seen: dict[str, FileIndex] = {}
         for path, size in context.stores.disk.files(source):
             if path != CHECKPOINT_FILE:
-                seen[path] = self._file(store, folder, join(source, path), path, size, known)
+                seen[path] = self._file(store, folder, join(source, path), path, size, old_files)
         metadata = SnapshotMetadata(
             checkpoint, context.job_name, context.job_id, context.task, store
         )

@@ -204,8 +204,8 @@ class FileSystemBlobStore:
 
     def list(self, prefix: str) -> list[str]:
         """Return the ids of all blobs."""
-        found = self.directory.files_below(join(_BLOBS, prefix))
-        ids = (path.partition("/")[2] for path, _ in found)
+        files = self.directory.files_below(join(_BLOBS, prefix))
+        ids = (path.partition("/")[2] for path, _ in files)
         return [id_ for id_ in ids if _ID.fullmatch(id_)]
 
     def _read(self, path: str) -> bytes:

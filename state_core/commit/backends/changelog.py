@@ -201,14 +201,14 @@ class FileChangelogs(EmbeddedChangelogs):
 
     def partitions(self) -> list[SystemStreamPartition]:
         """Return the partitions that have a directory."""
-        found = []
+        partitions = []
         for system in self._tree.names():
             for stream in self._tree.names(system) if system.startswith("system=") else ():
                 for number in self._tree.names(f"{system}/{stream}"):
                     if stream.startswith("stream=") and number.isdecimal():
                         names = system.partition("=")[2], stream.partition("=")[2]
-                        found.append(SystemStreamPartition(*names, int(number)))
-        return found
+                        partitions.append(SystemStreamPartition(*names, int(number)))
+        return partitions
 
     def erase(self, partition: SystemStreamPartition, goes: Callable[[Change], bool]) -> int:
         """Remove changes from all segments of a partition that nobody has open; return how many.
@@ -353,13 +353,13 @@ class _FileChangelog:
 
     def _from(self, segment: str, last: list[str], start: int) -> Iterator[Change]:
         """The changes of a segment; batches that end before an offset are not taken apart."""
-        held: tuple[int, bytes] | None = None
+        pending: tuple[int, bytes] | None = None
         for _, first, data in self._batches(segment, last):
-            if held is not None and first > start:
-                yield from _changes(*held)
-            held = first, data
-        if held is not None:
-            yield from _changes(*held)
+            if pending is not None and first > start:
+                yield from _changes(*pending)
+            pending = first, data
+        if pending is not None:
+            yield from _changes(*pending)
 
     def _batches(self, segment: str, last: list[str]) -> Iterator[tuple[int, int, bytes]]:
         """The batches of a segment: where each ends, its first offset, its changes.

@@ -71,11 +71,11 @@ class CheckpointId:
             nanoseconds: The time, in nanoseconds since 1970.
             after: The task's previous id: even if the clock went back, the new id is greater.
         """
-        made = cls(*divmod(nanoseconds, _NANOS_OF_A_MILLI))
-        if after is not None and made <= after:
+        checkpoint_id = cls(*divmod(nanoseconds, _NANOS_OF_A_MILLI))
+        if after is not None and checkpoint_id <= after:
             following = after.millis * _NANOS_OF_A_MILLI + after.nanos + 1
             return cls(*divmod(following, _NANOS_OF_A_MILLI))
-        return made
+        return checkpoint_id
 
     @classmethod
     def parse(cls, text: str) -> CheckpointId:

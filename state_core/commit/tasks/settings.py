@@ -147,6 +147,10 @@ class _Reader:
                 f"store {store!r} is backed up to a changelog, and has none",
                 remedy=f"set {prefix}.changelog to system.stream",
             )
-        wanted = self.config.get(f"{prefix}.restore.factory")
-        restore = SHORT_NAMES.get(wanted, wanted) if wanted else next(iter(backup), None)
+        restore_factory = self.config.get(f"{prefix}.restore.factory")
+        restore = (
+            SHORT_NAMES.get(restore_factory, restore_factory)
+            if restore_factory
+            else next(iter(backup), None)
+        )
         return StoreSettings(tuple(dict.fromkeys(backup)), restore, changelog)

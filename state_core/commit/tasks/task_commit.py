@@ -219,21 +219,21 @@ class TaskCommit:
 
 def _flat(future: Future[Future[CheckpointV2]]) -> Future[CheckpointV2]:
     """Return a future of the result of a future."""
-    made: Future[CheckpointV2] = Future()
+    result: Future[CheckpointV2] = Future()
 
     def copy(ended: Future[CheckpointV2]) -> None:
         error = ended.exception()
         if error is not None:
-            made.set_exception(error)
+            result.set_exception(error)
         else:
-            made.set_result(ended.result())
+            result.set_result(ended.result())
 
     def follow(ended: Future[Future[CheckpointV2]]) -> None:
         error = ended.exception()
         if error is not None:
-            made.set_exception(error)
+            result.set_exception(error)
         else:
             ended.result().add_done_callback(copy)
 
     future.add_done_callback(follow)
-    return made
+    return result

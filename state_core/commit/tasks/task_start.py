@@ -161,17 +161,17 @@ class TaskStart:
 
     def _decide(self, store: str, last: CheckpointV2 | None) -> RestoreDecision:
         settings = self.settings.stores.get(store)
-        wanted = settings.restore if settings else None
+        restore = settings.restore if settings else None
         has_changelog = store in self.context.changelogs and CHANGELOG_FACTORY in self.factories
         spec = self.context.stores.specs[store]
         decision = decide_restore(
             store,
             last,
             self.context.stores.marked(store) if spec.persistent else (),
-            wanted,
+            restore,
             list(self.factories),
             CHANGELOG_FACTORY if has_changelog else None,
-            exact=wanted is None or self.factories[wanted].exact,
+            exact=restore is None or self.factories[restore].exact,
         )
         if decision.error:
             LOG.error("task %s: %s", self.context.task, decision.error)

@@ -232,8 +232,8 @@ class _Resolver:
                 return []
             return [_reason(path, reader, writer, "the size of a fixed never changes")]
         if kind == "enum":
-            known = set(reader["symbols"])
-            gone = [symbol for symbol in writer["symbols"] if symbol not in known]
+            symbols = set(reader["symbols"])
+            gone = [symbol for symbol in writer["symbols"] if symbol not in symbols]
             if not gone or "default" in reader:
                 return []
             return [Reason(path, ", ".join(gone), "", "symbols are gone, without a default")]

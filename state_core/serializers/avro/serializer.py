@@ -136,10 +136,10 @@ class AvroSerializer(TypeSerializer):
         if kind not in ("enum", "fixed", "record", "error"):
             return self._build(self._known(kind), within)
         if id(schema) not in self._built:
-            made = self._named(schema, kind, within)
-            if isinstance(made, _Recursive):
-                return made
-            self._built[id(schema)] = made
+            built = self._named(schema, kind, within)
+            if isinstance(built, _Recursive):
+                return built
+            self._built[id(schema)] = built
         return self._built[id(schema)]
 
     def _known(self, name: str) -> Schema:
@@ -372,18 +372,18 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
         Raises:
             EncodeError: That is no schema.
         """
-        made = cls()
+        snapshot = cls()
         try:
             text = schema if isinstance(schema, str) and schema[:1] in '{["' else json.dumps(schema)
             parsed = parse_schema(text)
-            made.schema_text = json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)
-            AvroSerializer(made.schema_text)
+            snapshot.schema_text = json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)
+            AvroSerializer(snapshot.schema_text)
         except StateError as error:
             raise EncodeError(f"the Avro schema is no type ({error.problem})") from error
         except (ValueError, TypeError, RecursionError) as error:
             raise EncodeError(f"the Avro schema is no type ({error})") from error
-        made.runtime_class = runtime_class
-        return made
+        snapshot.runtime_class = runtime_class
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read class and schema; version 1 had the schema only."""

@@ -165,21 +165,21 @@ def _check_digits(number: Decimal) -> None:
 
 def _decode_numbers(cursor: Cursor, read: Callable[[DataInput], Any]) -> list[Any]:
     """Read value by value; a row that should not be null, or is spelled otherwise, is inexact."""
-    found: list[Any] = [None] * cursor.rows
+    numbers: list[Any] = [None] * cursor.rows
     for row in range(cursor.rows):
         if cursor.present.size and not cursor.present[row]:
             continue
         start, end = int(cursor.position[row]), int(cursor.end[row])
         source = DataInput(cursor.data.data[start:end], cursor.place(start))
-        found[row] = read(source)
+        numbers[row] = read(source)
         cursor.position[row] = start + source.position
         source.position = 0
         number, size = read_big_integer(source), source.position
         out = DataOutput()
         write_big_integer(number, out)
-        if out.buffer != source.data[:size] or (found[row] is None and number is not None):
+        if out.buffer != source.data[:size] or (numbers[row] is None and number is not None):
             cursor.inexact[row] = 1
-    return found
+    return numbers
 
 
 def read_big_integer(source: DataInput) -> int | None:

@@ -76,19 +76,19 @@ class StringValueSerializer(TypeSerializer):
 
 def _decode_exactly(serializer: TypeSerializer, cursor: Cursor) -> list[Any]:
     """Value by value, marking rows that would be written in another way than they were."""
-    found: list[Any] = [None] * cursor.rows
+    texts: list[Any] = [None] * cursor.rows
     for row in range(cursor.rows):
         if cursor.present.size and not cursor.present[row]:
             continue
         start, end = int(cursor.position[row]), int(cursor.end[row])
         source = DataInput(cursor.data.data[start:end], cursor.place(start))
-        found[row] = serializer.read(source)
+        texts[row] = serializer.read(source)
         out = DataOutput()
-        serializer.write(found[row], out)
+        serializer.write(texts[row], out)
         if out.buffer != source.data[: source.position]:
             cursor.inexact[row] = 1
         cursor.position[row] = start + source.position
-    return found
+    return texts
 
 
 def _unit(source: DataInput) -> int:

@@ -94,9 +94,9 @@ def evolves(*kinds: type[TypeSerializer]) -> Callable[[_RuleClass], _RuleClass]:
     """Register a rule for values of these serializers; to be used as a decorator."""
 
     def add(rule: _RuleClass) -> _RuleClass:
-        made = rule()
+        instance = rule()
         for kind in kinds:
-            _rules[kind] = made
+            _rules[kind] = instance
         return rule
 
     return add

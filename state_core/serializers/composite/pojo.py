@@ -247,10 +247,10 @@ class PojoSerializer(StructSerializer):
         parts = [[column] for column in columns]
         take = np.arange(cursor.rows)
         behind = cursor.rows
-        known = self._subclasses
+        subclasses = self._subclasses
         for index in np.unique(kind[kind > pojo.EXACT]).tolist():
             rows = np.flatnonzero(kind == index)
-            serializer = known[index - 1]
+            serializer = subclasses[index - 1]
             if serializer is None or not serializer.self_delimiting:
                 cursor.lose(rows)
                 continue

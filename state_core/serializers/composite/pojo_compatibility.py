@@ -183,8 +183,8 @@ def _resolve_order(new: Pojo, old: Pojo) -> list[Compatibility]:
     if old.non_registered:
         names = ", ".join(subclass.name for subclass in old.non_registered)
         rule = "the serializers of subclasses written by name are taken over"
-        known = {subclass.name for subclass in (*new.registered, *new.non_registered)}
-        lost = [subclass.name for subclass in old.non_registered if subclass.name not in known]
+        new_names = {subclass.name for subclass in (*new.registered, *new.non_registered)}
+        lost = [subclass.name for subclass in old.non_registered if subclass.name not in new_names]
         if lost:
             rule += f"; {', '.join(lost)} must still be there as a class"
         results.append(_taken_over(names, names, rule))

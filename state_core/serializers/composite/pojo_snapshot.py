@@ -85,9 +85,9 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         if len(registered or {}) > MAX_TAGS:
             raise EncodeError(f"{java_class} with more than {MAX_TAGS} registered subclasses")
         declared = declared_in or {}
-        made = cls()
-        made.boxed = frozenset(boxed)
-        made.pojo = Pojo(
+        pojo_snapshot = cls()
+        pojo_snapshot.boxed = frozenset(boxed)
+        pojo_snapshot.pojo = Pojo(
             java_class,
             tuple(
                 OptionalEntry(
@@ -100,7 +100,7 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
             _subclasses(registered),
             _subclasses(non_registered),
         )
-        return made
+        return pojo_snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read the class and three maps."""
@@ -128,16 +128,16 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         """Return a POJO of the restored fields; one of bytes if a field can't be restored."""
         java_class = self.pojo.java_class
         fields = [(field.name, _restore(field)) for field in self.pojo.fields]
-        known = [
+        restored = [
             (name, serializer)
             for name, serializer in fields
             if serializer is not None and serializer.self_delimiting
         ]
-        if len(known) != len(fields) or not fields:
+        if len(restored) != len(fields) or not fields:
             return OpaqueSerializer(java_class)
         return PojoSerializer(
             java_class,
-            known,
+            restored,
             {subclass.name: _restore(subclass) for subclass in self.pojo.registered},
             {subclass.name: _restore(subclass) for subclass in self.pojo.non_registered},
             self.boxed,
@@ -150,10 +150,10 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         result, fields, registered = resolve_pojo(self.pojo, old.pojo)
         if result.verdict is not Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER:
             return result
-        made = type(self)()
-        made.boxed = self.boxed
-        made.pojo = reconfigure(self.pojo, old.pojo, fields, registered)
-        return replace(result, reconfigured=made)
+        snapshot = type(self)()
+        snapshot.boxed = self.boxed
+        snapshot.pojo = reconfigure(self.pojo, old.pojo, fields, registered)
+        return replace(result, reconfigured=snapshot)
 
 
 def _restore(entry: OptionalEntry) -> TypeSerializer | None:

@@ -307,9 +307,9 @@ class RowSerializer(StructSerializer):
         """Mark rows inexact whose unused mask bits are not zero, which Flink never writes."""
         unused = (1 << 8 * self.mask_bytes - self.bits) - 1
         if unused and cursor.rows:
-            wanted = slice(None) if cursor.present.size == 0 else cursor.present != 0
-            last = cursor.data[cursor.position[wanted] + self.mask_bytes - 1]
-            cursor.inexact[wanted] |= (last & unused != 0).astype(np.uint8)
+            rows = slice(None) if cursor.present.size == 0 else cursor.present != 0
+            last = cursor.data[cursor.position[rows] + self.mask_bytes - 1]
+            cursor.inexact[rows] |= (last & unused != 0).astype(np.uint8)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the bits of the mask, then field after field."""
@@ -320,8 +320,8 @@ class RowSerializer(StructSerializer):
         width = self.mask_bytes
         cursor.position += cursor.present * np.int64(width) if cursor.present.size else width
         columns = []
-        for (_, serializer), wanted in zip(self.fields, valid, strict=True):
-            within = cursor.only(wanted)
+        for (_, serializer), present in zip(self.fields, valid, strict=True):
+            within = cursor.only(present)
             columns.append(serializer.decode(within))
             within.expect_values(columns[-1])
         return self._struct(cursor.present, columns, cursor.rows)

@@ -159,11 +159,11 @@ def restore_plugins(plugins: Iterable[Plugin]) -> None:
     Raises:
         PluginError: A plugin does not exist here, or it fails.
     """
-    wanted = tuple(plugins)
+    names = tuple(plugins)
     with _state.lock:
-        if _declaring(wanted) != _declaring(_state.plugins.values()):
+        if _declaring(names) != _declaring(_state.plugins.values()):
             forget_declarations()
-        for plugin in wanted:
+        for plugin in names:
             _load(plugin)
 
 
@@ -200,9 +200,11 @@ def _load_entry_point(entry_point: EntryPoint) -> None:
             kind = type(loaded).__name__
             raise PluginError(f"it is a {kind}, neither a module nor a function")  # noqa: TRY301
     except Exception as error:  # noqa: BLE001 - it is anybody's code
-        said = str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
+        message = (
+            str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
+        )
         named = f"{entry_point.name} = {entry_point.value}"
-        problem = f"entry point {named} of distribution {whose} failed: {said}"
+        problem = f"entry point {named} of distribution {whose} failed: {message}"
         _state.failures.append(problem)
         warnings.warn(
             f"{problem}; types that it would register stay unknown", RuntimeWarning, stacklevel=4

@@ -139,13 +139,13 @@ def _is_same(old: type, new: type) -> bool:
 def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:
     """Return why a snapshot, or the serializer it names, can't be made; empty if it can."""
     try:
-        made = snapshot_class()
+        instance = snapshot_class()
     except TypeError:
         return "can't be made without arguments, and a snapshot is restored by name alone"
     if _is_ours(snapshot_class) or not hasattr(snapshot_class, "serializer_class"):
         return ""
     try:
-        serializer = made.restore_serializer()
+        serializer = instance.restore_serializer()
     except TypeError as error:
         return f"has a serializer_class that can't be made without arguments ({error})"
     if not isinstance(serializer, TypeSerializer):

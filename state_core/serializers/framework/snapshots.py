@@ -141,9 +141,9 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         """
         if cls.arity is not None and len(nested) != cls.arity:
             raise EncodeError(f"{cls.__name__} takes {cls.arity} nested types, not {len(nested)}")
-        made = cls()
-        made.nested = nested
-        return made
+        snapshot = cls()
+        snapshot.nested = nested
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read magic number, outer version, outer payload and nested snapshots.

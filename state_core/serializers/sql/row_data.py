@@ -101,10 +101,10 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
         Raises:
             EncodeError: One of the types can't be written here.
         """
-        made = cls()
-        made.types = tuple(WrittenType.of(type_) for type_ in types)
-        made.nested = tuple(internal_snapshot(type_) for type_ in types)
-        return made
+        snapshot = cls()
+        snapshot.types = tuple(WrittenType.of(type_) for type_ in types)
+        snapshot.nested = tuple(internal_snapshot(type_) for type_ in types)
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read a count, a Java stream for each type, and the nested snapshots."""
@@ -169,9 +169,9 @@ class BinaryRowDataSerializerSnapshot(TypeSerializerSnapshot):
     @classmethod
     def of(cls, fields: int) -> BinaryRowDataSerializerSnapshot:
         """Return the snapshot of rows with this number of fields."""
-        made = cls()
-        made.fields = fields
-        return made
+        snapshot = cls()
+        snapshot.fields = fields
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read one number."""
@@ -268,9 +268,9 @@ class ArrayDataSerializerSnapshot(_CollectionSnapshot):
         Raises:
             EncodeError: The type can't be written here.
         """
-        made = cls()
-        made.fill(element)
-        return made
+        snapshot = cls()
+        snapshot.fill(element)
+        return snapshot
 
     @property
     def whole(self) -> LogicalType:
@@ -292,9 +292,9 @@ class MapDataSerializerSnapshot(_CollectionSnapshot):
         Raises:
             EncodeError: A type can't be written here.
         """
-        made = cls()
-        made.fill(key, value)
-        return made
+        snapshot = cls()
+        snapshot.fill(key, value)
+        return snapshot
 
     @property
     def whole(self) -> LogicalType:

@@ -196,10 +196,10 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
         cls, comparator: bytes, key: TypeSerializerSnapshot, value: TypeSerializerSnapshot
     ) -> SortedMapSerializerSnapshot:
         """Return the snapshot of maps in the order of a comparator, given as its Java stream."""
-        made = cls()
-        made._take(DataInput(comparator, "a comparator"))
-        made.nested = (key, value)
-        return made
+        snapshot = cls()
+        snapshot._take(DataInput(comparator, "a comparator"))
+        snapshot.nested = (key, value)
+        return snapshot
 
     def _take(self, source: DataInput) -> None:
         start = source.position

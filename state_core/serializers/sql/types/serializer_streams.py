@@ -260,8 +260,10 @@ class _Builder:
 
     def integer(self, value: int) -> JavaObject:
         """Return a boxed number; Java keeps one object of each small one."""
-        made = java_object(_INTEGER, value=value)
-        return self.integers.setdefault(value, made) if value <= BOXED_ONCE else made
+        java_integer = java_object(_INTEGER, value=value)
+        return (
+            self.integers.setdefault(value, java_integer) if value <= BOXED_ONCE else java_integer
+        )
 
     def element_getter(self, type_: LogicalType) -> JavaObject:
         return self.array_lambda("95d74a6c$1", self.bare_getter(type_))
@@ -277,8 +279,8 @@ class _Builder:
         if isinstance(type_, RowType | StructuredType):
             return self.array_lambda("3705b7fb$1", len(type_.children))
         method, _, signature = _READERS[type_.root][0].partition(" ")
-        made = self.lambda_of(_OF_ARRAYS, INTERFACE, method, signature, [])
-        return self.singletons.setdefault(method, made)  # it captures nothing, so there is one
+        getter = self.lambda_of(_OF_ARRAYS, INTERFACE, method, signature, [])
+        return self.singletons.setdefault(method, getter)  # it captures nothing, so there is one
 
     def field_getter(self, type_: LogicalType, field: int) -> JavaObject:
         position = self.integer(field)
