@@ -149,7 +149,7 @@ def from_plain(value: Any, kind: pa.DataType) -> Any:
     """What `plain` made that of, as Arrow takes it from Python.
 
     Args:
-        value: As JSON gives it.
+        value: The value as JSON gives it.
         kind: The type that it is to have.
 
     Raises:

@@ -38,7 +38,7 @@ def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], Sp
         remedy: What to give, where it can't be read.
 
     Raises:
-        EncodeError: It can't be read, is no mapping, or has a key twice.
+        EncodeError: The file can't be read, is no mapping, or has a key twice.
     """
     try:
         text = Path(path).read_text("utf-8")

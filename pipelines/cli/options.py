@@ -161,7 +161,7 @@ class Source:
     """Where a command is to look: a savepoint or checkpoint, or a snapshot of a lake.
 
     Attributes:
-        savepoint: Its directory, where it is no snapshot of a lake.
+        savepoint: The snapshot's directory, unless it is a snapshot of a lake.
         uids: Operator uids to recognise in it.
         allow_external: Directories elsewhere that its handles may lead to.
         lake: The lake, where it is a snapshot of one.
@@ -185,7 +185,7 @@ class Source:
         """The savepoint or checkpoint, opened.
 
         Raises:
-            SnapshotError: It can't be read.
+            SnapshotError: The snapshot can't be read.
         """
         from state_core.formats import open_snapshot  # noqa: PLC0415 - not for --help
 

@@ -79,7 +79,7 @@ def _is_end(place: Path) -> bool:
 
 
 def _read(path: Path) -> dict[str, str]:
-    """All that a file says."""
+    """All settings of a file."""
     try:
         settings = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

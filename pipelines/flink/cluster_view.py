@@ -128,7 +128,7 @@ class ClusterView:
         """Wait until the next look.
 
         Raises:
-            UnreachableClusterError: It is later than `until`, by the monotonic clock.
+            UnreachableClusterError: The monotonic clock is past `until`.
         """
         if time.monotonic() > until:
             raise UnreachableClusterError(

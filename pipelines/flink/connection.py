@@ -51,7 +51,7 @@ class ConnectionSettings:
         url: `http://host:8081`, or behind a proxy with a path. A user and password in it are taken
             out of it.
         user: For basic authentication.
-        password: The same.
+        password: The password for it.
         token: A bearer token, instead of a user.
         headers: Further headers, which are taken for secrets.
         ca_file: The certificates (PEM) by which the server's is judged; the usual ones if empty.
@@ -232,9 +232,9 @@ class Connection:
         """What the cluster says of something, as parsed JSON.
 
         Raises:
-            NotFoundError: It knows nothing like that (404).
-            UnreachableClusterError: It does not answer.
-            ClusterError: It answers with an error, or with no JSON.
+            NotFoundError: The cluster has nothing at that path (404).
+            UnreachableClusterError: The cluster does not answer.
+            ClusterError: The cluster answers with an error, or with something other than JSON.
         """
         return self.call("GET", path, again=True)
 
@@ -261,8 +261,8 @@ class Connection:
 
         Raises:
             NotFoundError: The cluster knows nothing like that (404).
-            UnreachableClusterError: It does not answer.
-            ClusterError: It answers with an error, or with no JSON.
+            UnreachableClusterError: The cluster does not answer.
+            ClusterError: The cluster answers with an error, or with something other than JSON.
         """
         pause = FIRST_PAUSE_SECONDS
         for left in range(self.retries, -1, -1):
@@ -337,7 +337,7 @@ class Connection:
             return self._session.request(method, url, files=parts, **options)
 
     def _transport_failure(self, error: Exception, place: str) -> _TryAgainError:
-        """It was not answered; whether it was ever sent."""
+        """The error for a request without an answer; it says whether the request was ever sent."""
         never_sent = _never_sent(error)
         if isinstance(error, requests.Timeout | TimeoutError | PoolTimeoutError) and not never_sent:
             problem = f"no answer within {self.settings.timeout:g} s"

@@ -106,7 +106,7 @@ class Lake(Catalog):
 
         Args:
             job: The job.
-            key: As `statelake dump` prints keys: JSON, or text as it is.
+            key: The key as `statelake dump` prints it: JSON, or plain text.
             snapshot_id: The snapshot; by default the newest.
             operator: Only of this operator: its uid, name or id.
             state: Only of the state of that name.
@@ -121,7 +121,7 @@ class Lake(Catalog):
 
         Args:
             job: The job.
-            key: As `statelake dump` prints keys: JSON, or text as it is.
+            key: The key as `statelake dump` prints it: JSON, or plain text.
             operator: Only of this operator: its uid, name or id.
             state: Only of the state of that name.
         """
@@ -235,7 +235,7 @@ class Lake(Catalog):
 
         Args:
             job: The job.
-            snapshot_ids: Which to drop.
+            snapshot_ids: The snapshots to drop.
             keep: How many of the newest to keep, where no ids are given.
         """
         return drop_snapshots(self, job, snapshot_ids=snapshot_ids, keep=keep)

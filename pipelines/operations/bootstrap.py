@@ -99,11 +99,11 @@ def bootstrap(
             Arrow tables, or functions of a session.
         to: The savepoint's directory, not there yet.
         sources: By the name that the spec has as a source: a DataFrame or an Arrow table.
-        parallelism: Of every operator, whatever the spec says.
-        max_parallelism: Of every operator, whatever the spec says.
+        parallelism: The parallelism of every operator, whatever the specification says.
+        max_parallelism: The maximum parallelism of every operator, likewise.
         compression: `snappy` or `none`.
-        metadata_version: As `write_snapshot` has it.
-        operator_state_version: As `write_snapshot` has it.
+        metadata_version: As in `write_snapshot`.
+        operator_state_version: As in `write_snapshot`.
         lake: Where the savepoint is to be imported to as well, if anywhere.
         job: Its name there.
         snapshot_id: The snapshot's name there.

@@ -79,9 +79,9 @@ class Journal:
         trigger: The id of its savepoint's operation.
         new_job: The id that the job gets when it is run rescaled.
         old_again: The id that it gets when it is put back.
-        parallelism: What it is rescaled to; 0 to leave that.
-        max_parallelism: The same.
-        old_parallelism: What it had.
+        parallelism: The new parallelism; 0 to leave it.
+        max_parallelism: The new maximum parallelism; 0 to leave it.
+        old_parallelism: The parallelism before.
         savepoint: The savepoint, below the directory for savepoints; empty before it is there.
         snapshot: Its snapshot in the lake.
         migrated: The snapshot that is exported.
@@ -144,7 +144,7 @@ def _journals(lake: Lake, job: str) -> list[tuple[Journal, dict[str, Any]]]:
     """All of a job, the oldest first, each with the process that wrote it.
 
     Raises:
-        DamagedLakeError: One is none.
+        DamagedLakeError: A file is no journal.
     """
     journals = []
     for file in lake.directory.names(_path(job)):
@@ -208,9 +208,9 @@ def start_journal(
         lake: The lake.
         job: The job in the lake.
         flink_job: The job on the cluster.
-        parallelism: What it is rescaled to; 0 to leave that.
-        max_parallelism: The same.
-        old_parallelism: What it has.
+        parallelism: The new parallelism; 0 to leave it.
+        max_parallelism: The new maximum parallelism; 0 to leave it.
+        old_parallelism: The parallelism before.
 
     Raises:
         ConflictError: Another began at the same moment.

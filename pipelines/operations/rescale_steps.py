@@ -182,7 +182,7 @@ class Work:
             start: The last name of the savepoint that it was started from.
 
         Raises:
-            DamagedLakeError: It is another.
+            DamagedLakeError: The job was started from another savepoint.
         """
         restored = self.cluster.checkpoints(job_id).restored_from
         if restored.rstrip("/").rpartition("/")[2] != start:

@@ -42,7 +42,7 @@ class Part:
     """A part of a policy.
 
     Attributes:
-        text: As it was written.
+        text: The part as it was written.
         period: One of `_PERIODS`, or `all`.
         count: So many of them; any number if it is None.
         age: Only of snapshots that are no older; of any age if it is None.
@@ -84,7 +84,7 @@ class Policy:
         """A policy as it is written, for example `30d all, 1y daily, forever monthly`.
 
         Raises:
-            DeclarationError: It is none.
+            DeclarationError: The text is no retention policy.
         """
         return cls(tuple(_parsed(part.strip()) for part in text.split(",")))
 

@@ -41,7 +41,7 @@ class Verification:
 
     Attributes:
         faults: Why it is not to be relied on; none if it is.
-        entries: Of all states, as restored.
+        entries: The number of entries of all states, as restored.
         size: Bytes of their keys and values.
     """
 
@@ -66,7 +66,7 @@ def take_savepoint(
         job: The job.
         exports: Where exports go.
         now: The time that it is called by.
-        parallelism: Of its operators; as before, if not given.
+        parallelism: The parallelism of its operators; as before by default.
         engine: Where to run.
 
     Raises:

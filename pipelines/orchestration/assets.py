@@ -41,7 +41,7 @@ class RescaleConfig(dg.Config):
     """How a snapshot is to be written; what is left out stays as it was.
 
     Attributes:
-        parallelism: Of every operator with keyed state.
+        parallelism: The parallelism of every operator with keyed state.
         max_parallelism: Of every operator; another one gives every key a new key group.
         compression: `snappy` or `none`.
         metadata_version: 3 to 6.
@@ -73,7 +73,7 @@ class LogMigrationConfig(dg.Config):
     """How checkpoint logs are to be migrated.
 
     Attributes:
-        changelogs: Of each store, its changelog as `system.stream`.
+        changelogs: For each store, its changelog as `system.stream`.
         rollback: Whether records of version 2 become ones of version 1.
     """
 

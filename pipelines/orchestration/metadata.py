@@ -121,7 +121,7 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
 
 
 def table_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Metadata]:
-    """Of each table of a snapshot, by its path below the lake."""
+    """The metadata of each table of a snapshot, by its path below the lake."""
     metadata = {}
     by_size = sorted(
         (-sum(unit.size for unit in table.units), table.path)
@@ -264,7 +264,7 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
 
 
 def export_metadata(done: ExportResult) -> Metadata:
-    """Of an export."""
+    """The metadata of an export."""
     return {
         "savepoint": dg.MetadataValue.path(public_location(done.path)),
         "_metadata version": done.metadata_version,
@@ -311,7 +311,7 @@ def verification_metadata(done: Verification) -> Metadata:
 
 
 def prune_metadata(done: DropResult) -> Metadata:
-    """Of snapshots that were dropped."""
+    """The metadata of snapshots that were dropped."""
     return {
         "dropped": len(done.dropped),
         "kept": len(done.kept),
@@ -334,7 +334,7 @@ def log_migration_metadata(done: Iterable[TaskMigration]) -> Metadata:
 
 
 def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
-    """Of what commits cost.
+    """The metadata of what commits cost.
 
     Args:
         reports: In their order.

@@ -32,7 +32,7 @@ def growth_chart(names: Sequence[str], sizes: Sequence[int], written: Sequence[i
     """Bytes of a job's snapshots over time, as a Markdown image.
 
     Args:
-        names: Of the snapshots, the oldest first.
+        names: The names of the snapshots, the oldest first.
         sizes: Bytes of the state of each.
         written: Bytes that each added to the lake.
     """

@@ -52,7 +52,7 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Constant:
-    """The same in every row."""
+    """One value in every row."""
 
     value: Any
 
@@ -92,10 +92,10 @@ class RowPlan:
 
 
 def plan_column(said: Any, place: str) -> ColumnPlan:
-    """What is written of a column.
+    """The plan of a column, from what a specification says of it.
 
     Raises:
-        EncodeError: It can't be understood.
+        EncodeError: The specification can't be understood.
     """
     if isinstance(said, Mapping):
         if list(said) == [CONSTANT]:
@@ -170,7 +170,7 @@ def map_batches(
 
     Args:
         plan: How they are made.
-        batches: Of the source.
+        batches: The source's batches.
         schema: The columns that the state has.
         source: Its name, for messages.
         first_row: The place of the first row in it; -1 if rows have no order.
@@ -275,7 +275,7 @@ class SourceBatch:
         return pa.StructArray.from_arrays(parts, fields=list(wanted))
 
     def constant(self, value: Any, wanted: pa.DataType, label: str, *, time: bool) -> pa.Array:
-        """The same in every row."""
+        """A column with one value in every row."""
         try:
             single = pa.array([value])
             if time or pa.types.is_temporal(wanted):

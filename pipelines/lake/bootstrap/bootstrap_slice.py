@@ -45,7 +45,7 @@ def spill_slice(work: SpillSlice) -> Spill:
     """Sort some pieces' rows by key group into a spill.
 
     Raises:
-        StateError: They can't be read, or are no rows of such a state.
+        StateError: The rows can't be read, or are not rows of such a state.
     """
     return spill_rows(work.task, mapped_batches(work.plan, work.pieces, work.task.layout.schema))
 
@@ -160,7 +160,7 @@ class ArrowRows:
     rows: object
 
     def batches(self, schema: pa.Schema) -> Iterator[Mapped]:
-        """Them, and the rows of the state that they make."""
+        """Yield the source's rows, with the state's rows made of them."""
         source_batches = batches_of(self.rows, self.plan.place or "rows")
         return map_batches(self.plan, source_batches, schema, "", 0)
 

@@ -53,13 +53,13 @@ class StateSpec:
     """One state.
 
     Attributes:
-        name: As the job's descriptor has it; of timers their service.
-        kind: Of keyed state, `timers`, or a mode of operator state.
+        name: The name in the job's descriptor; for timers, of their service.
+        kind: A kind of keyed state, `timers`, or a mode of operator state.
         place: The line, operator and state, for messages.
         source: Where its rows are: what was written, or an object.
         columns: How its columns are made of the source's.
         types: What its types are: `type`, `user_key_type`, `namespace_type`, `key_type`.
-        domain: Of timers: `event` or `processing`.
+        domain: For timers: `event` or `processing`.
     """
 
     name: str
@@ -93,7 +93,7 @@ class OperatorSpec:
 
 @dataclass(frozen=True)
 class BootstrapSpec:
-    """All of it.
+    """A whole specification.
 
     Attributes:
         name: The file, for messages.
@@ -143,7 +143,7 @@ class _Reader:
         return f"{where}, {what}" if what else where
 
     def spec(self, directory: str) -> BootstrapSpec:
-        """All of it."""
+        """The whole specification."""
         self.known(self.held, ("operators", *DEFAULTS), (), "")
         operators = self.mapping(self.held.get("operators"), ("operators",), "operators")
         operator_specs = tuple(self.operator(str(uid), said) for uid, said in operators.items())

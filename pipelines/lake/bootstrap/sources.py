@@ -46,9 +46,9 @@ class FileSource:
     Attributes:
         name: For messages.
         location: A file or a directory, a path or a URI.
-        format: Of `FORMATS`.
-        delimiter: Of CSV.
-        version: Of Delta; None for the latest.
+        format: One of `FORMATS`.
+        delimiter: The delimiter of CSV.
+        version: The version of a Delta table; None for the latest.
         of_lake: Whether it is a state's, with exact bytes beside what a column can't hold.
     """
 
@@ -166,7 +166,7 @@ def pieces_of(source: FileSource) -> list[Piece]:
     """The pieces of a table, in order.
 
     Raises:
-        EncodeError: It can't be read.
+        EncodeError: The source can't be read.
         UnreadableTableError: A Delta table with features that only Spark understands.
     """
     try:
@@ -242,11 +242,11 @@ def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[p
 
     Args:
         piece: The piece to read.
-        columns: Those that are wanted; others may be left out.
+        columns: The columns to read; others may be left out.
         hints: What columns are to become, which JSON by itself does not say.
 
     Raises:
-        EncodeError: It can't be read.
+        EncodeError: The piece can't be read.
     """
     try:
         if piece.fragment is not None:

@@ -160,7 +160,7 @@ def refuse_during_erasure(lake: Lake, job: str, request: str = "") -> None:
         request: The erasure that may go on.
 
     Raises:
-        ConflictError: They are.
+        ConflictError: An erasure of the job has not ended.
         DamagedLakeError: There is a note that no erasure wrote.
     """
     for name in lake.directory.names(ERASURES):
@@ -232,7 +232,7 @@ def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dic
         rules: What it says beside its process.
 
     Raises:
-        MissingFileError: It is gone.
+        MissingFileError: The note is gone.
         DamagedLakeError: No process of ours wrote that.
     """
     if directory.size(path) > LONGEST_NOTE:

@@ -97,8 +97,8 @@ class Lake:
         """Open some of its tables, those that there are, before anything is written.
 
         Raises:
-            DamagedLakeError: One can't be opened.
-            UnsafePathError: One leads elsewhere.
+            DamagedLakeError: A table can't be opened.
+            UnsafePathError: A table's path leads out of the lake.
         """
         for path in paths:
             self.table(path).open()
@@ -156,7 +156,7 @@ class Lake:
 
         Raises:
             NotFoundError: There is no such job or snapshot.
-            DamagedLakeError: Its row can't be believed.
+            DamagedLakeError: The snapshot's row breaks a rule of the catalog.
         """
         records, bad = self._read(SNAPSHOT_SCHEMA.names, job, snapshot_id)
         if records:

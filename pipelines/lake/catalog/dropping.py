@@ -50,7 +50,7 @@ class DropResult:
         kept: The others.
         files: Files that were removed.
         freed_bytes: Their bytes.
-        held: Those of `kept` that only a hold has kept.
+        held: The snapshots among `kept` that only a hold keeps.
     """
 
     dropped: list[str]
@@ -68,7 +68,7 @@ def drop_snapshots(
     Args:
         lake: The lake.
         job: The job.
-        snapshot_ids: Which to drop.
+        snapshot_ids: The snapshots to drop.
         keep: How many of the newest to keep, where no ids are given, beside those with a hold.
 
     Raises:
@@ -184,7 +184,7 @@ def tables_of_job(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[s
 
     Raises:
         DamagedLakeError: A table of a snapshot can't be opened.
-        UnsafePathError: It leads elsewhere.
+        UnsafePathError: A table's path leads out of the lake.
     """
     named = {table.path for record in records for op in record.operators for table in op.tables}
     paths = []

@@ -57,7 +57,7 @@ def hold_snapshot(lake: Lake, job: str, snapshot_id: str, reason: str = "") -> l
     Raises:
         LakeError: The reason is no text.
         NotFoundError: There is no such snapshot.
-        DamagedLakeError: Its row can't be believed.
+        DamagedLakeError: The snapshot's row breaks a rule of the catalog.
     """
     if not is_text(reason):
         raise LakeError(f"{reason!r} is no text", remedy="give a reason in UTF-8")

@@ -95,7 +95,7 @@ def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:
     Raises:
         DamagedLakeError: It has the state of tables, files that are not carried, or operators that
             are not those of the row.
-        SnapshotError: It is no `_metadata`.
+        SnapshotError: The bytes are not a `_metadata`.
     """
     metadata = read_metadata(record.metadata, "carried _metadata")
     problem = _contradiction(metadata, record)
@@ -144,7 +144,7 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
         lake: The lake's directory.
 
     Raises:
-        MissingFileError: It is not there.
+        MissingFileError: The file does not exist.
         DamagedLakeError: At the end: these were not the bytes that were carried.
     """
     path, digest = f"{CARRIED_DIRECTORY}/{carried}", hashlib.sha256()

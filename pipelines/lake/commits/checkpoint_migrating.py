@@ -94,7 +94,7 @@ def upgraded(record: TaskRecord, changelogs: Mapping[str, tuple[str, str]]) -> C
     """What a record says in version 2.
 
     Raises:
-        CheckpointRecordError: It has offsets of changelogs that are not named.
+        CheckpointRecordError: The record has offsets of changelogs that are not named.
     """
     offsets = record.checkpoint.offsets
     named = {
@@ -174,7 +174,7 @@ def changelog_of(text: str) -> tuple[str, tuple[str, str]]:
     """A store and its changelog, of `STORE=SYSTEM.STREAM`.
 
     Raises:
-        ValueError: It is not.
+        ValueError: The text is not of that form.
     """
     store, _, place = text.partition("=")
     system, _, stream = place.partition(".")

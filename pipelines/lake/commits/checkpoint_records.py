@@ -41,7 +41,7 @@ class TaskRecord:
     """A checkpoint in a log.
 
     Attributes:
-        record: As it lies there.
+        record: The record as the log has it.
         key: Its key.
         checkpoint: What it says.
     """
@@ -90,7 +90,7 @@ def open_log(location: str) -> CheckpointLog:
     """The log at a place: a Delta table, a directory of records, or `kafka://HOST:PORT/TOPIC`.
 
     Raises:
-        NotFoundError: It is neither.
+        NotFoundError: There is no log at the location.
     """
     if location.startswith(KAFKA):
         return _topic(location)
@@ -135,7 +135,7 @@ def read_records(log: CheckpointLog) -> list[TaskRecord]:
     """Every checkpoint of a version that is known, in the order of the log.
 
     Raises:
-        CheckpointRecordError: One is broken.
+        CheckpointRecordError: A record is broken.
     """
     records = (record_of(record) for record in log.read())
     return [record for record in records if record is not None]
@@ -145,7 +145,7 @@ def record_of(record: LogRecord) -> TaskRecord | None:
     """What a record says; None if its type is not known here.
 
     Raises:
-        CheckpointRecordError: It is broken.
+        CheckpointRecordError: The record is broken.
     """
     try:
         key = read_key(record.key)
@@ -167,7 +167,7 @@ def last_records(
         tasks: Only these; all by default.
 
     Raises:
-        NotFoundError: One of them has no record.
+        NotFoundError: A task has no record.
     """
     wanted = set(tasks)
     versions_by_task: dict[tuple[str, str], dict[int, TaskRecord]] = {}

@@ -92,7 +92,7 @@ class PartitionFiles:
         """The rows of a file, so many at a time.
 
         Raises:
-            CommitError: It is not there, or not what was written.
+            CommitError: The file does not exist, or is not what was written.
         """
         count, directory = 0, self.table.directory
         try:

@@ -116,10 +116,10 @@ class Plan:
 
     Attributes:
         run: Its number, from 1.
-        parallelism: Of its operators.
+        parallelism: The parallelism of its operators.
         max_parallelism: The number of key groups.
         processing_time: Its time, in milliseconds.
-        begins: Of each source, the offset behind which it reads.
+        begins: For each source, the offset behind which it reads.
         ends: And up to which.
         restore: The lake's snapshot that it begins with; empty at the beginning of all.
         watermark: Event time before it.
@@ -153,7 +153,7 @@ class Prepared:
         savepoint: The directory of its state, below the run's.
         watermark: Event time behind it.
         latest: The greatest event time of each source.
-        outputs: Of each sink, path, bytes and rows of its files.
+        outputs: For each sink, the path, bytes and rows of its files.
         records: How many records came in.
         markers: Of each task, where the blob store has its state; empty if that has not.
         counts: Of each task, what its commit cost, by the names that `CommitMeasures` has.
@@ -210,7 +210,7 @@ class RunLog:
         """What a run came to; None if it did not get there.
 
         Raises:
-            CorruptSnapshotError: It says something that can't be, or names files elsewhere.
+            CorruptSnapshotError: The record breaks a rule, or names files elsewhere.
         """
         prepared = self._read(run, "prepared.json", Prepared, PREPARED_RULES)
         if prepared is None:
@@ -262,7 +262,7 @@ class RunLog:
         """Look whether another process runs the job.
 
         Raises:
-            ConflictError: One that is alive does.
+            ConflictError: A process that is alive runs the job.
             DamagedLakeError: Something is there that no process of ours wrote.
         """
         if self.directory.is_file(LOCK):

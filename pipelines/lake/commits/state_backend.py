@@ -91,7 +91,7 @@ def superseded(files: Iterable[StoreFile], last: CheckpointId, keep: int) -> lis
     """The files that none of a task's last commits needs.
 
     Args:
-        files: All that lie there, in a version or not.
+        files: All files of the task, in a version or not.
         last: The commit whose record is the log's last.
         keep: How many commits stay, the last one included.
     """
@@ -195,7 +195,7 @@ class TaskPart:
         """The rows of a file.
 
         Raises:
-            CommitError: It is not there, or not what was written.
+            CommitError: The file does not exist, or is not what was written.
         """
         partition_file = PartitionFile(file.path, file.size, file.rows)
         for batch in self.partition.batches(partition_file, ROWS, BATCH_ROWS):

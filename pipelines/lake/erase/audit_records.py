@@ -78,7 +78,7 @@ class AuditRecord:
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, what it says unpacked."""
+        """The whole record, with its content unpacked."""
         return asdict(self) | {"said": json.loads(self.said)}
 
 

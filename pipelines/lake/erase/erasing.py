@@ -234,7 +234,7 @@ class Erasure:
         """Whether the catalog names new files, as the note of an erasure that ended says.
 
         Raises:
-            DamagedLakeError: It names neither these nor the old ones.
+            DamagedLakeError: The catalog names neither the new files nor the old ones.
         """
         named = _named(
             record

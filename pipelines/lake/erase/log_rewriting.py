@@ -44,7 +44,7 @@ def check_log(table: StateTable) -> None:
     """Look whether the entries of a log can be rewritten, before any is.
 
     Raises:
-        DamagedLakeError: One is missing: the older ones are in a checkpoint alone.
+        DamagedLakeError: A version's entry is missing: older ones are only in a checkpoint.
         UnreadableTableError: A version hides rows of its files.
     """
     versions = _versions(table)
@@ -114,7 +114,7 @@ def _actions(table: StateTable, version: int) -> list[Action]:
     """The actions of a version.
 
     Raises:
-        DamagedLakeError: They are none.
+        DamagedLakeError: The lines are not actions.
     """
     try:
         lines = table.directory.read(_path(version)).splitlines()

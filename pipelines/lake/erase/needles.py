@@ -32,7 +32,7 @@ class Needle:
     """A form that is searched for.
 
     Attributes:
-        word: Which of the words of the request it is of, by its place.
+        word: The index, among the request's words, of the one that it is a form of.
         form: What it is called.
         data: The bytes.
         digits: Whether it is a number as text, which is none of ours within a longer word.

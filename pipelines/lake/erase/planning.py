@@ -373,7 +373,7 @@ class Planner:
         """Look whether there are all snapshots that were named.
 
         Raises:
-            NotFoundError: One is not there.
+            NotFoundError: A snapshot does not exist.
         """
         ids = {record.snapshot_id for record in self._all()}
         for snapshot_id in self.asked.snapshots:

@@ -119,7 +119,7 @@ class TaskState:
         """Look whether a job runs, or is to bring back what was prepared.
 
         Raises:
-            ConflictError: It does, or is.
+            ConflictError: The job runs, or a run of it is prepared and not completed.
         """
         for job, log in self.runs.items():
             log.refuse_running(is_alive)

@@ -75,7 +75,7 @@ def rows_in_lake(
         One for each operator with keys that it can be one of.
 
     Raises:
-        EncodeError: It is no key of any of them.
+        EncodeError: The text is no key of any operator.
         LakeError: A file can't be read; raised where the rows are taken.
         NotFoundError: There is no such operator or state, or no keyed state at all.
     """

@@ -124,7 +124,7 @@ class Session:
         """What kind of statement a query is: `SELECT`, `DELETE` and so on.
 
         Raises:
-            QueryError: It is none, or several.
+            QueryError: The text is no statement, or several.
         """
         with self.telling():
             statements = self.connection.extract_statements(self.resolved(query, register=False))
@@ -137,7 +137,7 @@ class Session:
         """Run a query that reads, and end the one before.
 
         Raises:
-            QueryError: It does not read, or DuckDB refuses it.
+            QueryError: The statement does not read, or DuckDB refuses it.
             StateError: A table that it names can't be read.
         """
         self._end()
@@ -231,7 +231,7 @@ class Session:
         """Give DuckDB a table under its name.
 
         Raises:
-            StateError: It can't be opened.
+            StateError: The table can't be opened.
         """
         if table.every_snapshot:
             self._register_every_snapshot(table)

@@ -36,7 +36,7 @@ class Statement:
     """A statement that changes one table.
 
     Attributes:
-        text: As its user wrote it, on one line.
+        text: The statement as its user wrote it, on one line.
         kind: `DELETE`, `UPDATE` or `INSERT`.
         table: The table.
         head: The SQL up to the table's name.
@@ -60,7 +60,7 @@ def parse_statement(session: Session, text: str) -> Statement:
         text: One DELETE, UPDATE or INSERT.
 
     Raises:
-        QueryError: It is no such statement, or names no table first.
+        QueryError: The text is no such statement, or does not begin with a table.
         NotFoundError: There is no table of that name.
     """
     kind = session.kind_of(text)

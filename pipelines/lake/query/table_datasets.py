@@ -63,7 +63,7 @@ class OpenedTable:
         """The rows of one file.
 
         Raises:
-            LakeError: It can't be read.
+            LakeError: The table can't be read.
         """
         try:
             return self._dataset([file]).to_table()

@@ -79,7 +79,7 @@ class Sharing:
             metadata: What it carries.
 
         Raises:
-            UnsupportedFormatError: It has state that can't be sampled or masked.
+            UnsupportedFormatError: The snapshot has state that can't be sampled or masked.
             EncodeError: The mask says nothing of a state, or what can't be done.
             NotFoundError: The mask names what is not there.
         """
@@ -194,7 +194,7 @@ class _Planning:
         self.unnamed: list[str] = []
 
     def planned(self) -> SharedSnapshot:
-        """All of it."""
+        """The whole plan."""
         if self.sharing.mask is not None:
             _refuse_unknown(self.sharing.mask, self.record)
         metadata = self._metadata()

@@ -105,7 +105,7 @@ class DeltaCommit:
 
         Args:
             path: Below the table, of letters that need no escape.
-            rows: All of one partition.
+            rows: All rows of one partition.
             partition: The value of the partition column in it.
         """
         stored = [name for name in rows.column_names if name not in self.partition_by]

@@ -72,7 +72,7 @@ def sought_key(table: TableRows, value: Any) -> SoughtKey:
     """A key that is to be looked for in a table, and its likes of the same operator.
 
     Raises:
-        EncodeError: It is no key of the operator's type.
+        EncodeError: The key is not of the operator's key type.
     """
     return SoughtKey(value, encode_key(key_serializer(table), value, table.max_parallelism))
 

@@ -49,7 +49,7 @@ class Rule:
 
     Attributes:
         kept: Whether a value is that.
-        wanted: The same in words.
+        wanted: What the rule asks for, in words.
     """
 
     kept: Callable[[Any], bool]

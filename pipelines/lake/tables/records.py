@@ -91,8 +91,8 @@ class StateRecord:
         ttl: Whether each value carries the time of its last access.
         meta_info: Its meta info, as Flink wrote it.
         entries: In all key groups.
-        state_bytes: Of keys and values, in all key groups.
-        key_groups: Those that have entries.
+        state_bytes: The bytes of keys and values, in all key groups.
+        key_groups: The key groups that have entries.
     """
 
     name: str
@@ -136,10 +136,10 @@ class OperatorStateRecord:
         mode: `SPLIT_DISTRIBUTE`, `UNION` or `BROADCAST`.
         table: The path of its table.
         value_type: Java types, as Java writes them.
-        key_type: The same, of a broadcast state; empty for lists.
+        key_type: The type of the keys of a broadcast state; empty for lists.
         meta_info: Its meta info, as Flink wrote it.
         elements: Rows of its table: elements of a list, entries of a broadcast state.
-        state_bytes: Theirs; of a broadcast state, one copy's.
+        state_bytes: Their bytes; for a broadcast state, those of one copy.
         subtasks: The subtasks that have elements; of a broadcast state, all that have a copy.
         disagreeing: Subtasks whose copy of a broadcast state is not the one in the table.
     """
@@ -229,8 +229,8 @@ class SnapshotRecord:
         origin: `import` or `commit`.
         kind: `savepoint` or `checkpoint`.
         format: `canonical`, `native` or `checkpoint`.
-        metadata_version: Of its `_metadata`.
-        checkpoint_id: As the job counted it.
+        metadata_version: The version of its `_metadata`.
+        checkpoint_id: The checkpoint's number in the job.
         taken_at: When it was taken, as whoever imported it said; if nobody did, when its file
             `_metadata` was last written, which a copy changes.
         imported_at: When this row was written.
@@ -239,11 +239,11 @@ class SnapshotRecord:
         compression: `snappy` or `none`, as it was written.
         note: What the user said of it.
         entries: In all states.
-        state_bytes: Of all keys and values.
+        state_bytes: The bytes of all keys and values.
         written_bytes: How much this snapshot added to the lake.
         metadata: Its `_metadata` without the state that has tables: what an export begins with.
         carried: Files of state that has no tables: raw state, in-flight buffers.
-        operators: Those with keyed or operator state.
+        operators: The operators with keyed or operator state.
         holds: Why it may not be dropped; while there is one, nobody does.
         erased: The erasures by which rows of it went, by their requests.
     """

@@ -47,7 +47,7 @@ class TableRows:
         lake: The lake's location.
         path: The table's path.
         partitioning: How it is partitioned.
-        key_serializer: As Flink wrote it.
+        key_serializer: The snapshot of the key serializer, as Flink wrote it.
         states: Id in the header that is to be written, and meta info, of each state in it.
         units: Its files.
         plain: Whether it was written without the decoders of users that there are now.
@@ -220,7 +220,7 @@ def table_rows(
     """What reads a table of a snapshot back; `ids` are those of the header to be written.
 
     Raises:
-        LakeError: Its values were decoded as nothing decodes them now.
+        LakeError: The values would be written as another type than they were imported as.
     """
     states = [state for state in operator.states if state.table == table.path]
     for state in states:

@@ -290,7 +290,7 @@ def log_path(path: str, place: str) -> str:
         place: Where the table is.
 
     Raises:
-        UnsafePathError: It leads out of the table, decoded or as it is.
+        UnsafePathError: The path leads out of the table, as written or URL-decoded.
     """
     for name in (path, unquote(path)):
         relative_path(name, what="a file of the table", place=place, inside="it")
@@ -301,7 +301,7 @@ def check_files(table: DeltaTable, directory: Directory) -> None:
     """Look where the files of an opened version are, before an engine takes them by their paths.
 
     Raises:
-        UnsafePathError: One is elsewhere, or it, or the way to it, is a link.
+        UnsafePathError: A file lies elsewhere, or it or a directory above it is a link.
     """
     directory.confined().refuse_links()
     for path in _log_paths(table, directory):
@@ -345,10 +345,10 @@ def read_rows(
         table: The version.
         directory: The table's.
         schema: The columns; those that a file lacks are null.
-        wanted: Which rows.
+        wanted: The condition that rows meet.
 
     Raises:
-        UnreadableTableError: Its files alone are not its content.
+        UnreadableTableError: The table has features by which its files alone are not its content.
         OSError, ArrowException: A file can't be read.
     """
     refuse_features(table)

@@ -79,7 +79,7 @@ def check_against(
 
     Raises:
         SnapshotError: `against` is a savepoint that can't be read.
-        EncodeError: It is a file that can't be understood.
+        EncodeError: The file can't be understood.
     """
     if against.endswith(SPEC_SUFFIXES):
         return check_changes(record, read_changes(against))

@@ -35,7 +35,7 @@ class StateDifference:
     """How one state differs.
 
     Attributes:
-        operator: Its operator.
+        operator: The state's operator.
         state: Its name.
         status: `same`, `changed`, `added`, `removed`, or `retyped` where the types differ too
             much to compare entries.

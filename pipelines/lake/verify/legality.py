@@ -32,7 +32,7 @@ def load_job(named: str) -> JobDeclaration:
             one), or `orders.json`.
 
     Raises:
-        DeclarationError: It is not there, or declares no job.
+        DeclarationError: The name is not there, or declares no job.
         PluginError: The module fails when it is imported.
     """
     if named.endswith(".json"):
@@ -61,7 +61,7 @@ def load_runnable(named: str) -> Job:
         named: `acme.jobs:ORDERS` or `jobs.py:ORDERS`: a `Job`, or a function that gives one.
 
     Raises:
-        DeclarationError: It is not there, or no job that can be run.
+        DeclarationError: The name is not there, or is no job that can be run.
         PluginError: The module fails when it is imported.
     """
     job = declared_object(named)
@@ -77,7 +77,7 @@ def declared_object(named: str) -> Any:
     """What `MODULE:NAME` or `FILE.py:NAME` names; what it gives, if it is a function.
 
     Raises:
-        DeclarationError: It names nothing.
+        DeclarationError: The text names nothing.
         PluginError: The module fails when it is imported.
     """
     module, colon, name = named.rpartition(":")

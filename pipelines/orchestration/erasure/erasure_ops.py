@@ -36,7 +36,7 @@ ERASURE = "erasure"
 
 
 class RequestConfig(dg.Config):
-    """Which request.
+    """The request that is meant.
 
     Attributes:
         request: Its id.
@@ -204,7 +204,7 @@ def _planned(
     """What the newest plan of a request says.
 
     Raises:
-        NotFoundError: It was never planned.
+        NotFoundError: The erasure was never planned.
     """
     record_filter = dg.AssetRecordsFilter(asset_key=erasure.key(PLAN), asset_partitions=[request])
     for record in instance.fetch_materializations(record_filter, limit=1).records:
@@ -222,8 +222,8 @@ def _refuse_unplanned(
     """Refuse a request that is not as it was when it was planned.
 
     Raises:
-        ConflictError: It is not.
-        DamagedLakeError: Its plan is none of ours.
+        ConflictError: The request, or the secret, was changed since.
+        DamagedLakeError: The newest plan was not written by statelake.
     """
     if not planned.keys() >= {"planned", "digest of the request"}:
         raise DamagedLakeError(

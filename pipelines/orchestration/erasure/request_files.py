@@ -175,7 +175,7 @@ def _parsed(request: str, data: bytes, promised_days: float) -> RequestFile:
     """A request of the bytes of its file.
 
     Raises:
-        DeclarationError: They are none.
+        DeclarationError: The content is no request.
     """
     try:
         values = json.loads(data, object_pairs_hook=_named_once)

@@ -123,7 +123,7 @@ class Shell:
         """Take one line: an order, or a line of SQL, which runs when it has ended.
 
         Raises:
-            EOFError: It was `.quit`.
+            EOFError: The line was `.quit`.
             StateError: What the line asks for can't be.
         """
         text = line.strip()

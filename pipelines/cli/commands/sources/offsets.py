@@ -219,7 +219,7 @@ def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
     """What `--set-offsets` says: offsets, or files with one a line.
 
     Raises:
-        EncodeError: It is neither, or a file can't be read.
+        EncodeError: A text is neither an offset nor a file of them, or a file can't be read.
     """
     new_offsets = []
     for text in given:
