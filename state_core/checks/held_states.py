@@ -27,9 +27,9 @@ class HeldState:
     """A state that a snapshot holds.
 
     Attributes:
-        meta_info: As Flink wrote it.
+        meta_info: Its meta info, as Flink wrote it.
         elements: Of an operator state: elements of a list, or copies of a broadcast state.
-        state_bytes: Theirs, as stored.
+        state_bytes: Their bytes, as stored.
         disagreeing: Subtasks whose copy of a broadcast state is not the first one's.
     """
 

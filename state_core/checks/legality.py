@@ -105,8 +105,8 @@ class FlinkDifference:
     """Where Flink 2.3.0 (`flink-datastream`) does otherwise than the tables.
 
     Attributes:
-        inputs: Of which function; None if it is so for all.
-        mode: Of which states.
+        inputs: The inputs of the functions that it is about; None for all functions.
+        mode: The redistribution mode of the states that it is about.
         text: What Flink does.
         at_build: Whether it is seen when the job is built.
     """
@@ -283,7 +283,7 @@ def check_operator(operator: OperatorDeclaration) -> list[Finding]:
 
 
 def _whole(operator: OperatorDeclaration) -> Iterator[Finding]:
-    """What is wrong without any state."""
+    """Faults of an operator that are about none of its states."""
     if operator.key_type is not None and K not in operator.inputs:
         problem = f"a key, {operator.key_type}, over {operator.streams}, which has none"
         yield _fault(operator, "key", problem, "leave it out, or key the stream")

@@ -58,7 +58,7 @@ def check_restore(
     allow_missing: bool = False,
     union_limit: int = UNION_LIMIT,
 ) -> list[Finding]:
-    """Everything to be said of a job that is to restore a snapshot.
+    """Check a declared job against the snapshot that it is to restore.
 
     Args:
         job: What is declared.
@@ -104,7 +104,7 @@ class _Check:
     union_limit: int
 
     def findings(self) -> Iterator[Finding]:
-        """All, of the whole first."""
+        """All findings, those about the whole operator first."""
         yield from self.parallelism()
         yield from self.key()
         declared = {declaration.name: declaration for declaration, _ in self.operator.declared}
@@ -144,7 +144,7 @@ class _Check:
         yield from self.judged("key", result.result, "write the state anew, by its new key")
 
     def state(self, declared: StateDeclaration, held: list[HeldState]) -> Iterator[Finding]:
-        """One declared state against those of its name."""
+        """Check one declared state against those of its name."""
         form = _form(declared)
         same = [state for state in held if state.form in (form, "keyed unknown")]
         same = [state for state in same if state.keyed == form.startswith("keyed")]
@@ -171,7 +171,7 @@ class _Check:
         return self.fault("redistribution", f"{problem}: {_LOST}", remedy, declared)
 
     def same(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
-        """Types, and what is special to a kind."""
+        """Check the types of a state, and what is special to its kind."""
         remedy = "declare the type that it has, or migrate the state first"
         yield from self.judged("type", self.types(declared, held), remedy, declared)
         if held.form == "UNION list":
@@ -266,7 +266,7 @@ class _Check:
 
 
 def _form(declared: StateDeclaration) -> str:
-    """As `HeldState.form` has it."""
+    """The form of a declared state, as in `HeldState.form`."""
     if isinstance(declared, BroadcastStateDeclaration):
         return "broadcast"
     moves = declared.redistribution_mode is RedistributionMode.REDISTRIBUTABLE

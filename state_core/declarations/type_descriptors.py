@@ -89,7 +89,7 @@ class TypeDescriptor:
             place: The place, for messages.
 
         Raises:
-            DeclarationError: It can't be understood; the message says what can.
+            DeclarationError: The type can't be understood; the message says which can.
         """
         if isinstance(given, TypeDescriptor):
             return given

@@ -214,8 +214,8 @@ class KeyedState:
         """The content as a stream of record batches, in bounded memory.
 
         Args:
-            columns: Which columns, in this order; all by default.
-            key_groups: Which key groups; all by default.
+            columns: The columns to read, in this order; all by default.
+            key_groups: The key groups to read; all by default.
 
         Raises:
             NotFoundError: There is no such column.
@@ -237,7 +237,7 @@ class KeyedState:
             The columns of `to_arrow`; no row if nothing is held for the key.
 
         Raises:
-            EncodeError: It is no key of the state's type.
+            EncodeError: The key is not of the state's key type.
             CorruptSnapshotError: The bytes are not what the header says they are.
         """
         encoded = self.files[0][0].encode_key(key) if self.files else None

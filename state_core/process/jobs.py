@@ -273,7 +273,7 @@ class Stream:
             The stream of the output, or two streams.
 
         Raises:
-            DeclarationError: It is no function of one input, or the uid is taken.
+            DeclarationError: `function` is no function of one input, or the uid is taken.
         """
         if not isinstance(function, _ONE):
             raise _wrong(function, uid, "one input", "connect_and_process")

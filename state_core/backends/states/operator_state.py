@@ -97,7 +97,7 @@ class OperatorListState:
         """Append an element.
 
         Raises:
-            EncodeError: It is null, or of another type.
+            EncodeError: The element is null, or of another type.
         """
         self._held.elements.append(self._element(value))
 

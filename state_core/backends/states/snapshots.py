@@ -133,7 +133,7 @@ class SnapshotTask(Generic[Handle]):
         """Write the snapshot, and release its resources whatever happens.
 
         Raises:
-            SnapshotError: It was run or cancelled before.
+            SnapshotError: The task was run or cancelled before.
         """
         write = self._claim()
         if write is None:

@@ -78,8 +78,8 @@ def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
     """Read the snapshot index that a marker names.
 
     Raises:
-        DeletedBlobError: It does not exist any more.
-        CheckpointRecordError: It is malformed.
+        DeletedBlobError: The index does not exist any more.
+        CheckpointRecordError: The index is malformed.
     """
     return read_snapshot_index(b"".join(blobs.get(marker)), f"blob {marker}")
 

@@ -40,14 +40,14 @@ class BlobStore(Protocol):
         """Store a blob in a folder that expires, and return its id.
 
         Raises:
-            StateError: It was not stored, or not completely.
+            StateError: The blob was not stored, or not completely.
         """
 
     def get(self, blob: str) -> Iterator[bytes]:
         """Yield a blob in pieces of at most a mebibyte.
 
         Raises:
-            DeletedBlobError: It does not exist any more.
+            DeletedBlobError: The blob does not exist any more.
         """
 
     def delete(self, blob: str) -> None:
@@ -177,7 +177,7 @@ class FileSystemBlobStore:
         """Remove a blob.
 
         Raises:
-            UnsafePathError: It has no id that this store makes.
+            UnsafePathError: The id is none that this store makes.
         """
         path = join(_BLOBS, blob)
         if not _ID.fullmatch(blob):

@@ -102,7 +102,7 @@ class Changelogs(Protocol):
         """Check that a stream has this number of partitions.
 
         Raises:
-            CommitError: It has another number.
+            CommitError: The stream has another number of partitions.
         """
 
 

@@ -80,7 +80,7 @@ class KafkaCluster:
             compaction_lag: Milliseconds for which nothing is compacted.
 
         Raises:
-            CommitError: It can't be created.
+            CommitError: The topic can't be created.
         """
         config = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(compaction_lag)}
         new_topic = NewTopic(topic, num_partitions=partitions, config=config)
@@ -314,7 +314,7 @@ class KafkaCheckpointLog:
         """Append a record, and wait until all in-sync replicas have it.
 
         Raises:
-            CommitError: It may have been appended, or not.
+            CommitError: The record may have been appended, or not.
         """
         with self._lock:  # the tasks of a container append at once
             sender = self._sender or _Sender(self.cluster, self.topic, 0)
@@ -356,7 +356,7 @@ class KafkaChangelogs:
         """Check that a topic has a partition for each task.
 
         Raises:
-            CommitError: It has fewer or more.
+            CommitError: The topic has fewer or more partitions.
         """
         count = self.cluster.partitions(stream)
         if count != partitions:

@@ -50,7 +50,7 @@ class CheckpointLog(Protocol):
         """Append a record, which is durable when this returns.
 
         Raises:
-            StateError: It may have been appended, or not.
+            StateError: The record may have been appended, or not.
         """
 
     def read(self, after: int = -1) -> Iterable[LogRecord]:

@@ -53,14 +53,14 @@ class LocalDisk(Protocol):
         """Return the content of a file.
 
         Raises:
-            MissingFileError: It does not exist.
+            MissingFileError: The file does not exist.
         """
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """Yield the content of a file in pieces.
 
         Raises:
-            MissingFileError: It does not exist.
+            MissingFileError: The file does not exist.
         """
 
     def write(self, path: str, data: bytes) -> None:

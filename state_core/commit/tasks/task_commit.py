@@ -78,7 +78,7 @@ class TaskCommit:
         """Raise if the asynchronous part of a commit failed; to be called between messages.
 
         Raises:
-            AsyncCommitError: It failed.
+            AsyncCommitError: The commit failed.
         """
         if self._pending is not None and self._pending.done() and self._failure is None:
             self._failure = self._pending.exception()
@@ -136,7 +136,7 @@ class TaskCommit:
         """Wait until no commit is under way.
 
         Raises:
-            AsyncCommitError: It failed, or did not end within `task.commit.timeout.ms`.
+            AsyncCommitError: The commit failed, or did not end within `task.commit.timeout.ms`.
         """
         if self._pending is not None:
             try:

@@ -66,7 +66,7 @@ def parse_schema(text: str) -> Schema:
     """The schema that JSON text is.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The schema is not valid.
     """
     try:
         schema: Schema = json.loads(text, parse_constant=_refuse_constant)

@@ -370,7 +370,7 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
             runtime_class: The Java class of the values.
 
         Raises:
-            EncodeError: That is no schema.
+            EncodeError: The schema is not valid, or no type can be made of it.
         """
         snapshot = cls()
         try:

@@ -154,7 +154,7 @@ def _check_digits(number: Decimal) -> None:
     """Refuse a number whose bytes would take too long to find.
 
     Raises:
-        EncodeError: It has too many digits.
+        EncodeError: The number has too many digits.
     """
     if number.is_finite() and number.adjusted() >= MOST_DIGITS:
         raise EncodeError(

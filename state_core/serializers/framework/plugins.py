@@ -100,7 +100,7 @@ def load_plugin(named: str) -> types.ModuleType:
         named: The module, as in `acme.flink_types`, or the path of a file that ends in `.py`.
 
     Raises:
-        PluginError: It does not exist, or it fails.
+        PluginError: The module does not exist, or fails when imported.
     """
     if not named.endswith(".py"):
         return _load(Plugin(named))
@@ -116,11 +116,11 @@ def load_text(path: str, text: bytes, *, declares: bool = False) -> types.Module
 
     Args:
         path: The file, for messages.
-        text: Python.
-        declares: As `Plugin` has it.
+        text: Its content, which is Python.
+        declares: As in `Plugin`.
 
     Raises:
-        PluginError: It fails.
+        PluginError: The module fails while it runs.
     """
     # by content, so that what is loaded here and there, or again, is one module
     name = f"statelake_plugin_{Path(path).stem}_{hashlib.sha256(text).hexdigest()[:12]}"

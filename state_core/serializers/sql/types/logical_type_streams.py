@@ -80,7 +80,7 @@ def read_logical_type(source: DataInput) -> WrittenType:
     """Read one Java stream with a logical type in it.
 
     Raises:
-        CorruptSnapshotError: It is no such stream, or its content is no logical type.
+        CorruptSnapshotError: The bytes are no such stream, or their content is no logical type.
     """
     start = source.position
     value = read_java_stream(source)
@@ -96,7 +96,7 @@ def logical_type_of(value: JavaValue, source: DataInput) -> LogicalType:
         source: Names the place for messages.
 
     Raises:
-        CorruptSnapshotError: It is no logical type.
+        CorruptSnapshotError: The object is no logical type.
     """
     return _Types(source).read(value, 0)
 
