@@ -98,7 +98,7 @@ def _complete_snapshots(
 
 
 def _items(names: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
-    """Those that begin so, each with what is said of it."""
+    """The names that begin with a text, each with its help."""
     return [
         CompletionItem(name, help=said or None)
         for name, said in names.items()

@@ -42,7 +42,7 @@ def answered(
     Args:
         answer: Parsed JSON.
         place: What was asked, for the message.
-        names: Of the objects on the way, and of the value.
+        names: The names of the objects on the way, and of the value.
         kind: What it is.
         default: Taken where there is none, or null.
 
@@ -229,7 +229,7 @@ class Checkpoints:
         in_progress: How many are being taken.
         restored_from: What the job was restored from, as the cluster calls it; empty if nothing.
         latest_savepoint: The last savepoint that was completed; empty if none.
-        history: Those that the cluster remembers (10 by default), the oldest first.
+        history: The checkpoints that the cluster remembers (10 by default), the oldest first.
     """
 
     completed: int
@@ -241,7 +241,7 @@ class Checkpoints:
 
     @classmethod
     def of(cls, answer: Any, place: str) -> Checkpoints:
-        """Those of `/jobs/ID/checkpoints`."""
+        """The checkpoints in an answer of `/jobs/ID/checkpoints`."""
 
         def path(name: str) -> str:
             return answered(answer, place, "latest", name, "external_path", kind=str, default="")

@@ -97,7 +97,7 @@ class FlinkCluster(ClusterView):
             directory: Where the cluster makes a directory for it.
             form: `canonical` or `native`.
             drain: Whether all windows and timers are to fire first: for a job that is not to go on.
-            trigger_id: As for `take_savepoint`.
+            trigger_id: As in `take_savepoint`.
             timeout: Seconds to wait.
             report: Called with what is being waited for.
         """
@@ -384,7 +384,7 @@ class FlinkCluster(ClusterView):
 
 
 def _silent(_: str) -> None:
-    """Nobody listens."""
+    """Report to nobody."""
 
 
 def _one_of(word: str, legal: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ class Lake(Catalog):
 
     Args:
         location: Its directory.
-        storage_options: Of `s3://`: `AWS_REGION` and the like, as deltalake has them.
+        storage_options: For `s3://`: `AWS_REGION` and the like, as deltalake names them.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Lake(Catalog):
             job: Its job.
             snapshot_id: Its id.
             to: A directory that is not there yet.
-            parallelism: Of every operator with state; by default as it was.
+            parallelism: The parallelism of every operator with state; as before by default.
             max_parallelism: Another one gives every key a new key group; by default as it was.
             compression: `snappy` or `none`; by default as it was.
             sharing: A sample of the keys, and what is masked; by default it is all there is.

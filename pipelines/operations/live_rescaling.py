@@ -64,7 +64,7 @@ class RescaleResult:
 
 
 Progress = Callable[[str, str], None]
-"""Told of a step: its name, and `begins`, `did` (before that is kept) or `kept`."""
+"""Called with a step's name, and `begins`, `did` (before that is kept) or `kept`."""
 
 
 def rescale_job(
@@ -267,4 +267,4 @@ def _said(error: Exception) -> str:
 
 
 def _silent(_: str, __: str) -> None:
-    """Nobody listens."""
+    """Report to nobody."""

@@ -202,7 +202,7 @@ def start_journal(
     max_parallelism: int,
     old_parallelism: int,
 ) -> Journal:
-    """Begin one.
+    """Begin the journal of a rescale.
 
     Args:
         lake: The lake.

@@ -125,7 +125,7 @@ class Jars:
 
 
 class Work:
-    """One call: what the steps have in common."""
+    """What the steps of one call have in common."""
 
     def __init__(
         self, cluster: FlinkCluster, lake: Lake, plan: RescalePlan, journal: Journal,

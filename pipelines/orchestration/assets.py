@@ -42,7 +42,7 @@ class RescaleConfig(dg.Config):
 
     Attributes:
         parallelism: The parallelism of every operator with keyed state.
-        max_parallelism: Of every operator; another one gives every key a new key group.
+        max_parallelism: That of every operator; another one gives every key a new key group.
         compression: `snappy` or `none`.
         metadata_version: 3 to 6.
         flink_conf: Flink's own words: `execution.checkpointing.snapshot-compression`.

@@ -60,7 +60,7 @@ def run_config_of(loss: Loss) -> dg.RunConfig:
 
 @dg.op
 def report_lost_job(config: Loss) -> None:
-    """Fail, with what the sensor was told of the job: so that it is seen, and alerts are sent."""
+    """Fail with what the sensor learned of the job, so that it is seen and alerts are sent."""
     raise dg.Failure(
         f"the job is not seen to run: {config.state}: {config.reason}",
         metadata={

@@ -157,7 +157,7 @@ def _of_one_op(
     return of_one
 
 
-@dg.graph(description="Fails, with what the sensor was told of a job that its cluster lost.")
+@dg.graph(description="Fails, with what the sensor learned of a job that its cluster lost.")
 def _report_lost() -> None:
     """One op."""
     report_lost_job()
@@ -183,5 +183,5 @@ def _verify() -> None:
 
 @dg.graph(description="What commits cost, and whether they were skipped or held up processing.")
 def _commits() -> None:
-    """One op, which fails if there is something to be alarmed of."""
+    """One op, which fails if commits are alarming."""
     report_commits()

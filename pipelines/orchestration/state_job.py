@@ -111,7 +111,7 @@ def table_key(path: str) -> dg.AssetKey:
     the path of a table, so timers are `_timers` and operator state is below `_operator`.
 
     Args:
-        path: Of the table, below the lake.
+        path: The table's path below the lake.
     """
     job, area, *names = path.split("/")
     if area == "timers":

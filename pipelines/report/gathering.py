@@ -64,7 +64,7 @@ def savepoint_report(
         progress: Called with (done, total) after each operator.
 
     Raises:
-        SnapshotError: It can't be opened, or, unless it is checked, can't be read.
+        SnapshotError: The savepoint can't be opened, or, unless it is checked, can't be read.
     """
     shown = snapshot_directory(path).uri if "://" in path else path  # which has no credentials
     title = shown.rstrip("/").rpartition("/")[2]

@@ -68,7 +68,7 @@ class HeldOperator:
         label: Its uid, or else its id.
         parallelism: The number of subtasks.
         max_parallelism: The number of key groups.
-        key_serializer: Of its keyed state, as Flink wrote it; empty if there is none.
+        key_serializer: The snapshot of its key serializer, as Flink wrote it; empty for none.
         states: All its states, timers included.
     """
 

@@ -277,7 +277,7 @@ def _form(declared: StateDeclaration) -> str:
 
 
 def _value_type(declared: StateDeclaration) -> TypeDescriptor:
-    """Of what is stored: a list's element, a map's value, an accumulator."""
+    """The type of what is stored: a list's element, a map's value, an accumulator."""
     if isinstance(declared, AggregatingStateDeclaration):
         return declared.accumulator_type
     if isinstance(declared, MapStateDeclaration | BroadcastStateDeclaration):

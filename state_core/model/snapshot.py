@@ -231,7 +231,7 @@ class KeyedState:
         RocksDB's files only the blocks in which the key can be.
 
         Args:
-            key: As `to_arrow().column("key").to_pylist()` has it, or an Arrow scalar.
+            key: The key as in `to_arrow().column("key").to_pylist()`, or an Arrow scalar.
 
         Returns:
             The columns of `to_arrow`; no row if nothing is held for the key.

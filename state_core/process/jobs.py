@@ -298,7 +298,7 @@ class Stream:
             output: The columns of the output.
 
         Raises:
-            DeclarationError: It is no function of two such inputs, or the uid is taken.
+            DeclarationError: `function` is no function of two such inputs, or the uid is taken.
         """
         if not isinstance(function, _TWO):
             raise _wrong(function, uid, "two inputs", "process")

@@ -113,7 +113,7 @@ def read_bootstrap_spec(given: str | Path | Mapping[str, Any]) -> BootstrapSpec:
         given: A `.yaml`, `.yml` or `.json` file, a `.py` file, which is run, or a mapping.
 
     Raises:
-        EncodeError: It can't be understood; the message names the line, or the state.
+        EncodeError: The file can't be understood; the message names the line, or the state.
     """
     if isinstance(given, Mapping):
         return _Reader("the spec", given, SpecLines({})).spec(".")

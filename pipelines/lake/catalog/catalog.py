@@ -90,7 +90,7 @@ class Lake:
         self._looks = CatalogLooks(self._catalog.directory)
 
     def table(self, path: str) -> StateTable:
-        """One of its tables."""
+        """A table of the lake."""
         return StateTable(self.directory, path)
 
     def check_tables(self, paths: Iterable[str]) -> None:
@@ -137,7 +137,7 @@ class Lake:
         return self.listed(job)[1]
 
     def has(self, job: str, snapshot_id: str) -> bool:
-        """Whether an id is taken, be it by a row that can't be believed."""
+        """Whether an id is taken, if only by a row that breaks a rule."""
         summaries, bad = self.listed(job)
         existing = {summary.snapshot_id for summary in summaries} | {row.snapshot_id for row in bad}
         return snapshot_id in existing
@@ -234,7 +234,7 @@ class Lake:
     def _told_apart(
         self, records: list[SnapshotRecord], bad: list[BadRow]
     ) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """Of two rows of one snapshot nobody knows which is true."""
+        """Move snapshots with several rows to the bad rows: none of them is known to be true."""
         counts = Counter((record.job, record.snapshot_id) for record in records)
         alone = [record for record in records if counts[record.job, record.snapshot_id] == 1]
         twins = [

@@ -53,7 +53,7 @@ def rows_replaced(job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.T
     Args:
         job: The job.
         rows_by_id: The rows that are to be, by the id of the snapshot.
-        rows: Those of the file.
+        rows: The rows of the file.
 
     Raises:
         HeldError: There is a hold on one of these snapshots.

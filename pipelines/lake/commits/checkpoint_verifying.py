@@ -65,7 +65,7 @@ def verify_log(
 
     Args:
         log: The log.
-        backends: Those that can be asked; markers of others are not looked at.
+        backends: The backends that can be asked; markers of others are not looked at.
         job: Its name and its id.
         tasks: Only these; all by default.
         every: Whether every record of version 2 is looked at; else the last of each task, of

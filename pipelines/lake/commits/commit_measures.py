@@ -72,7 +72,7 @@ class CommitReports:
         """Add a row for every task that counted something; all of them are one commit.
 
         Args:
-            measures: Of each task, the same object every time.
+            measures: The measures of each task, the same object every time.
         """
         now = self.clock()
         with self._lock:
@@ -91,7 +91,7 @@ class CommitReports:
         """Add a row for every task of a run, once however often this is called.
 
         Args:
-            counts: Of each task, by the names that `CommitMeasures` has.
+            counts: The counts of each task, by the names that `CommitMeasures` has.
             version: The run's number; what is not above the last one was told before.
         """
         table = open_table(self.directory)

@@ -49,7 +49,7 @@ class PartitionFiles:
 
     Attributes:
         table: The table.
-        columns: All of it, the partition's column too.
+        columns: All columns, the partition's included.
         column: The partition's, a string.
         value: What it says in these files.
     """

@@ -65,7 +65,7 @@ class StoreFile:
     """A file of a store's table.
 
     Attributes:
-        checkpoint: Of the commit that wrote it.
+        checkpoint: The id of the commit that wrote it.
         full: Whether it has all that the store held; else what changed.
         path: Below the table.
         size: Its bytes.

@@ -212,7 +212,7 @@ class Erasure:
         """Where to begin: at the start, or behind what a process before this one did.
 
         Raises:
-            ConflictError: That process is at work, or another erasure of a job has not ended.
+            ConflictError: Its process is at work, or another erasure of a job has not ended.
         """
         before = ErasureNote.read(self.lake, self.asked.request)
         start = 0

@@ -233,7 +233,7 @@ def _cleaned(action: Action) -> Action:
 
 
 def _counts(statistics: Any) -> str | None:
-    """Of statistics: the number of rows, and which key groups they are of."""
+    """What stays of a file's statistics: its number of rows, and their key groups."""
     try:
         counts = json.loads(statistics)
         kept = {"numRecords": counts["numRecords"]} if "numRecords" in counts else {}

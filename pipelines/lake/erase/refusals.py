@@ -55,7 +55,7 @@ def refuse_other_snapshots(said: Mapping[str, Any], asked: ErasureRequest) -> No
     """Look whether an erasure that is gone on with was of the same snapshots.
 
     Raises:
-        ConflictError: It was begun for other snapshots.
+        ConflictError: The erasure was begun for other snapshots.
     """
     if said and said.get("only", []) != sorted(asked.snapshots):
         raise ConflictError(

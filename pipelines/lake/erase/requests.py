@@ -53,7 +53,7 @@ def check_request(request: str) -> None:
     """Refuse an id by which no file can be called.
 
     Raises:
-        LakeError: It is such.
+        LakeError: The id can't be a file's name.
     """
     if not _REQUEST.fullmatch(request):
         raise LakeError(

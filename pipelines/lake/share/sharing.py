@@ -407,7 +407,7 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
     """Refuse a mask that names what is not there.
 
     Raises:
-        NotFoundError: It does.
+        NotFoundError: An operator or state that it names does not exist.
     """
     operators: dict[str, str] = {}  # what it may be called, and what it is called in messages
     states: dict[str, str] = {}

@@ -235,7 +235,7 @@ class SnapshotRecord:
             `_metadata` was last written, which a copy changes.
         imported_at: When this row was written.
         source: Where it was read from.
-        digest: Of its `_metadata`, by which the same snapshot is recognised.
+        digest: The digest of its `_metadata`, by which the same snapshot is recognised.
         compression: `snappy` or `none`, as it was written.
         note: What the user said of it.
         entries: In all states.

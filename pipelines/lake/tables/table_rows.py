@@ -63,7 +63,7 @@ class TableRows:
 
     @property
     def max_parallelism(self) -> int:
-        """The operator's."""
+        """The operator's maximum parallelism."""
         return self.partitioning.max_parallelism
 
     def parse(self, meta_info: bytes) -> tuple[KeyedState, KeyedLayout]:
@@ -166,7 +166,7 @@ def typed_rows(
     Args:
         table: The rows as read.
         unit: The file.
-        columns: Of the table, all or some of them, the key group among them.
+        columns: Some or all columns of the table, the key group among them.
         partitioning: How the table is partitioned.
         place: The file's path, for messages.
 

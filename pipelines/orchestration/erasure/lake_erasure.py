@@ -25,7 +25,7 @@ class LakeErasure:
     Attributes:
         settings: What the configuration says of them.
         locations: Where the lake is.
-        pools: Those of all that writes tables of the lake.
+        pools: The pools of all steps that write tables of the lake.
     """
 
     settings: ErasureSettings

@@ -82,7 +82,7 @@ class StateDescriptor:
             declaration: A declaration of `state_core.declarations`, of mode `NONE`.
 
         Raises:
-            DeclarationError: It is no keyed state, or its function can't be found.
+            DeclarationError: The declaration is no keyed state, or its function can't be found.
         """
         kind = declaration.kind
         if declaration.redistribution_mode.value != "NONE":

@@ -230,7 +230,7 @@ def _digits_of(number: int) -> str:
 
 
 def _number_of(digits: str) -> int:
-    """The reverse."""
+    """The reverse of `_digits_of`."""
     first = len(digits) % PIECE_DIGITS
     number = int(digits[:first] or "0")
     for at in range(first, len(digits), PIECE_DIGITS):

@@ -291,7 +291,7 @@ def _at_a_terminal(shell: Shell) -> None:
 
 
 def _step(shell: Shell) -> bool:
-    """One line of a terminal; whether another is to come."""
+    """Run one line of a terminal; return whether another is to be read."""
     try:
         shell.run(input(shell.prompt))
     except EOFError:
