@@ -316,11 +316,11 @@ class _Bootstrap:
         path = str(source["path"])
         return self.read(state, plan, find_source(self.located(path), path, source))
 
-    def located(self, said: str) -> str:
+    def located(self, path: str) -> str:
         """A path relative to the spec."""
-        if URI in said:
-            return said
-        return str(Path(self.directory.full()) / said)
+        if URI in path:
+            return path
+        return str(Path(self.directory.full()) / path)
 
     def read(self, state: StateSpec, plan: RowPlan, source: FileSource) -> StateRows:
         """Files: by Arrow, if nothing in them or in the spec needs Spark."""

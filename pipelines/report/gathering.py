@@ -168,22 +168,24 @@ def _with_states(shown: ReportedOperator, operator: Operator, limit: int) -> Rep
     )
 
 
-def _integrity(found: IntegrityReport) -> Integrity:
+def _integrity(report: IntegrityReport) -> Integrity:
     return Integrity(
         tuple(
             ReportedFault(
                 fault.kind.value,
                 ", ".join(
-                    filter(None, (str(fault.where), fault.place.removeprefix(f"{found.location}/")))
+                    filter(
+                        None, (str(fault.where), fault.place.removeprefix(f"{report.location}/"))
+                    )
                 ),
                 fault.problem
                 if fault.entries is None or fault.entries < 2
                 else f"{fault.problem} ({fault.entries:,} entries)",
                 fault.remedy,
             )
-            for fault in found.faults
+            for fault in report.faults
         ),
-        tuple(map(str, found.unchecked)),
+        tuple(map(str, report.unchecked)),
     )
 
 

@@ -194,9 +194,9 @@ def _other(lake: Lake, text: str, job: str) -> tuple[str, str]:
     return other, snapshot_named(lake, other, name)
 
 
-def _staging(lake: Lake, wanted: SnapshotEdit) -> Staging | None:
+def _staging(lake: Lake, changes: SnapshotEdit) -> Staging | None:
     """Spark, where there are predicates."""
-    if not wanted.purge:
+    if not changes.purge:
         return None
     from pipelines.spark.predicates import predicate_staging  # noqa: PLC0415 - only when wanted
     from pipelines.spark.session import open_session  # noqa: PLC0415 - the same

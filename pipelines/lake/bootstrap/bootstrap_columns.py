@@ -91,29 +91,29 @@ class RowPlan:
     never_null: tuple[str, ...] = ()
 
 
-def plan_column(said: Any, place: str) -> ColumnPlan:
+def plan_column(given: Any, place: str) -> ColumnPlan:
     """The plan of a column, from what a specification says of it.
 
     Raises:
         EncodeError: The specification can't be understood.
     """
-    if isinstance(said, Mapping):
-        if list(said) == [CONSTANT]:
-            return Constant(said[CONSTANT])
-        if not said:
+    if isinstance(given, Mapping):
+        if list(given) == [CONSTANT]:
+            return Constant(given[CONSTANT])
+        if not given:
             raise EncodeError("it has no fields", place=place, remedy="give each its column")
         return Fields(
-            {str(name): plan_column(part, f"{place}.{name}") for name, part in said.items()}
+            {str(name): plan_column(part, f"{place}.{name}") for name, part in given.items()}
         )
-    if said is None or isinstance(said, bool | int | float):
-        return Constant(said)
-    if not isinstance(said, str) or not said.strip():
+    if given is None or isinstance(given, bool | int | float):
+        return Constant(given)
+    if not isinstance(given, str) or not given.strip():
         raise EncodeError(
-            f"{said!r} is no column", place=place,
+            f"{given!r} is no column", place=place,
             remedy="legal: a column's name, Spark SQL, {field: column, ...}, {constant: value}",
         )  # fmt: skip
-    path = _path(said)
-    return SourceColumn(path, said.strip()) if path else Expression(said)
+    path = _path(given)
+    return SourceColumn(path, given.strip()) if path else Expression(given)
 
 
 def _path(text: str) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ class _DeltaChangelog:
             size = target.tell()
         return _Segment(first, last, PartitionFile(path, size, rows.num_rows))
 
-    def _replace(self, made: _Segment, gone: list[_Segment]) -> None:
+    def _replace(self, new: _Segment, gone: list[_Segment]) -> None:
         """Commit a file in the place of others."""
 
         def choose(
@@ -178,17 +178,17 @@ class _DeltaChangelog:
                     place=f"{self._table.uri}, partition {self._files.value}",
                     remedy="end one of the two; the other goes on from the last record in the log",
                 )
-            return [made.file], [segment.file for segment in gone]
+            return [new.file], [segment.file for segment in gone]
 
         with self._lock:
-            moment = Transaction(f"partition {self._files.value}", self._segments_end(made))
+            moment = Transaction(f"partition {self._files.value}", self._segments_end(new))
             self._files.commit(choose, moment)
             self._segments = sorted(
-                [*(segment for segment in self._segments if segment not in gone), made]
+                [*(segment for segment in self._segments if segment not in gone), new]
             )
 
-    def _segments_end(self, made: _Segment) -> int:
-        return max([made.last, *(segment.last for segment in self._segments)])
+    def _segments_end(self, new: _Segment) -> int:
+        return max([new.last, *(segment.last for segment in self._segments)])
 
     def _batches(self, segment: _Segment) -> Iterator[pa.RecordBatch]:
         return self._files.batches(segment.file, ROWS, BATCH_ROWS)

@@ -158,11 +158,11 @@ def _behind(v2: TaskRecord, v1: TaskRecord) -> bool:
     return v2.record.offset > v1.record.offset
 
 
-def _says(two: object, made: CheckpointV2) -> bool:
+def _says(two: object, expected: CheckpointV2) -> bool:
     return (
         isinstance(two, CheckpointV2)
-        and two.input_offsets == made.input_offsets
-        and (two.markers.get(CHANGELOG_FACTORY, {}) == made.markers.get(CHANGELOG_FACTORY, {}))
+        and two.input_offsets == expected.input_offsets
+        and (two.markers.get(CHANGELOG_FACTORY, {}) == expected.markers.get(CHANGELOG_FACTORY, {}))
     )
 
 

@@ -291,8 +291,8 @@ class RunLog:
         if self.directory.is_file(LOCK) and self.directory.read(LOCK) == data:
             self.directory.delete(LOCK)
 
-    def _write(self, run: int, name: str, held: dict[str, Any]) -> None:
-        data = json.dumps({"version": VERSION, **held}, indent=1, sort_keys=True)
+    def _write(self, run: int, name: str, content: dict[str, Any]) -> None:
+        data = json.dumps({"version": VERSION, **content}, indent=1, sort_keys=True)
         directory = self.run_directory(run)
         directory.create()
         directory.write(name, data.encode())

@@ -123,7 +123,7 @@ def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
 
 
 def add_record(
-    lake: Lake, kind: str, request: str, requested_by: str, said: Mapping[str, Any]
+    lake: Lake, kind: str, request: str, requested_by: str, content: Mapping[str, Any]
 ) -> AuditRecord:
     """Put a record behind the others.
 
@@ -137,7 +137,7 @@ def add_record(
             directory, SCHEMA, configuration=CONFIGURATION, name="erasures"
         )
         before = audit_records(lake)
-        text = json.dumps(said, sort_keys=True)
+        text = json.dumps(content, sort_keys=True)
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         previous = before[-1].digest if before else ""
         open_ = AuditRecord(len(before), kind, request, now, requested_by, text, previous)

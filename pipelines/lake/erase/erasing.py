@@ -366,10 +366,10 @@ class Erasure:
         self.lake.replace(changed)
 
     def _erased(
-        self, record: SnapshotRecord, made: Mapping[tuple[str, str], Rewritten]
+        self, record: SnapshotRecord, results: Mapping[tuple[str, str], Rewritten]
     ) -> SnapshotRecord:
         """A snapshot without what goes; an equal one if it has nothing of it."""
-        operators = [self._erased_operator(operator, made) for operator in record.operators]
+        operators = [self._erased_operator(operator, results) for operator in record.operators]
         record = replace(
             record,
             operators=operators,
@@ -380,14 +380,14 @@ class Erasure:
         return without_opaque_state(record) if self.asked.carried == "drop" else record
 
     def _erased_operator(
-        self, operator: OperatorRecord, made: Mapping[tuple[str, str], Rewritten]
+        self, operator: OperatorRecord, results: Mapping[tuple[str, str], Rewritten]
     ) -> OperatorRecord:
         for table in operator.tables:
             units: list[UnitRecord] = []
             moved: set[int] = set()
             counts: dict[str, list[Any]] = {}
             for unit in table.units:
-                rewritten = made.get((table.path, unit.path))
+                rewritten = results.get((table.path, unit.path))
                 if rewritten is None:
                     units.append(unit)
                     continue

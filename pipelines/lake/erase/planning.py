@@ -303,12 +303,12 @@ class Planner:
                 )
 
     def _plan(
-        self, shared: Sequence[_SharedFile], found: Sequence[tuple[_SharedFile, FoundFile]]
+        self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, FoundFile]]
     ) -> ErasurePlan:
         states: dict[tuple[str, str, str], FoundState] = {}
         owners: dict[tuple[str, str, str], set[str]] = {}
         everywhere: set[tuple[str, str]] = set()
-        for file, going in found:
+        for file, going in found_files:
             everywhere.update(file.owners)
             for state, rows in going.rows.items():
                 name = file.record.job, file.operator.label, state
@@ -332,8 +332,8 @@ class Planner:
                 states.values(), key=lambda state: (state.job, state.operator, state.state)
             ),
             rows=sum(entry.rows for entry in states.values()),
-            files=len(found) + sum(of_task.files for of_task in of_tasks.rows),
-            file_bytes=sum(going.unit.size for _, going in found)
+            files=len(found_files) + sum(of_task.files for of_task in of_tasks.rows),
+            file_bytes=sum(going.unit.size for _, going in found_files)
             + sum(of_task.file_bytes for of_task in of_tasks.rows),
             snapshots_found=sorted(everywhere),
             notes=[
@@ -344,9 +344,9 @@ class Planner:
             opaque=[
                 (record.job, record.snapshot_id) for record in records if has_opaque_state(record)
             ],
-            whole=self._whole(shared, found),
+            whole=self._whole(shared, found_files),
             elsewhere=self._elsewhere() + of_tasks.elsewhere,
-            kept_for=self._kept_for({(going.table, going.unit.path) for _, going in found}),
+            kept_for=self._kept_for({(going.table, going.unit.path) for _, going in found_files}),
             mentions=[
                 f"{of_task.area}/{of_task.name} of {of_task.job}"
                 for of_task in of_tasks.rows
@@ -384,18 +384,18 @@ class Planner:
                 )
 
     def _whole(
-        self, shared: Sequence[_SharedFile], found: Sequence[tuple[_SharedFile, FoundFile]]
+        self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, FoundFile]]
     ) -> list[str]:
         """The states that would be left without a row by a predicate."""
         rows: Counter[str] = Counter()
         for file in shared:
             rows[file.table.path] += file.unit.rows
         going: Counter[str] = Counter()
-        for _, found_file in found:
+        for _, found_file in found_files:
             going[found_file.table] += found_file.dropped
         whole = []
         for state_name in self.asked.where:
-            for file, found_file in found:
+            for file, found_file in found_files:
                 with suppress(NotFoundError):
                     owner, state = find_state([file.operator], state_name, "")
                     emptied = rows[found_file.table] == going[found_file.table]

@@ -237,7 +237,7 @@ class TaskState:
                     prefixes |= {folder for folder in folders if folder.startswith(ours)}
         return prefixes
 
-    def _look_at_blobs(self, place: str, found: FoundTaskState) -> None:
+    def _look_at_blobs(self, place: str, task_state: FoundTaskState) -> None:
         """Blobs of runs, which go, and others that have it."""
         directory = Directory(place).confined()
         if not directory.exists("blobs"):
@@ -249,12 +249,12 @@ class TaskState:
             of_task = folder_of(folder_of(path.partition("/")[2]))
             if of_task in prefixes:
                 going += 1
-                found.holding |= self.held.in_file(directory, path)
+                task_state.holding |= self.held.in_file(directory, path)
             elif self.held.in_file(directory, path):
                 others.add(of_task)
         if going:
-            found.left.append(f"{going} blobs of runs in {place}")
-        found.elsewhere += [
+            task_state.left.append(f"{going} blobs of runs in {place}")
+        task_state.elsewhere += [
             f"blobs of {of_task} in {place}, which only its task can write again: erase it there,"
             " let it commit, and `statelake checkpoints drop --keep 1 --blobs`"
             for of_task in sorted(others)

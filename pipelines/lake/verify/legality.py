@@ -100,8 +100,8 @@ def _called(function: Callable[[], Any], named: str) -> Any:
         raise DeclarationError(f"it fails ({problem})", place=named) from error
 
 
-def _article(found: object) -> str:
-    return "not there" if found is None else f"of type {type(found).__name__}"
+def _article(named_object: object) -> str:
+    return "not there" if named_object is None else f"of type {type(named_object).__name__}"
 
 
 def held_of_record(record: SnapshotRecord) -> list[HeldOperator]:

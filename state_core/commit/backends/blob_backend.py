@@ -199,11 +199,11 @@ class _Backup(TaskBackupManager):
         local: str,
         path: str,
         size: int,
-        known: Mapping[str, FileIndex],
+        old_files: Mapping[str, FileIndex],
     ) -> FileIndex:
         """Return the index of a file, which is uploaded unless its content is as before."""
         context = self.context
-        before = known.get(path)
+        before = old_files.get(path)
         if before is not None and before.metadata.size == size:
             immutable = context.stores.specs[store].immutable(path)
             looked_at = immutable and self._seen.get(store, {}).get(path) is before

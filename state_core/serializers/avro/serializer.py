@@ -172,20 +172,20 @@ class AvroSerializer(TypeSerializer):
             return self._counted(AvroOptional(value, nulls[0]), value)
         return self._counted(AvroUnion(branches), *branches)
 
-    def _counted(self, made: TypeSerializer, *parts: TypeSerializer) -> TypeSerializer:
+    def _counted(self, serializer: TypeSerializer, *parts: TypeSerializer) -> TypeSerializer:
         """The serializer, if it has few enough columns, and fields that take no bytes.
 
         A part that is used again counts again, since its columns are others.
         """
         sizes = [self._sizes[id(part)] for part in parts]
         columns = 1 + sum(held for held, _ in sizes)
-        empty = sum(held for _, held in sizes) + (made.min_length == 0)
-        if isinstance(made, AvroUnion):  # of which one branch is read
+        empty = sum(held for _, held in sizes) + (serializer.min_length == 0)
+        if isinstance(serializer, AvroUnion):  # of which one branch is read
             empty -= sum(isinstance(part, AvroNull) for part in parts)
         if columns > COLUMNS.most or empty > EMPTY_FIELDS.most:
             raise _UnboundedError
-        self._sizes[id(made)] = columns, empty
-        return made
+        self._sizes[id(serializer)] = columns, empty
+        return serializer
 
     @cached_property
     def record_of(self) -> dict[str, TypeSerializer]:

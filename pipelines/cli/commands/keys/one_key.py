@@ -84,15 +84,15 @@ def get(
         context.exit(NO)
 
 
-def _rows(found: KeyRows) -> Iterator[dict[str, Any]]:
-    for state, batch in found.batches:
-        yield from plain_rows(state_head(found.operator, state), batch)
+def _rows(key_rows: KeyRows) -> Iterator[dict[str, Any]]:
+    for state, batch in key_rows.batches:
+        yield from plain_rows(state_head(key_rows.operator, state), batch)
 
 
-def _print_json(found: list[KeyRows]) -> int:
+def _print_json(key_rows: list[KeyRows]) -> int:
     """An array with a row a line, as the rows come; how many there are."""
     entries = 0
-    for rows in found:
+    for rows in key_rows:
         for row in _rows(rows):
             click.echo(f"{',' if entries else '['}\n  {json_text(row)}", nl=False)
             entries += 1
@@ -100,10 +100,10 @@ def _print_json(found: list[KeyRows]) -> int:
     return entries
 
 
-def _print_tables(found: list[KeyRows]) -> int:
+def _print_tables(key_rows: list[KeyRows]) -> int:
     """A table for each operator that holds something; how many entries there are."""
     entries = 0
-    for rows in found:
+    for rows in key_rows:
         shown: list[dict[str, Any]] = []
         count = 0
         for row in _rows(rows):
@@ -202,9 +202,9 @@ def history(
         context.exit(NO)
 
 
-def _print_history(found: Any, text: str) -> None:
+def _print_history(changes: Any, text: str) -> None:
     rows = []
-    for each in found.snapshots:
+    for each in changes.snapshots:
         taken_at = f"{each.taken_at:%Y-%m-%d %H:%M}"
         for change in each.changes:
             entry = change.entry
@@ -219,11 +219,11 @@ def _print_history(found: Any, text: str) -> None:
                 (each.snapshot_id, taken_at, f"{entry['operator']}/{entry['state']}",
                  " ".join(where), change.change, _values(change.before, change.after))
             )  # fmt: skip
-    if not any(each.entries for each in found.snapshots):
+    if not any(each.entries for each in changes.snapshots):
         tell(f"no snapshot holds anything for key {text}")
         return
     columns = ("<snapshot", "<taken", "<state", "<entry", "<change", "<value")
-    print_table(f"{text} in {len(found.snapshots)} snapshots", columns, rows[:SHOWN_ROWS])
+    print_table(f"{text} in {len(changes.snapshots)} snapshots", columns, rows[:SHOWN_ROWS])
     if len(rows) > SHOWN_ROWS:
         tell(f"... and {len(rows) - SHOWN_ROWS:,} more changes: --json has all")
 
