@@ -196,15 +196,15 @@ def _submitted_master() -> str:
     words: list[str] = []
     with suppress(ValueError):  # a quote is open: PySpark itself will say so
         words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    found = ""
+    master = ""
     for option, value in pairwise([*words, ""]):
         if option == "--master":
-            found = value
+            master = value
         elif option.startswith("--master="):
-            found = option.partition("=")[2]
-        elif option in {"--conf", "-c"} and not found and value.startswith("spark.master="):
-            found = value.partition("=")[2]
-    return found
+            master = option.partition("=")[2]
+        elif option in {"--conf", "-c"} and not master and value.startswith("spark.master="):
+            master = value.partition("=")[2]
+    return master
 
 
 def _default_master() -> str:

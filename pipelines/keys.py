@@ -71,7 +71,7 @@ def key_from_text(text: str, key: TypeSerializer, place: str = "") -> Any:
         place: Where it was written, for messages.
 
     Raises:
-        EncodeError: It is no key of that type.
+        EncodeError: The text is no key of that type.
     """
     try:
         return _read_key(text, key.arrow_type)
@@ -104,7 +104,7 @@ def keys_from_text(
         owners: The operators, each with the serializer of its keys.
 
     Raises:
-        EncodeError: It can be a key of none of them.
+        EncodeError: The text is a key of none of the types.
         NotFoundError: There is no operator with keys.
     """
     if not owners:
@@ -142,7 +142,7 @@ def rows_in_savepoint(
         One for each operator with keys that it can be one of.
 
     Raises:
-        EncodeError: It is no key of any of them.
+        EncodeError: The text is no key of any operator.
         NotFoundError: There is no such operator or state, or no keyed state at all.
     """
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
@@ -187,8 +187,8 @@ def _batches(
     """The rows of a key, of all states of an operator or of one; each file is read once."""
     states = {keyed.name: keyed for keyed in operator.keyed_states}
     for file in operator.keyed_files:
-        wanted = [index for index, keyed in enumerate(file.states) if state in (None, keyed.name)]
-        for entries in file.entries_of_key(key, wanted):
+        indexes = [index for index, keyed in enumerate(file.states) if state in (None, keyed.name)]
+        for entries in file.entries_of_key(key, indexes):
             index = int(entries.state_of[0])
             yield states[file.states[index].name], file.decode(index, entries)
 

@@ -120,7 +120,7 @@ def plain(value: Any, kind: pa.DataType | None = None) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
             return _pairs(value, all(isinstance(key, str) for key, _ in value), None, None)
@@ -135,44 +135,46 @@ def _nested(value: Any, kind: pa.DataType) -> Any:
         text = pa.types.is_string(kind.key_type) or pa.types.is_large_string(kind.key_type)
         return _pairs(value, text, kind.key_type, kind.item_type)
     if pa.types.is_struct(kind):
-        return {one.name: plain(value[one.name], one.type) for one in kind}
+        return {field.name: plain(value[field.name], field.type) for field in kind}
     return [plain(item, kind.value_type) for item in value]
 
 
 def _pairs(pairs: Any, text: bool, key: pa.DataType | None, item: pa.DataType | None) -> Any:
     if text:
-        return {name: plain(one, item) for name, one in pairs}
-    return [[plain(name, key), plain(one, item)] for name, one in pairs]
+        return {name: plain(element, item) for name, element in pairs}
+    return [[plain(name, key), plain(element, item)] for name, element in pairs]
 
 
 def from_plain(value: Any, kind: pa.DataType) -> Any:
     """What `plain` made that of, as Arrow takes it from Python.
 
     Args:
-        value: As JSON gives it.
+        value: The value as JSON gives it.
         kind: The type that it is to have.
 
     Raises:
         ValueError: `plain` does not write a value of that type so.
     """
     try:
-        made = pa.scalar(_read(value, kind), kind).as_py()
-        again = plain(made, kind)
+        scalar = pa.scalar(_read(value, kind), kind).as_py()
+        again = plain(scalar, kind)
     except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ValueError(str(error)) from error
     if again != value:
         raise ValueError(f"it would be written {again!r}")
-    return made
+    return scalar
 
 
 def _read(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return {one.name: _read(value[one.name], one.type) for one in kind}
+        return {field.name: _read(value[field.name], field.type) for field in kind}
     if pa.types.is_map(kind):
         pairs = value.items() if isinstance(value, dict) else value
-        return [(_read(key, kind.key_type), _read(one, kind.item_type)) for key, one in pairs]
+        return [
+            (_read(key, kind.key_type), _read(element, kind.item_type)) for key, element in pairs
+        ]
     if pa.types.is_nested(kind):
         return [_read(item, kind.value_type) for item in value]
     readers = [reader for is_kind, reader in _READERS if is_kind(kind)]

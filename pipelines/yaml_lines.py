@@ -40,14 +40,14 @@ def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], Sp
         remedy: What to give, where it can't be read.
 
     Raises:
-        EncodeError: It can't be read, is no mapping, has a key twice, or its aliases stand for what
-            has no end, or for more than `MOST_VALUES`.
+        EncodeError: The file can't be read, is no mapping, has a key twice, or its aliases stand
+            for what has no end, or for more than `MOST_VALUES`.
     """
     try:
         text = Path(path).read_text("utf-8")
         root = yaml.compose(text, yaml.SafeLoader)
         _check_aliases(path, root)
-        held = yaml.safe_load(text)
+        content = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise EncodeError(
@@ -60,11 +60,11 @@ def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], Sp
         raise EncodeError(
             f"it can't be read ({' '.join(str(error).split())})", place=path, remedy=remedy
         ) from error
-    if not isinstance(held, Mapping):
+    if not isinstance(content, Mapping):
         raise EncodeError("it holds no mapping", place=path, remedy=f"begin it with `{first}:`")
     lines: dict[tuple[str, ...], int] = {}
     _note(path, root, (), lines)
-    return held, SpecLines(lines)
+    return content, SpecLines(lines)
 
 
 def _check_aliases(path: str, root: yaml.Node | None) -> None:

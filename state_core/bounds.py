@@ -67,7 +67,7 @@ class Bound:
     """One row of the table.
 
     Attributes:
-        name: What is counted, as messages have it.
+        name: What is counted, as messages call it.
         most: How many there may be in any snapshot.
         reason: Why so many.
         bytes_each: Above `most` there may be one for so many bytes of the snapshot; 0 if not.

@@ -155,7 +155,7 @@ class UnknownSerializerError(SnapshotError):
 
 
 class OversizedError(SnapshotError, ValueError):
-    """It declares more than is read (`state_core.bounds`)."""
+    """A length or count in the bytes is above the limit of what is read (`state_core.bounds`)."""
 
 
 class MissingFileError(SnapshotError, FileNotFoundError):

@@ -32,7 +32,7 @@ def require_extra(*extras: str) -> None:
     """Make sure that what some extras bring is installed.
 
     Raises:
-        MissingExtraError: It is not; the message says what to install.
+        MissingExtraError: The extra is not installed; the message says what to install.
     """
     missing = {extra: names[0] for extra in extras if (names := _missing(extra))}
     if missing:

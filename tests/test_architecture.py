@@ -337,13 +337,15 @@ def test_public_names_are_there(name: str) -> None:
     defined: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            late = {alias.name for one in node.body for alias in getattr(one, "names", ())}
-            defined |= {one for one in late if hasattr(importlib.import_module(name), one)}
+            late = {
+                alias.name for statement in node.body for alias in getattr(statement, "names", ())
+            }
+            defined |= {part for part in late if hasattr(importlib.import_module(name), part)}
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = [one for target in targets for one in ast.walk(target)]
-            defined |= {one.id for one in names if isinstance(one, ast.Name)}
-            if "__all__" in {one.id for one in names if isinstance(one, ast.Name)}:
+            names = [child for target in targets for child in ast.walk(target)]
+            defined |= {child.id for child in names if isinstance(child, ast.Name)}
+            if "__all__" in {child.id for child in names if isinstance(child, ast.Name)}:
                 assert node.value is not None
                 listed = ast.literal_eval(node.value)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -357,7 +359,9 @@ def paths_by_hand(tree: ast.AST) -> dict[str, int]:
     """What a module does with paths without the resolver, each with a line of it."""
     nodes = list(ast.walk(tree))
     confined = {
-        id(one.value) for one in nodes if isinstance(one, ast.Attribute) and one.attr == "confined"
+        id(node.value)
+        for node in nodes
+        if isinstance(node, ast.Attribute) and node.attr == "confined"
     }
     found = {}
     for node in nodes:
@@ -371,7 +375,7 @@ def paths_by_hand(tree: ast.AST) -> dict[str, int]:
             named = {alias.name for alias in node.names}
             if node.module in PATH_MODULES:
                 found[str(node.module)] = node.lineno
-            for name in {f"{node.module}.{one}" for one in named} & PATH_CALLS:
+            for name in {f"{node.module}.{alias}" for alias in named} & PATH_CALLS:
                 found[name] = node.lineno
         elif isinstance(node, ast.Attribute) and node.attr == "filesystem":
             found[".filesystem"] = node.lineno

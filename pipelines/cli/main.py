@@ -105,8 +105,8 @@ class _Commands(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete them without importing one."""
         names = [name for name in COMMANDS if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
+        items = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
@@ -114,10 +114,10 @@ class _Commands(click.Group):
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         commands = importlib.import_module(f"pipelines.cli.commands.{module}")
-        found: click.Command = getattr(commands, name)
+        command: click.Command = getattr(commands, name)
         if ctx.obj is OWN_PROCESS and cmd_name not in CALLS_USERS_CODE and "pyarrow" in sys.modules:
             _spare_pandas()
-        return found
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List them without importing one."""

@@ -60,13 +60,13 @@ class _Configured(click.Option):
         value, source = super().consume_value(ctx, opts)
         if source is ParameterSource.DEFAULT:
             try:
-                said = configured(self.name)
+                setting = configured(self.name)
             except StateError:
                 if not ctx.resilient_parsing:  # which is completion: nobody reads an error there
                     raise
-                said = None
-            if said is not None:
-                return said, ParameterSource.DEFAULT_MAP
+                setting = None
+            if setting is not None:
+                return setting, ParameterSource.DEFAULT_MAP
         return value, source
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
@@ -98,7 +98,7 @@ def _complete_snapshots(
 
 
 def _items(names: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
-    """Those that begin so, each with what is said of it."""
+    """The names that begin with a text, each with its help."""
     return [
         CompletionItem(name, help=said or None)
         for name, said in names.items()
@@ -161,7 +161,7 @@ class Source:
     """Where a command is to look: a savepoint or checkpoint, or a snapshot of a lake.
 
     Attributes:
-        savepoint: Its directory, where it is no snapshot of a lake.
+        savepoint: The snapshot's directory, unless it is a snapshot of a lake.
         uids: Operator uids to recognise in it.
         allow_external: Directories elsewhere that its handles may lead to.
         lake: The lake, where it is a snapshot of one.
@@ -185,7 +185,7 @@ class Source:
         """The savepoint or checkpoint, opened.
 
         Raises:
-            SnapshotError: It can't be read.
+            SnapshotError: The snapshot can't be read.
         """
         from state_core.formats import open_snapshot  # noqa: PLC0415 - not for --help
 

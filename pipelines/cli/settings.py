@@ -79,21 +79,21 @@ def _is_end(place: Path) -> bool:
 
 
 def _read(path: Path) -> dict[str, str]:
-    """All that a file says."""
+    """All settings of a file."""
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        settings = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise _wrong(path, f"it can't be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # no TOML, or no UTF-8
         raise _wrong(path, f"it is no TOML ({error})") from error
-    for key, value in found.items():
+    for key, value in settings.items():
         if key not in KEYS:
             raise _wrong(path, f"there is no setting {key!r}")
         if not isinstance(value, str) or not value:
             raise _wrong(path, f"{key} is no text")
-    if found.get("engine", ENGINES[0]) not in ENGINES:
-        raise _wrong(path, f"there is no engine {found['engine']!r}: {', '.join(ENGINES)}")
-    return found
+    if settings.get("engine", ENGINES[0]) not in ENGINES:
+        raise _wrong(path, f"there is no engine {settings['engine']!r}: {', '.join(ENGINES)}")
+    return settings
 
 
 def _wrong(path: Path, problem: str) -> StateError:

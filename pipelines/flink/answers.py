@@ -42,7 +42,7 @@ def answered(
     Args:
         answer: Parsed JSON.
         place: What was asked, for the message.
-        names: Of the objects on the way, and of the value.
+        names: The names of the objects on the way, and of the value.
         kind: What it is.
         default: Taken where there is none, or null.
 
@@ -71,8 +71,8 @@ def rows(answer: Any, place: str, *names: str) -> list[dict[str, Any]]:
     Raises:
         ClusterError: There is none.
     """
-    found: list[Any] = answered(answer, place, *names, kind=list)
-    return [answered(row, place, kind=dict) for row in found]
+    items: list[Any] = answered(answer, place, *names, kind=list)
+    return [answered(row, place, kind=dict) for row in items]
 
 
 def _id(row: Any, place: str, name: str) -> str:
@@ -229,7 +229,7 @@ class Checkpoints:
         in_progress: How many are being taken.
         restored_from: What the job was restored from, as the cluster calls it; empty if nothing.
         latest_savepoint: The last savepoint that was completed; empty if none.
-        history: Those that the cluster remembers (10 by default), the oldest first.
+        history: The checkpoints that the cluster remembers (10 by default), the oldest first.
     """
 
     completed: int
@@ -241,7 +241,7 @@ class Checkpoints:
 
     @classmethod
     def of(cls, answer: Any, place: str) -> Checkpoints:
-        """Those of `/jobs/ID/checkpoints`."""
+        """The checkpoints in an answer of `/jobs/ID/checkpoints`."""
 
         def path(name: str) -> str:
             return answered(answer, place, "latest", name, "external_path", kind=str, default="")
@@ -253,7 +253,7 @@ class Checkpoints:
             answered(answer, place, "counts", "in_progress", kind=int, default=0),
             path("restored"),
             path("savepoint"),
-            tuple(sorted(history, key=lambda one: one.number)),
+            tuple(sorted(history, key=lambda checkpoint: checkpoint.number)),
         )
 
 
@@ -276,10 +276,12 @@ class Operation:
         """The operation of a trigger's answer; COMPLETED is not yet success."""
         if answered(answer, place, "status", "id", kind=str) != "COMPLETED":
             return cls(completed=False)
-        made: dict[str, Any] = answered(answer, place, "operation", kind=dict, default={})
-        cause = made.get("failure-cause")
+        operation: dict[str, Any] = answered(answer, place, "operation", kind=dict, default={})
+        cause = operation.get("failure-cause")
         if cause is not None:
             name = answered(cause, place, "class", kind=str, default="unknown")
             trace = answered(cause, place, "stack-trace", kind=str, default=name)
             return cls(completed=True, failure=trace or name)
-        return cls(completed=True, location=answered(made, place, "location", kind=str, default=""))
+        return cls(
+            completed=True, location=answered(operation, place, "location", kind=str, default="")
+        )

@@ -65,14 +65,14 @@ class FlinkCluster(ClusterView):
             trigger_id: An id of the caller's (`new_id`). With one that was given before, that
                 savepoint is waited for, and no other is taken.
             timeout: Seconds to wait.
-            report: Told what is waited for.
+            report: Called with what is being waited for.
 
         Returns:
             Where it is, as the cluster calls that.
 
         Raises:
-            FlinkJobError: It failed, or the job ended meanwhile; with the root cause.
-            UnreachableClusterError: It did not come to an end in time.
+            FlinkJobError: The savepoint failed, or the job ended meanwhile; with the root cause.
+            UnreachableClusterError: The savepoint was not finished in time.
         """
         body = {"cancel-job": False, **({"target-directory": directory} if directory else {})}
         return self._savepoint(
@@ -97,9 +97,9 @@ class FlinkCluster(ClusterView):
             directory: Where the cluster makes a directory for it.
             form: `canonical` or `native`.
             drain: Whether all windows and timers are to fire first: for a job that is not to go on.
-            trigger_id: As for `take_savepoint`.
+            trigger_id: As in `take_savepoint`.
             timeout: Seconds to wait.
-            report: Told what is waited for.
+            report: Called with what is being waited for.
         """
         until = time.monotonic() + timeout
         body = {"drain": drain, **({"targetDirectory": directory} if directory else {})}
@@ -186,11 +186,11 @@ class FlinkCluster(ClusterView):
         """Have the cluster delete a savepoint.
 
         Args:
-            location: As the cluster calls it.
+            location: The savepoint's location, as the cluster calls it.
             timeout: Seconds to wait.
 
         Raises:
-            ClusterError: It can't, with the root cause.
+            ClusterError: The savepoint can't be deleted; with the root cause.
         """
         path, until = "/savepoint-disposal", time.monotonic() + timeout
         answer = self.connection.call("POST", path, {"savepoint-path": location})
@@ -248,15 +248,15 @@ class FlinkCluster(ClusterView):
         """Submit a JAR that was uploaded. The job need not run yet: see `wait_until_running`.
 
         Args:
-            jar_id: As `upload_jar` gave it.
+            jar_id: The JAR's id, as `upload_jar` returned it.
             savepoint: What to start from, as the cluster calls it; empty for nothing.
             claim_mode: Whose the savepoint is from then on: `no_claim` (the caller's), `claim`
                 (the job's, which deletes it), `legacy` (nobody's).
             allow_non_restored: Whether state may be left behind that the job has no operator for.
-            parallelism: Of operators that do not say theirs.
-            max_parallelism: The same.
+            parallelism: The parallelism of operators that do not set their own.
+            max_parallelism: The maximum parallelism of operators that do not set their own.
             entry_class: The class with `main`; by default what the JAR says.
-            arguments: Of the program. No message has them.
+            arguments: The program's arguments, which no message repeats.
             configuration: Further settings of Flink's for this job.
             job_id: An id of the caller's (`new_id`): the same twice is refused by Flink.
 
@@ -264,7 +264,7 @@ class FlinkCluster(ClusterView):
             The job's id.
 
         Raises:
-            ClusterError: It is refused, with the root cause.
+            ClusterError: The cluster refuses the job; with the root cause.
         """
         settings = dict(configuration or {})
         if max_parallelism:
@@ -316,7 +316,7 @@ class FlinkCluster(ClusterView):
             job_id: The job.
             checkpoint: Whether a checkpoint is waited for: the proof that its state works.
             timeout: Seconds to wait.
-            report: Told what is waited for.
+            report: Called with what is being waited for.
 
         Raises:
             FlinkJobError: It failed or ended, or does not come so far in time; with the root cause.
@@ -372,7 +372,7 @@ class FlinkCluster(ClusterView):
 
         Raises:
             NotFoundError: The cluster does not know it.
-            UnreachableClusterError: It did not end in time.
+            UnreachableClusterError: The job did not end in time.
         """
         until = time.monotonic() + timeout
         if not self.job(job_id).ended:
@@ -384,7 +384,7 @@ class FlinkCluster(ClusterView):
 
 
 def _silent(_: str) -> None:
-    """Nobody listens."""
+    """Report to nobody."""
 
 
 def _one_of(word: str, legal: Sequence[str]) -> str:

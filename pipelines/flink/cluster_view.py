@@ -69,8 +69,8 @@ class ClusterView:
         """All jobs that the cluster knows, those that ended too, the newest first."""
         path = "/jobs/overview"
         answer, place = self.connection.get(path), self.place(path)
-        found = [FlinkJob.of(row, place) for row in rows(answer, place, "jobs")]
-        return sorted(found, key=lambda job: job.started, reverse=True)
+        jobs = [FlinkJob.of(row, place) for row in rows(answer, place, "jobs")]
+        return sorted(jobs, key=lambda job: job.started, reverse=True)
 
     def find_job(self, name_or_id: str) -> FlinkJob:
         """A job by its id or its name; of one name, that which has not ended, or else the newest.
@@ -128,7 +128,7 @@ class ClusterView:
         """Wait until the next look.
 
         Raises:
-            UnreachableClusterError: It is later than `until`, by the monotonic clock.
+            UnreachableClusterError: The monotonic clock is past `until`.
         """
         if time.monotonic() > until:
             raise UnreachableClusterError(

@@ -51,7 +51,7 @@ class ConnectionSettings:
         url: `http://host:8081`, or behind a proxy with a path. A user and password in it are taken
             out of it.
         user: For basic authentication.
-        password: The same.
+        password: The password for it.
         token: A bearer token, instead of a user.
         headers: Further headers, which are taken for secrets.
         ca_file: The certificates (PEM) by which the server's is judged; the usual ones if empty.
@@ -142,19 +142,21 @@ def _headers(text: str) -> dict[str, str]:
     remedy = "give a JSON object of texts, or lines `Name: value`"
     if text.lstrip().startswith("{"):
         try:
-            said = json.loads(text)
+            headers = json.loads(text)
         except (ValueError, RecursionError):
-            said = None  # the error would show the text
+            headers = None  # the error would show the text
     else:
         pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
-        said = {name.strip(): value.strip() if colon else None for name, colon, value in pairs}
-    if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
+        headers = {name.strip(): value.strip() if colon else None for name, colon, value in pairs}
+    if not isinstance(headers, dict) or not all(
+        isinstance(value, str) for value in headers.values()
+    ):
         raise DeclarationError("no headers", place="STATELAKE_FLINK_HEADERS", remedy=remedy)
-    if not all(name and name.isprintable() and ":" not in name for name in said):
+    if not all(name and name.isprintable() and ":" not in name for name in headers):
         raise DeclarationError(
             "a header without a name", place="STATELAKE_FLINK_HEADERS", remedy=remedy
         )
-    return said
+    return headers
 
 
 def _taken_apart(url: str) -> tuple[str, str, str]:
@@ -230,9 +232,9 @@ class Connection:
         """What the cluster says of something, as parsed JSON.
 
         Raises:
-            NotFoundError: It knows nothing like that (404).
-            UnreachableClusterError: It does not answer.
-            ClusterError: It answers with an error, or with no JSON.
+            NotFoundError: The cluster has nothing at that path (404).
+            UnreachableClusterError: The cluster does not answer.
+            ClusterError: The cluster answers with an error, or with something other than JSON.
         """
         return self.call("GET", path, again=True)
 
@@ -259,8 +261,8 @@ class Connection:
 
         Raises:
             NotFoundError: The cluster knows nothing like that (404).
-            UnreachableClusterError: It does not answer.
-            ClusterError: It answers with an error, or with no JSON.
+            UnreachableClusterError: The cluster does not answer.
+            ClusterError: The cluster answers with an error, or with something other than JSON.
         """
         pause = FIRST_PAUSE_SECONDS
         for left in range(self.retries, -1, -1):
@@ -335,7 +337,7 @@ class Connection:
             return self._session.request(method, url, files=parts, **options)
 
     def _transport_failure(self, error: Exception, place: str) -> _TryAgainError:
-        """It was not answered; whether it was ever sent."""
+        """The error for a request without an answer; it says whether the request was ever sent."""
         never_sent = _never_sent(error)
         if isinstance(error, requests.Timeout | TimeoutError | PoolTimeoutError) and not never_sent:
             problem = f"no answer within {self.settings.timeout:g} s"
@@ -348,8 +350,8 @@ class Connection:
         )
 
     def _refusal(self, status: int, text: str, place: str) -> StateError:
-        said = _errors_in(text)
-        cause = self._hidden(root_cause(said) if said else _beginning(text))
+        message = _errors_in(text)
+        cause = self._hidden(root_cause(message) if message else _beginning(text))
         problem = f"HTTP {status}: {cause}" if cause else f"HTTP {status}"
         if status == 404:
             return NotFoundError(problem, place=place)
@@ -422,10 +424,10 @@ def _innermost(error: BaseException) -> str:
 def _errors_in(text: str) -> str:
     """What Flink says for a failed call, in `{"errors": [...]}`."""
     try:
-        said = json.loads(text)
+        answer = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    errors = said.get("errors") if isinstance(said, dict) else None
+    errors = answer.get("errors") if isinstance(answer, dict) else None
     if not isinstance(errors, list):
         return ""
     return "\n".join(error for error in errors if isinstance(error, str))

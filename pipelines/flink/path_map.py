@@ -37,7 +37,7 @@ class PathMap:
         """A map of texts like `s3://bucket/flink=/mnt/bucket/flink`.
 
         Raises:
-            DeclarationError: One is not like that.
+            DeclarationError: A mapping is not of that form.
         """
         prefixes = {}
         for pair in pairs:
@@ -53,7 +53,7 @@ class PathMap:
         """A path of the cluster's, as it is called here.
 
         Raises:
-            UnsafePathError: It leads out of the directory that is mapped.
+            UnsafePathError: The path leads out of the directory that is mapped.
         """
         return _moved(_plain(path), self._prefixes)
 
@@ -63,7 +63,7 @@ class PathMap:
         Relative paths become absolute. Options and credentials of a URI are this machine's.
 
         Raises:
-            UnsafePathError: It leads out of the directory that is mapped.
+            UnsafePathError: The path leads out of the directory that is mapped.
         """
         prefixes = {_resolved(here): there for there, here in self._prefixes.items()}
         return _moved(_resolved(path), prefixes)

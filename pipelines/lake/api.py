@@ -41,7 +41,7 @@ class Lake(Catalog):
 
     Args:
         location: Its directory.
-        storage_options: Of `s3://`: `AWS_REGION` and the like, as deltalake has them.
+        storage_options: For `s3://`: `AWS_REGION` and the like, as deltalake names them.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Lake(Catalog):
 
         Args:
             job: The job.
-            key: As `statelake dump` prints keys: JSON, or text as it is.
+            key: The key as `statelake dump` prints it: JSON, or plain text.
             snapshot_id: The snapshot; by default the newest.
             operator: Only of this operator: its uid, name or id.
             state: Only of the state of that name.
@@ -121,7 +121,7 @@ class Lake(Catalog):
 
         Args:
             job: The job.
-            key: As `statelake dump` prints keys: JSON, or text as it is.
+            key: The key as `statelake dump` prints it: JSON, or plain text.
             operator: Only of this operator: its uid, name or id.
             state: Only of the state of that name.
         """
@@ -147,7 +147,7 @@ class Lake(Catalog):
             job: Its job.
             snapshot_id: Its id.
             to: A directory that is not there yet.
-            parallelism: Of every operator with state; by default as it was.
+            parallelism: The parallelism of every operator with state; as before by default.
             max_parallelism: Another one gives every key a new key group; by default as it was.
             compression: `snappy` or `none`; by default as it was.
             sharing: A sample of the keys, and what is masked; by default it is all there is.
@@ -238,7 +238,7 @@ class Lake(Catalog):
 
         Args:
             job: The job.
-            snapshot_ids: Which to drop.
+            snapshot_ids: The snapshots to drop.
             keep: How many of the newest to keep, where no ids are given.
         """
         return drop_snapshots(self, job, snapshot_ids=snapshot_ids, keep=keep)

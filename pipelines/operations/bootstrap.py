@@ -99,11 +99,11 @@ def bootstrap(
             Arrow tables, or functions of a session.
         to: The savepoint's directory, not there yet.
         sources: By the name that the spec has as a source: a DataFrame or an Arrow table.
-        parallelism: Of every operator, whatever the spec says.
-        max_parallelism: Of every operator, whatever the spec says.
+        parallelism: The parallelism of every operator, whatever the specification says.
+        max_parallelism: The maximum parallelism of every operator, likewise.
         compression: `snappy` or `none`.
-        metadata_version: As `write_snapshot` has it.
-        operator_state_version: As `write_snapshot` has it.
+        metadata_version: As in `write_snapshot`.
+        operator_state_version: As in `write_snapshot`.
         lake: Where the savepoint is to be imported to as well, if anywhere.
         job: Its name there.
         snapshot_id: The snapshot's name there.
@@ -128,9 +128,9 @@ def bootstrap(
         )
         for operator in read.operators
     ]
-    made = run.operators(operators)
+    new_operators = run.operators(operators)
     written = write_snapshot(
-        to, made, compression=compression, metadata_version=metadata_version,
+        to, new_operators, compression=compression, metadata_version=metadata_version,
         operator_state_version=operator_state_version, run=run.map,
     )  # fmt: skip
     _sweep(to)
@@ -235,15 +235,15 @@ class _Bootstrap:
 
     def unkeyed(self, state: StateSpec, rows: StateRows) -> NewOperatorState:
         """An operator state; its rows are read when they are written."""
-        held = NewOperatorState(
+        new_state = NewOperatorState(
             state.name, [], state.kind, state.types["type"], state.types.get("key_type", "")
         )
-        schema = operator_layout(held.meta_info()).schema
+        schema = operator_layout(new_state.meta_info()).schema
         if isinstance(rows, FileRows):
-            found = mapped_batches(rows.plan, rows.pieces, schema)
+            batches = mapped_batches(rows.plan, rows.pieces, schema)
         else:
-            found = rows.batches(schema)
-        return replace(held, rows=(made for _, made in found))
+            batches = rows.batches(schema)
+        return replace(new_state, rows=(made for _, made in batches))
 
     # ------------------------------------------------------------------------ sources
 
@@ -276,7 +276,7 @@ class _Bootstrap:
             return self.found(state, plan, source(self.session(state, "a function as its source")))
         self.refuse_expressions(state, "an Arrow table")
         if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.Table):
-            if any(one is source for one in self.used):
+            if any(used is source for used in self.used):
                 raise EncodeError(
                     "a stream that another state reads as well",
                     remedy="give each state its own, or a pyarrow.Table",
@@ -307,20 +307,20 @@ class _Bootstrap:
                 f"a source in a lake without `{missing[0]}`", place="`source`",
                 remedy=f"give {', '.join(SOURCE_KEYS['lake'])}",
             )  # fmt: skip
-        lake, job, snapshot, name = (str(source[one]) for one in SOURCE_KEYS["lake"])
-        found = lake_table(self.located(lake), job, snapshot, name, f"{job}/{snapshot}/{name}")
-        return self.read(state, plan, found)
+        lake, job, snapshot, name = (str(source[key]) for key in SOURCE_KEYS["lake"])
+        table = lake_table(self.located(lake), job, snapshot, name, f"{job}/{snapshot}/{name}")
+        return self.read(state, plan, table)
 
     def files(self, state: StateSpec, plan: RowPlan, source: Mapping[str, Any]) -> StateRows:
         """A path."""
-        said = str(source["path"])
-        return self.read(state, plan, find_source(self.located(said), said, source))
+        path = str(source["path"])
+        return self.read(state, plan, find_source(self.located(path), path, source))
 
-    def located(self, said: str) -> str:
+    def located(self, path: str) -> str:
         """A path relative to the spec."""
-        if URI in said:
-            return said
-        return str(Path(self.directory.full()) / said)
+        if URI in path:
+            return path
+        return str(Path(self.directory.full()) / path)
 
     def read(self, state: StateSpec, plan: RowPlan, source: FileSource) -> StateRows:
         """Files: by Arrow, if nothing in them or in the spec needs Spark."""
@@ -346,10 +346,10 @@ class _Bootstrap:
 
     def sql_of(self, state: StateSpec) -> str:
         """The first piece of Spark SQL in a state."""
-        found = (
+        expressions = (
             expression.sql for plan in state.columns.values() for expression in expressions_in(plan)
         )
-        return next(found, "")
+        return next(expressions, "")
 
     def refuse_expressions(self, state: StateSpec, source: str) -> None:
         """Arrow's tables are not Spark's."""

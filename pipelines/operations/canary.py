@@ -77,7 +77,7 @@ def run_canary(
         lake: The lake.
         job: The job in the lake.
         snapshot_id: The snapshot.
-        program: What is run.
+        program: The program to run.
         exports: Where its savepoint is written, as that is called here; it goes again.
         paths: What the cluster's directories are called here.
         parallelism: By default as it was.
@@ -86,8 +86,8 @@ def run_canary(
         against: A file or a savepoint with the new types, for a verdict of ours beside Flink's.
         timeout: Seconds that it may take to run and complete a checkpoint.
         engine: Where the export runs.
-        progress: Told how far the export is.
-        report: Told what is waited for.
+        progress: Called with how far the export is.
+        report: Called with what is being waited for.
 
     Raises:
         UnreachableClusterError: The cluster is gone; the message names what may be left there.
@@ -142,7 +142,7 @@ def _cancel(cluster: FlinkCluster, job_id: str) -> None:
     """Cancel the canary, if it came so far.
 
     Raises:
-        UnreachableClusterError: It may run on.
+        UnreachableClusterError: The cluster did not answer; the job may run on.
     """
     try:
         cluster.cancel(job_id)

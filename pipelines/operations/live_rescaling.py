@@ -64,7 +64,7 @@ class RescaleResult:
 
 
 Progress = Callable[[str, str], None]
-"""Told of a step: its name, and `begins`, `did` (before that is kept) or `kept`."""
+"""Called with a step's name, and `begins`, `did` (before that is kept) or `kept`."""
 
 
 def rescale_job(
@@ -82,18 +82,18 @@ def rescale_job(
     Args:
         cluster: Where the job runs.
         lake: Where it goes through.
-        plan: What is to become of it; the same again to go on.
+        plan: What is to be changed; to continue a rescale, the same plan again.
         roll_back: Whether an earlier call is to be taken back, not completed.
         take_over: Whether an earlier call's process is known to be gone.
         engine: Where import, migration and export run.
-        progress: Told of each step.
+        progress: Called at each step.
 
     Raises:
         UnreachableClusterError: The cluster is gone; call again when it is there.
         FlinkJobError: Neither the new nor the old job runs; the message names the savepoint.
         ConflictError: Another rescale of the job is at work, or an earlier one is not finished
             that was to do something else.
-        StateError: What is asked for can't be; nothing was done.
+        StateError: What is asked for is impossible; nothing was done.
     """
     jars = Jars(cluster)
     try:
@@ -154,7 +154,7 @@ def _refuse_another(cluster: FlinkCluster, plan: RescalePlan, journal: Journal) 
     """Refuse to go on with a rescale that was to do something else.
 
     Raises:
-        ConflictError: It was.
+        ConflictError: The unfinished rescale is of another job, or to other numbers.
     """
     names = {journal.flink_job}
     with suppress(NotFoundError):
@@ -267,4 +267,4 @@ def _said(error: Exception) -> str:
 
 
 def _silent(_: str, __: str) -> None:
-    """Nobody listens."""
+    """Report to nobody."""

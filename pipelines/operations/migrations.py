@@ -68,17 +68,17 @@ def migrate_one(
     Raises:
         IncompatibleError: The old values can't become the new ones.
     """
-    made = f"{snapshot_id}{suffix}"
-    if any(summary.snapshot_id == made for summary in lake.summaries(job)):
-        return Outcome(snapshot_id, made, "migrated before")
+    new_id = f"{snapshot_id}{suffix}"
+    if any(summary.snapshot_id == new_id for summary in lake.summaries(job)):
+        return Outcome(snapshot_id, new_id, "migrated before")
     done = migrate_snapshot(
-        lake, job, snapshot_id, made, change, staging=_staging(lake, change), note=note,
+        lake, job, snapshot_id, new_id, change, staging=_staging(lake, change), note=note,
         engine=engine, progress=progress,
     )  # fmt: skip
     if done.record.snapshot_id == snapshot_id:
         return Outcome(snapshot_id, snapshot_id, "compatible as it is")
     why = "; ".join(str(reason) for reason in done.result.reasons)
-    return Outcome(snapshot_id, made, "migrated", done.entries, why)
+    return Outcome(snapshot_id, new_id, "migrated", done.entries, why)
 
 
 def _staging(lake: Lake, change: ValueChange) -> ValueStaging | None:

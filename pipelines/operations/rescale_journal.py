@@ -79,9 +79,9 @@ class Journal:
         trigger: The id of its savepoint's operation.
         new_job: The id that the job gets when it is run rescaled.
         old_again: The id that it gets when it is put back.
-        parallelism: What it is rescaled to; 0 to leave that.
-        max_parallelism: The same.
-        old_parallelism: What it had.
+        parallelism: The new parallelism; 0 to leave it.
+        max_parallelism: The new maximum parallelism; 0 to leave it.
+        old_parallelism: The parallelism before.
         savepoint: The savepoint, below the directory for savepoints; empty before it is there.
         snapshot: Its snapshot in the lake.
         migrated: The snapshot that is exported.
@@ -144,17 +144,17 @@ def _journals(lake: Lake, job: str) -> list[tuple[Journal, dict[str, Any]]]:
     """All of a job, the oldest first, each with the process that wrote it.
 
     Raises:
-        DamagedLakeError: One is none.
+        DamagedLakeError: A file is no journal.
     """
-    found = []
+    journals = []
     for file in lake.directory.names(_path(job)):
         name = file.removesuffix(".json")
         if name == file or not _NAME.fullmatch(name):
             continue  # not yet whole, or none of ours
         note = read_note(lake.directory, _path(job, name), _RULES)
         journal = Journal(name, **{key: note[key] for key in _fields()})
-        found.append((journal, note))
-    return found
+        journals.append((journal, note))
+    return journals
 
 
 def _fields() -> list[str]:
@@ -202,15 +202,15 @@ def start_journal(
     max_parallelism: int,
     old_parallelism: int,
 ) -> Journal:
-    """Begin one.
+    """Begin the journal of a rescale.
 
     Args:
         lake: The lake.
         job: The job in the lake.
         flink_job: The job on the cluster.
-        parallelism: What it is rescaled to; 0 to leave that.
-        max_parallelism: The same.
-        old_parallelism: What it has.
+        parallelism: The new parallelism; 0 to leave it.
+        max_parallelism: The new maximum parallelism; 0 to leave it.
+        old_parallelism: The parallelism before.
 
     Raises:
         ConflictError: Another began at the same moment.

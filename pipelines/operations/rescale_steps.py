@@ -125,7 +125,7 @@ class Jars:
 
 
 class Work:
-    """One call: what the steps have in common."""
+    """What the steps of one call have in common."""
 
     def __init__(
         self, cluster: FlinkCluster, lake: Lake, plan: RescalePlan, journal: Journal,
@@ -182,7 +182,7 @@ class Work:
             start: The last name of the savepoint that it was started from.
 
         Raises:
-            DamagedLakeError: It is another.
+            DamagedLakeError: The job was started from another savepoint.
         """
         restored = self.cluster.checkpoints(job_id).restored_from
         if restored.rstrip("/").rpartition("/")[2] != start:

@@ -42,7 +42,7 @@ class Part:
     """A part of a policy.
 
     Attributes:
-        text: As it was written.
+        text: The part as it was written.
         period: One of `_PERIODS`, or `all`.
         count: So many of them; any number if it is None.
         age: Only of snapshots that are no older; of any age if it is None.
@@ -65,8 +65,8 @@ class Part:
         newest = {
             (number,)
             if period_of is None
-            else period_of(one.taken_at.astimezone(timezone.utc)): one.snapshot_id
-            for number, one in enumerate(young)
+            else period_of(summary.taken_at.astimezone(timezone.utc)): summary.snapshot_id
+            for number, summary in enumerate(young)
         }
         periods = sorted(newest)
         first = 0 if self.count is None else max(0, len(periods) - self.count)
@@ -84,7 +84,7 @@ class Policy:
         """A policy as it is written, for example `30d all, 1y daily, forever monthly`.
 
         Raises:
-            DeclarationError: It is none.
+            DeclarationError: The text is no retention policy.
         """
         return cls(tuple(_parsed(part.strip()) for part in text.split(",")))
 
@@ -135,10 +135,10 @@ def reasons_to_stay(
     )
     reasons: dict[str, list[str]] = {}
     for summary in listed:
-        held = [f"held: {hold.reason}" if hold.reason else "held" for hold in summary.holds]
-        made = [] if summary.origin == "import" else [f"{summary.origin} of {summary.parent}"]
-        if held or made:
-            reasons[summary.snapshot_id] = held + made
+        hold_reasons = [f"held: {hold.reason}" if hold.reason else "held" for hold in summary.holds]
+        origin = [] if summary.origin == "import" else [f"{summary.origin} of {summary.parent}"]
+        if hold_reasons or origin:
+            reasons[summary.snapshot_id] = hold_reasons + origin
     for summary in imported[-1:]:
         reasons.setdefault(summary.snapshot_id, []).append("the newest")
     for part in policy.parts:
@@ -190,15 +190,15 @@ def prune(lake: Lake, job: str, policy: Policy) -> DropResult | None:
 
 
 def _parsed(part: str) -> Part:
-    found = _PART.fullmatch(part)
-    if found is None:
+    match = _PART.fullmatch(part)
+    if match is None:
         raise DeclarationError(
             f"{part!r} is no part of a retention policy",
             remedy="write how long or how many, and how often: `30d all`, `1y daily`, `90 daily`,"
             f" `forever monthly`; times end in {', '.join(_HOURS)}, and a part in"
             f" all, {', '.join(_PERIODS)}",
         )
-    forever, number, unit, period = found.groups()
+    forever, number, unit, period = match.groups()
     text = " ".join(part.split())
     if forever:
         return Part(text, period)
@@ -216,4 +216,6 @@ def _files(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
         for table in operator.tables
         for unit in table.units
     }
-    return sizes | {("", one.blob): one.size for record in records for one in record.carried}
+    return sizes | {
+        ("", carried.blob): carried.size for record in records for carried in record.carried
+    }

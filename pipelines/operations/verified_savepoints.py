@@ -41,7 +41,7 @@ class Verification:
 
     Attributes:
         faults: Why it is not to be relied on; none if it is.
-        entries: Of all states, as restored.
+        entries: The number of entries of all states, as restored.
         size: Bytes of their keys and values.
     """
 
@@ -66,7 +66,7 @@ def take_savepoint(
         job: The job.
         exports: Where exports go.
         now: The time that it is called by.
-        parallelism: Of its operators; as before, if not given.
+        parallelism: The parallelism of its operators; as before by default.
         engine: Where to run.
 
     Raises:
@@ -122,9 +122,9 @@ def verify_savepoint(
         faults.append(f"{restored.entries} entries were restored, not {record.entries}")
     if not faults:
         directory = Directory(savepoint)
-        said = {"snapshot": record.snapshot_id, "entries": restored.entries}
+        content = {"snapshot": record.snapshot_id, "entries": restored.entries}
         name = directory.root.rpartition("/")[2] + VERIFIED
-        directory.child("..").confined().write(name, json.dumps(said).encode())
+        directory.child("..").confined().write(name, json.dumps(content).encode())
     return Verification(faults, restored.entries, restored.state_bytes)
 
 
@@ -142,10 +142,10 @@ def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[
         The names that stay, and those that are gone.
     """
     directory = Directory(exports).confined().child(path_segment(job))
-    found = [name for name in directory.names() if _OURS.fullmatch(name)]
-    marks = {one for one in found if one.endswith(VERIFIED) and directory.is_file(one)}
+    ours = [name for name in directory.names() if _OURS.fullmatch(name)]
+    marks = {name for name in ours if name.endswith(VERIFIED) and directory.is_file(name)}
     verified = sorted(mark.removesuffix(VERIFIED) for mark in marks)
-    names = sorted({*verified, *(one for one in found if one not in marks)})
+    names = sorted({*verified, *(name for name in ours if name not in marks)})
     oldest = verified[-max(1, keep) :][0] if verified else ""
     gone = [name for name in names if name < oldest]
     for name in gone:

@@ -41,8 +41,8 @@ class RescaleConfig(dg.Config):
     """How a snapshot is to be written; what is left out stays as it was.
 
     Attributes:
-        parallelism: Of every operator with keyed state.
-        max_parallelism: Of every operator; another one gives every key a new key group.
+        parallelism: The parallelism of every operator with keyed state.
+        max_parallelism: That of every operator; another one gives every key a new key group.
         compression: `snappy` or `none`.
         metadata_version: 3 to 6.
         flink_conf: Flink's own words: `execution.checkpointing.snapshot-compression`.
@@ -73,7 +73,7 @@ class LogMigrationConfig(dg.Config):
     """How checkpoint logs are to be migrated.
 
     Attributes:
-        changelogs: Of each store, its changelog as `system.stream`.
+        changelogs: For each store, its changelog as `system.stream`.
         rollback: Whether records of version 2 become ones of version 1.
     """
 
@@ -83,8 +83,8 @@ class LogMigrationConfig(dg.Config):
 
 def job_assets(job: StateJob) -> list[dg.AssetsDefinition]:
     """All assets of a job. Each does one partition, or a range of them in one run."""
-    made = [_savepoint(job), _tables(job), _plan(job), _export(job), _migrated(job)]
-    return [*made, _migrated_logs(job)] if job.settings.process_functions else made
+    assets = [_savepoint(job), _tables(job), _plan(job), _export(job), _migrated(job)]
+    return [*assets, _migrated_logs(job)] if job.settings.process_functions else assets
 
 
 def _freshness(job: StateJob) -> dg.FreshnessPolicy | None:
@@ -190,14 +190,14 @@ def _plan(job: StateJob) -> dg.AssetsDefinition:
         """Which key groups each subtask gets when the job is restored, and how evenly."""
         locations = job.places(context)
         lake = locations.open_lake()
-        wanted = job.settings.restore
+        restore = job.settings.restore
         for partition in context.partition_keys:
             record = lake.snapshot(locations.job_name, partition)
-            parallelism = config.parallelism or wanted.parallelism
+            parallelism = config.parallelism or restore.parallelism
             plans = plan_rescale(
                 record,
                 parallelism or max(operator.parallelism for operator in record.operators),
-                config.max_parallelism or wanted.max_parallelism,
+                config.max_parallelism or restore.max_parallelism,
             )
             context.add_asset_metadata(plan_metadata(plans), partition_key=partition)
 
@@ -215,7 +215,7 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
         """The snapshot as a savepoint again, which Flink restores at the planned parallelism."""
         locations = job.places(context)
         lake = locations.open_lake()
-        wanted = job.settings.restore
+        restore = job.settings.restore
         exports = "/".join([locations.exports_location.rstrip("/"), *job.key_prefix])
         compression = configured_compression(config.flink_conf, config.compression)
         for partition in context.partition_keys:
@@ -224,9 +224,9 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
                 locations.job_name,
                 partition,
                 f"{exports}/{partition}-{context.run.run_id[:8]}",
-                parallelism=config.parallelism or wanted.parallelism,
-                max_parallelism=config.max_parallelism or wanted.max_parallelism,
-                compression=compression or wanted.compression,
+                parallelism=config.parallelism or restore.parallelism,
+                max_parallelism=config.max_parallelism or restore.max_parallelism,
+                compression=compression or restore.compression,
                 metadata_version=config.metadata_version,
                 engine=job.settings.engine,
                 progress=LoggedProgress(context.log, f"exporting {printable(partition)}"),

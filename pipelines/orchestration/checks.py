@@ -43,7 +43,7 @@ Judge = Callable[[Locations, str], Judgement]
 def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
     """All checks of a job's snapshots."""
     limits = job.settings.checks
-    made = [
+    checks = [
         _check(job, "integrity", integrity, blocking=True),
         _check(job, "compatibility", compatibility, limits.compatibility.severity),
         _check(job, "legality", legality, limits.legality.severity, blocking=True),
@@ -55,11 +55,11 @@ def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
     ):
         if of_limits is not None:
             bound = _bound(judge, of_limits)
-            made.append(_check(job, name, bound, of_limits.severity))
+            checks.append(_check(job, name, bound, of_limits.severity))
     flink = job.settings.flink
     if flink is not None and flink.canary is not None:
-        made.append(_restorable(job, flink, flink.canary))
-    return made
+        checks.append(_restorable(job, flink, flink.canary))
+    return checks
 
 
 def _restorable(
@@ -159,8 +159,10 @@ def compatibility(locations: Locations, snapshot_id: str) -> Judgement:
     """The job that is to restore it could use every state: as it is, or migrated by Flink."""
     against = locations.against_location
     if not against:
-        said = "a savepoint of the new job, or a file of types"
-        return True, {"compared with": f"nothing: set `against` or STATELAKE_AGAINST to {said}"}
+        description = "a savepoint of the new job, or a file of types"
+        return True, {
+            "compared with": f"nothing: set `against` or STATELAKE_AGAINST to {description}"
+        }
     verdicts = check_against(_record(locations, snapshot_id), against)
     return not any(verdict.fault for verdict in verdicts), {
         "compared with": public_location(against),
@@ -172,8 +174,10 @@ def legality(locations: Locations, snapshot_id: str) -> Judgement:
     """The job that is to restore it declares legal states, and those that the snapshot holds."""
     named = locations.declared_job
     if not named:
-        said = "MODULE:JOB of the job that is to restore it"
-        return True, {"compared with": f"nothing: set `declared` or STATELAKE_DECLARED to {said}"}
+        description = "MODULE:JOB of the job that is to restore it"
+        return True, {
+            "compared with": f"nothing: set `declared` or STATELAKE_DECLARED to {description}"
+        }
     findings = check_declared(load_job(named), held_of_record(_record(locations, snapshot_id)))
     return not any(finding.fault for finding in findings), {
         "compared with": named,

@@ -140,7 +140,7 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
         state_path.write_text(json.dumps(tables), "utf-8")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """All definitions, of what is known of the tables."""
+        """All definitions, from what is known of the tables."""
         if DefinitionsLoadContext.is_set():
             return super().build_defs(context)
         # outside of Dagster's own processes each look at the context would be at another one
@@ -196,7 +196,7 @@ def _refuse_credentials(location: str) -> str:
     """A location that may stand in a file and in a log.
 
     Raises:
-        ValueError: It has a password or a key.
+        ValueError: The configuration has a password or a key.
     """
     parts = urlsplit(location)
     if parts.scheme and ("@" in parts.netloc or "secret" in parts.query.lower()):

@@ -29,10 +29,10 @@ class RescaleJobConfig(dg.Config):
     """What is to become of a job that runs; what is left out stays as it is.
 
     Attributes:
-        parallelism: The new one.
-        max_parallelism: The new one.
+        parallelism: The new parallelism.
+        max_parallelism: The new maximum parallelism.
         jar: The JAR to run from then on, a file here.
-        jar_id: The same, one that the cluster has.
+        jar_id: The id of a JAR that the cluster has already.
         entry_class: Its class with `main`.
         migrate: A file that says what types states get.
         roll_back: Whether a run that was killed is to be taken back, not completed.
@@ -60,7 +60,7 @@ def run_config_of(loss: Loss) -> dg.RunConfig:
 
 @dg.op
 def report_lost_job(config: Loss) -> None:
-    """Fail, with what the sensor was told of the job: so that it is seen, and alerts are sent."""
+    """Fail with what the sensor learned of the job, so that it is seen and alerts are sent."""
     raise dg.Failure(
         f"the job is not seen to run: {config.state}: {config.reason}",
         metadata={

@@ -67,7 +67,7 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     proof = dg.AssetSelection.checks(dg.AssetCheckKey(job.key("state_tables"), "restorable"))
     if flink is not None and flink.canary is not None:
         archive -= proof
-    made: list[AnyJob] = [
+    jobs: list[AnyJob] = [
         _over_snapshots(
             job,
             ARCHIVE,
@@ -93,21 +93,23 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     retention = job.settings.retention
     if retention is not None:
         limits = PruneConfig(last=retention.last, daily=retention.daily, policy=retention.policy)
-        made.append(_of_one_op(job, prune_op(job), PRUNE, "prune_snapshots", limits))
+        jobs.append(_of_one_op(job, prune_op(job), PRUNE, "prune_snapshots", limits))
     if flink is not None:
-        made += [
+        jobs += [
             _of_one_op(job, savepoint_op(job, flink), SAVEPOINT, "take_savepoint"),
             _of_one_op(job, rescale_op(job, flink), RESCALE, "rescale"),
             _of_ops(job, _report_lost, LOST),
         ]
         if flink.canary is not None:
             planned = dg.AssetSelection.assets(by_key[job.key("restore_plan")])
-            said = "A plan, and whether the program of `canary` restores a snapshot: it is run."
+            description = (
+                "A plan, and whether the program of `canary` restores a snapshot: it is run."
+            )
             # a job of checks alone has no partitions
-            made.append(_over_snapshots(job, PROVE, planned | proof, said))
+            jobs.append(_over_snapshots(job, PROVE, planned | proof, description))
     if job.settings.process_functions:
-        made += [_of_ops(job, _functions, FUNCTIONS), _of_ops(job, _commits, COMMITS)]
-        made.append(
+        jobs += [_of_ops(job, _functions, FUNCTIONS), _of_ops(job, _commits, COMMITS)]
+        jobs.append(
             dg.define_asset_job(
                 job.named(LOGS),
                 selection=dg.AssetSelection.assets(by_key[job.key("migrated_checkpoint_logs")]),
@@ -115,7 +117,7 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
                 executor_def=dg.in_process_executor,
             )
         )
-    return {each.name.removeprefix(job.named("")): each for each in made}
+    return {each.name.removeprefix(job.named("")): each for each in jobs}
 
 
 def _over_snapshots(
@@ -155,7 +157,7 @@ def _of_one_op(
     return of_one
 
 
-@dg.graph(description="Fails, with what the sensor was told of a job that its cluster lost.")
+@dg.graph(description="Fails, with what the sensor learned of a job that its cluster lost.")
 def _report_lost() -> None:
     """One op."""
     report_lost_job()
@@ -181,5 +183,5 @@ def _verify() -> None:
 
 @dg.graph(description="What commits cost, and whether they were skipped or held up processing.")
 def _commits() -> None:
-    """One op, which fails if there is something to be alarmed of."""
+    """One op, which fails if commits are alarming."""
     report_commits()

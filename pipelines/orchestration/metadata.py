@@ -96,13 +96,13 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
         for version, state in _states(operator)
     ]  # fmt: skip
     rows += [
-        (one.table, version, one.mode.lower(), one.value_type, f"{one.elements:,}",
-         bytes_text(one.state_bytes))
+        (state.table, version, state.mode.lower(), state.value_type, f"{state.elements:,}",
+         bytes_text(state.state_bytes))
         for operator in record.operators
-        for version, one in _operator_states(operator)
+        for version, state in _operator_states(operator)
     ]  # fmt: skip
     columns = ("table", "version", "kind", "value", "entries", "bytes")
-    found: Metadata = {
+    metadata: Metadata = {
         "dagster/row_count": record.entries,
         "state (bytes)": record.state_bytes,
         "written (bytes)": record.written_bytes,
@@ -116,13 +116,13 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
     for operator in sorted(keyed, key=lambda each: -each.state_bytes)[:DRAWN_OPERATORS]:
         _, sizes = group_totals(operator)
         name = f"key groups of {printable(operator.label)}"
-        found[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
-    return found
+        metadata[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
+    return metadata
 
 
 def table_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Metadata]:
-    """Of each table of a snapshot, by its path below the lake."""
-    found = {}
+    """The metadata of each table of a snapshot, by its path below the lake."""
+    metadata = {}
     by_size = sorted(
         (-sum(unit.size for unit in table.units), table.path)
         for operator in record.operators
@@ -153,8 +153,8 @@ def table_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Metadata]:
                     sizes[group.key_group] += group.state_bytes
                 picture = key_group_histogram(sizes.tolist(), f"key groups of {table.path}")
                 of_table["key groups"] = dg.MetadataValue.md(picture)
-            found[table.path] = of_table
-    return found
+            metadata[table.path] = of_table
+    return metadata
 
 
 def states_of(
@@ -213,7 +213,7 @@ def _preview(lake: Lake, operators: list[OperatorRecord]) -> str:
         ids = {state.name: index for index, state in enumerate(operator.states)}
         keyed = {state.table for state in operator.states}
         for state in operator.operator_states:
-            (table,) = (one for one in operator.tables if one.path == state.table)
+            (table,) = (record for record in operator.tables if record.path == state.table)
             batch = read_operator_rows(lake.location, state, table.units[:1])
             parts.append(f"**{as_markdown(state.table)}**\n\n{_first_rows(batch)}")
         for table in operator.tables:
@@ -242,7 +242,7 @@ def _cell(value: Any) -> str:
 
 def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
     """Of a plan."""
-    found: Metadata = {}
+    metadata: Metadata = {}
     for plan in plans:
         rows = [
             (
@@ -256,15 +256,15 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
         ]
         columns = ("subtask", "key groups", "entries", "bytes", "from other subtasks")
         name = printable(plan.operator)
-        found[f"{name}: subtasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
-        found[f"{name}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
-        found[f"{name}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
-        found[f"{name}: skew"] = float(np.round(plan.skew, 4))
-    return found
+        metadata[f"{name}: subtasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
+        metadata[f"{name}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
+        metadata[f"{name}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
+        metadata[f"{name}: skew"] = float(np.round(plan.skew, 4))
+    return metadata
 
 
 def export_metadata(done: ExportResult) -> Metadata:
-    """Of an export."""
+    """The metadata of an export."""
     return {
         "savepoint": dg.MetadataValue.path(public_location(done.path)),
         "_metadata version": done.metadata_version,
@@ -311,7 +311,7 @@ def verification_metadata(done: Verification) -> Metadata:
 
 
 def prune_metadata(done: DropResult) -> Metadata:
-    """Of snapshots that were dropped."""
+    """The metadata of snapshots that were dropped."""
     return {
         "dropped": len(done.dropped),
         "kept": len(done.kept),
@@ -324,38 +324,41 @@ def prune_metadata(done: DropResult) -> Metadata:
 def log_migration_metadata(done: Iterable[TaskMigration]) -> Metadata:
     """Of a checkpoint log's migration."""
     listed = list(done)
-    counts = Counter(one.outcome for one in listed)
-    rows = [(one.task, one.outcome, one.checkpoint, one.why) for one in listed]
+    counts = Counter(migration.outcome for migration in listed)
+    rows = [
+        (migration.task, migration.outcome, migration.checkpoint, migration.why)
+        for migration in listed
+    ]
     columns = ("task", "outcome", "checkpoint", "why")
     return {**counts, "tasks": dg.MetadataValue.md(markdown_table(columns, rows))}
 
 
 def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
-    """Of what commits cost.
+    """The metadata of what commits cost.
 
     Args:
         reports: In their order.
         now: In milliseconds since 1970.
     """
     listed = list(reports)
-    found: Metadata = dict(total(listed))
+    metadata: Metadata = dict(total(listed))
     if not listed:
-        return found
-    times = sorted({one.reported_at for one in listed})
-    together = {at: total(one for one in listed if one.reported_at == at) for at in times}
-    counts = {name: [together[at][name] for at in times] for name in found}
+        return metadata
+    times = sorted({report.reported_at for report in listed})
+    together = {at: total(report for report in listed if report.reported_at == at) for at in times}
+    counts = {name: [together[at][name] for at in times] for name in metadata}
     hours = [(at - now) / 3_600_000 for at in times]
-    found["over time"] = dg.MetadataValue.md(commit_chart(hours, counts, "commits"))
-    tasks = sorted({one.task for one in listed})
+    metadata["over time"] = dg.MetadataValue.md(commit_chart(hours, counts, "commits"))
+    tasks = sorted({report.task for report in listed})
     columns = ("task", "commits", "skipped", "blocked", "snapshot ms", "upload ms", "sent", "saved")
     rows = []
     for task in tasks:
-        sums = total(one for one in listed if one.task == task)
+        sums = total(report for report in listed if report.task == task)
         names = ("commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms")
         sizes = (bytes_text(sums[name]) for name in ("bytes_sent", "bytes_saved"))
         rows.append((task, *(f"{sums[name]:,}" for name in names), *sizes))
-    found["tasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
-    return found
+    metadata["tasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
+    return metadata
 
 
 def run_metadata(done: RunResult) -> Metadata:

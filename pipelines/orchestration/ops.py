@@ -64,8 +64,8 @@ class CompressionConfig(dg.Config):
 @dg.op
 def compress(context: dg.OpExecutionContext, config: CompressionConfig) -> str:
     """Write a savepoint again with another compression: its path."""
-    wanted = configured_compression(config.flink_conf, config.compression) or "snappy"
-    done = recompress_snapshot(config.savepoint, config.to, wanted)
+    codec = configured_compression(config.flink_conf, config.compression) or "snappy"
+    done = recompress_snapshot(config.savepoint, config.to, codec)
     context.add_output_metadata(compression_metadata(done))
     return done.path
 
@@ -75,7 +75,7 @@ class ProcessConfig(dg.Config):
 
     Attributes:
         job: `MODULE:JOB` or `FILE.py:JOB`; by default the resource's declared job.
-        parallelism: Of its operators; as before, if not given.
+        parallelism: The parallelism of its operators; as before by default.
         backend: `heap` or `rocksdb`.
         engine: `auto`, `spark` or `local`.
         restore: The snapshot that the very first run begins with.
@@ -128,7 +128,7 @@ class SavepointConfig(dg.Config):
     """How a savepoint is taken and verified.
 
     Attributes:
-        parallelism: Of its operators; as before, if not given.
+        parallelism: The parallelism of its operators; as before by default.
         engine: `auto`, `spark` or `local`.
     """
 
@@ -165,13 +165,13 @@ class PruneConfig(dg.Config):
 
 
 class CommitsConfig(dg.Config):
-    """What is told of commits, and what is alarming.
+    """Which commits are reported, and what is alarming.
 
     Attributes:
-        job: Whose commits; the resource's by default.
+        job: The job whose commits are read; the resource's by default.
         hours: How far to look back.
-        max_blocked: So many commits may have held up processing.
-        max_skipped: So many may have been skipped, as the one before was under way.
+        max_blocked: How many commits may have held up processing.
+        max_skipped: How many may have been skipped because the one before was under way.
     """
 
     job: str = ""
@@ -252,8 +252,8 @@ def report_commits(
     now = now_millis()
     job = config.job or locations.job_name
     reports = CommitReports(locations.open_lake().directory, job)
-    found = reports.read(now - int(config.hours * 3_600_000))
-    counts, metadata = total(found), commits_metadata(found, now)
+    commit_reports = reports.read(now - int(config.hours * 3_600_000))
+    counts, metadata = total(commit_reports), commits_metadata(commit_reports, now)
     limits = {"commits_blocked": config.max_blocked, "commits_skipped": config.max_skipped}
     over = [f"{name}: {counts[name]}, at most {at}" for name, at in limits.items()
             if counts[name] > at]  # fmt: skip

@@ -32,7 +32,7 @@ def growth_chart(names: Sequence[str], sizes: Sequence[int], written: Sequence[i
     """Bytes of a job's snapshots over time, as a Markdown image.
 
     Args:
-        names: Of the snapshots, the oldest first.
+        names: The names of the snapshots, the oldest first.
         sizes: Bytes of the state of each.
         written: Bytes that each added to the lake.
     """
@@ -61,11 +61,14 @@ def commit_chart(hours: Sequence[float], counts: Mapping[str, Sequence[int]], ti
     times, sizes = figure.subplots(2, 1, sharex=True)
     times.plot(hours, counts["upload_ms"], ".-", color=BAR_COLOR, label="upload")
     times.plot(hours, counts["snapshot_ms"], ".-", color=MEAN_COLOR, label="snapshot")
-    for name, look, said in (("commits_skipped", "v", "skipped"), ("commits_blocked", "X", "late")):
+    for name, look, label in (
+        ("commits_skipped", "v", "skipped"),
+        ("commits_blocked", "X", "late"),
+    ):
         marked = [at for at, count in zip(hours, counts[name], strict=True) if count]
         places = [0] * len(marked)
         if marked:
-            times.plot(marked, places, look, color="black", label=f"a commit was {said}")
+            times.plot(marked, places, look, color="black", label=f"a commit was {label}")
     times.set(title=title, ylabel="ms")
     kilobytes = {name: [count / 1024 for count in counts[name]] for name in SIZES}
     sizes.plot(hours, kilobytes["bytes_sent"], ".-", color=BAR_COLOR, label="sent")

@@ -32,7 +32,7 @@ class LoggedProgress:
         self.began = self.told = monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        """One step more is done."""
+        """Log how far the work is, at most once in `SECONDS`."""
         if not self.spark and (address := spark_ui()):
             self.spark = address
             self.log.info("%s: Spark shows its jobs at %s", self.what, address)

@@ -24,14 +24,14 @@ __all__ = ["job_schedules"]
 
 def job_schedules(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.ScheduleDefinition]:
     """All schedules of a job."""
-    made = [_archive(job, jobs[ARCHIVE]), _verify(job, jobs[VERIFY])]
+    schedules = [_archive(job, jobs[ARCHIVE]), _verify(job, jobs[VERIFY])]
     if job.settings.retention is not None:
-        made.append(_prune(job, jobs[PRUNE], job.settings.retention.schedule))
+        schedules.append(_prune(job, jobs[PRUNE], job.settings.retention.schedule))
     if job.settings.flink is not None:
-        made.append(_take(job, jobs, job.settings.flink.schedule))
+        schedules.append(_take(job, jobs, job.settings.flink.schedule))
     if job.settings.process_functions:
-        made += [_functions(job, jobs[FUNCTIONS]), _commits(job, jobs[COMMITS])]
-    return made
+        schedules += [_functions(job, jobs[FUNCTIONS]), _commits(job, jobs[COMMITS])]
+    return schedules
 
 
 def _archive(job: StateJob, target: AnyJob) -> dg.ScheduleDefinition:

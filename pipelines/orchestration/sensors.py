@@ -23,11 +23,11 @@ RUNS = "it runs"
 
 def job_sensors(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.SensorDefinition]:
     """All sensors of a job."""
-    made = [_savepoints(job, jobs[ARCHIVE]), _states(job, jobs[CHECK])]
+    sensors = [_savepoints(job, jobs[ARCHIVE]), _states(job, jobs[CHECK])]
     flink = job.settings.flink
     if flink is not None:
-        made.append(_lost(job, flink, jobs[LOST], jobs[RESCALE].name))
-    return made
+        sensors.append(_lost(job, flink, jobs[LOST], jobs[RESCALE].name))
+    return sensors
 
 
 def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:

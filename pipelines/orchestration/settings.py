@@ -40,9 +40,9 @@ class GrowthSettings(dg.Resolvable, dg.Model):
     """The size of a snapshot against the median of those before it.
 
     Attributes:
-        last: How many of those before it.
-        at_most: So many times their median.
-        at_least: The same; state that is gone is as bad as state that grows.
+        last: The number of snapshots before it to compare with.
+        at_most: The largest size allowed, as a multiple of their median.
+        at_least: The smallest size allowed, likewise: lost state is as bad as growing state.
         severity: `ERROR` or `WARN`.
     """
 
@@ -70,7 +70,7 @@ class StalenessSettings(dg.Resolvable, dg.Model):
     """The age of the job's newest snapshot, and how often its assets are to be materialized.
 
     Attributes:
-        hours: It may be so old.
+        hours: How old the newest snapshot may be.
         severity: `ERROR` or `WARN`.
     """
 
@@ -86,7 +86,7 @@ class CheckSettings(dg.Resolvable, dg.Model):
         compatibility: Whether the job that it is compared with could use every state.
         growth: Against the snapshots before; none if it is null.
         skew: Between subtasks; none if it is null.
-        staleness: Of the newest snapshot; none if it is null.
+        staleness: How old the newest snapshot may be; no limit if it is null.
     """
 
     legality: Verdict = Verdict()
@@ -100,8 +100,8 @@ class RestoreSettings(dg.Resolvable, dg.Model):
     """How snapshots are planned and exported, unless a run says otherwise.
 
     Attributes:
-        parallelism: Of every operator with keyed state; as it was, by default.
-        max_parallelism: The same.
+        parallelism: The parallelism of every operator with keyed state; as before by default.
+        max_parallelism: The maximum parallelism of those operators; as before by default.
         compression: `snappy` or `none`; as it was, by default.
     """
 
@@ -143,7 +143,7 @@ class CanarySettings(dg.Resolvable, dg.Model):
         arguments: The program's, so that it does no harm. Nothing shows them.
         url: The cluster's REST API; that of the job, by default.
         jar: The program, as a file here; what the job runs, by default.
-        jar_id: The same, the id of a JAR on the cluster.
+        jar_id: The id of a JAR on the cluster, instead.
         entry_class: The class with `main`.
         sample: A share of the keys to run it from, such as `1%`; all of them, by default.
         seed: Another one samples other keys.
@@ -184,7 +184,7 @@ class FlinkSettings(dg.Resolvable, dg.Model):
         savepoints: The job's directory of savepoints, as the cluster calls it; by default what
             `path_map` says.
         path_map: By each directory as the cluster calls it, the same as it is called here.
-        form: Of savepoints: `canonical` or `native`.
+        form: The format of savepoints: `canonical` or `native`.
         schedule: When a savepoint is taken.
         jar: The program that runs there, as a file here; or else:
         jar_id: The id of its JAR on the cluster.

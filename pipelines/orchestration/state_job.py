@@ -44,8 +44,8 @@ class StateJob:
     @property
     def prefix(self) -> str:
         """What its names begin with, as Dagster allows names; empty where there is one job."""
-        wanted = self.settings.prefix
-        return _NO_NAME.sub("_", self.settings.name if wanted is None else wanted)
+        prefix = self.settings.prefix
+        return _NO_NAME.sub("_", self.settings.name if prefix is None else prefix)
 
     def named(self, name: str) -> str:
         """The name of a job, schedule, sensor, resource or partitions definition."""
@@ -111,7 +111,7 @@ def table_key(path: str) -> dg.AssetKey:
     the path of a table, so timers are `_timers` and operator state is below `_operator`.
 
     Args:
-        path: Of the table, below the lake.
+        path: The table's path below the lake.
     """
     job, area, *names = path.split("/")
     if area == "timers":

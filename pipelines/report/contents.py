@@ -103,7 +103,7 @@ class Integrity:
     """What came of reading everything.
 
     Attributes:
-        faults: All that is wrong.
+        faults: All faults.
         unchecked: What nothing is said about, and why.
     """
 
@@ -119,7 +119,7 @@ class GrowthStep:
         snapshot_id: Its id.
         taken_at: When the job took it.
         entries: In all states.
-        state_bytes: Of all keys and values.
+        state_bytes: The bytes of all keys and values.
         written_bytes: How much it added to the lake.
     """
 

@@ -64,7 +64,7 @@ def savepoint_report(
         progress: Called with (done, total) after each operator.
 
     Raises:
-        SnapshotError: It can't be opened, or, unless it is checked, can't be read.
+        SnapshotError: The savepoint can't be opened, or, unless it is checked, can't be read.
     """
     shown = snapshot_directory(path).uri if "://" in path else path  # which has no credentials
     title = shown.rstrip("/").rpartition("/")[2]
@@ -168,22 +168,24 @@ def _with_states(shown: ReportedOperator, operator: Operator, limit: int) -> Rep
     )
 
 
-def _integrity(found: IntegrityReport) -> Integrity:
+def _integrity(report: IntegrityReport) -> Integrity:
     return Integrity(
         tuple(
             ReportedFault(
                 fault.kind.value,
                 ", ".join(
-                    filter(None, (str(fault.where), fault.place.removeprefix(f"{found.location}/")))
+                    filter(
+                        None, (str(fault.where), fault.place.removeprefix(f"{report.location}/"))
+                    )
                 ),
                 fault.problem
                 if fault.entries is None or fault.entries < 2
                 else f"{fault.problem} ({fault.entries:,} entries)",
                 fault.remedy,
             )
-            for fault in found.faults
+            for fault in report.faults
         ),
-        tuple(map(str, found.unchecked)),
+        tuple(map(str, report.unchecked)),
     )
 
 
@@ -211,8 +213,8 @@ def lake_report(
     """
     integrity = None
     if check:
-        found = stored_faults(lake, record)
-        integrity = Integrity(tuple(ReportedFault("lake", "", problem, "") for problem in found))
+        faults = stored_faults(lake, record)
+        integrity = Integrity(tuple(ReportedFault("lake", "", problem, "") for problem in faults))
     ordered = sorted(record.operators, key=lambda each: (-each.state_bytes, each.label))
     reported = []
     for number, operator in enumerate(ordered):

@@ -80,14 +80,14 @@ def table(
             for cell, class_ in zip(row[1:], classes[1:], strict=True)
         )
         lines.append(tag("tr", first, *rest))
-    made = tag(
+    element = tag(
         "table",
         tag("caption", caption),
         tag("thead", tag("tr", *head)),
         tag("tbody", *lines, **({"id": body_id} if body_id else {})),
     )
     more = [tag("p", f"… and {left_out:,} more", class_="more")] if left_out else []
-    scrolled = tag("div", made, class_="wide", role="region", tabindex=0, aria_label=caption)
+    scrolled = tag("div", element, class_="wide", role="region", tabindex=0, aria_label=caption)
     return Html("".join([scrolled, *more]))
 
 

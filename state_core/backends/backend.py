@@ -200,9 +200,9 @@ class KeyedStateBackend:
                 "the state was requested before with another descriptor",
                 place=f"state {descriptor.name!r}",
             )
-        made = self._made(descriptor, self.registry.register(info))
-        self._states[descriptor.name] = descriptor, made
-        return made
+        new_state = self._made(descriptor, self.registry.register(info))
+        self._states[descriptor.name] = descriptor, new_state
+        return new_state
 
     def _made(self, descriptor: StateDescriptor, registered: RegisteredState) -> AnyState:
         ttl = descriptor.ttl
@@ -240,9 +240,9 @@ class KeyedStateBackend:
         """
         asked = NewKeyedState.timers(domain, (), namespace=namespace, service=service)
         info = asked.meta_info(self.registry.key.snapshot)
-        known = self._queues.get(info.name)
-        if known is not None and same_info(self.registered(info.name).info, info):
-            return known
+        existing = self._queues.get(info.name)
+        if existing is not None and same_info(self.registered(info.name).info, info):
+            return existing
         registered = self.registry.register(info)
         table: ValueTable = registered.table  # type: ignore[assignment]
         elements = self.storage.create_queue(table)

@@ -112,8 +112,8 @@ def encode_keys(
 def get_many(batch: KeyBatch) -> pa.Array:
     """Return the value of each key; null where there is none, or it has expired."""
     stored = batch.table.get_many(batch.groups, batch.keys)
-    present = np.fromiter((one is not None for one in stored), np.uint8, len(stored))
-    encoded = [one for one in stored if one is not None]
+    present = np.fromiter((value is not None for value in stored), np.uint8, len(stored))
+    encoded = [value for value in stored if value is not None]
     lengths = np.zeros(len(stored), np.int64)
     lengths[present != 0] = np.fromiter(map(len, encoded), np.int64, len(encoded))
     bounds = np.zeros(len(stored) + 1, np.int64)
@@ -228,7 +228,7 @@ def _living_elements(batch: KeyBatch, values: pa.Array, times: pa.Array, now: in
     shown: list[Any] = []
     for value, time in zip(values.to_pylist(), times.to_pylist(), strict=True):
         pairs = zip(value or (), time or (), strict=True)
-        living = [one for one, at in pairs if not ttl.expired(at, now)]
+        living = [element for element, at in pairs if not ttl.expired(at, now)]
         shown.append(living or None)
     kept = pa.array(shown, batch.value_type)
     if ttl.on_read:

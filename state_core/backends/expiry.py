@@ -51,11 +51,11 @@ def remove_expired(
     if not isinstance(state, WITH_TTL):
         return 0
     own = backend.configuration.key_groups
-    wanted = own if key_groups is None else own.intersection(key_groups)
+    chosen_groups = own if key_groups is None else own.intersection(key_groups)
     remove: Callable[[Any, LastAccess, int], int] = _of_values
     if isinstance(state, TtlListState | TtlMapState):
         remove = _of_lists if isinstance(state, TtlListState) else _of_maps
-    groups = range(wanted.first, wanted.last + 1)
+    groups = range(chosen_groups.first, chosen_groups.last + 1)
     return sum(remove(state.original, state.access, group) for group in groups)
 
 
@@ -74,7 +74,7 @@ def _of_maps(state: MapState, access: LastAccess, group: int) -> int:
     count = 0
     for key in list(state.table.keys(group)):
         entries = state.table.entries(group, key)
-        dead = [one for one, value in entries if _dead(access, value[TIME_BEHIND_FLAG])]
+        dead = [user_key for user_key, value in entries if _dead(access, value[TIME_BEHIND_FLAG])]
         for user_key in dead:
             state.table.remove(group, key, user_key)
         count += len(dead)
@@ -91,9 +91,9 @@ def _of_lists(state: ListState, access: LastAccess, group: int) -> int:
             continue
         count += len(elements) - len(living)
         pieces = []
-        for one in living:
+        for element in living:
             out = DataOutput()
-            state.serializer.write(one, out)
+            state.serializer.write(element, out)
             pieces.append(out.to_bytes())
         if pieces:
             state.table.put(group, key, DELIMITER.join(pieces))

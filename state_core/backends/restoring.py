@@ -76,9 +76,9 @@ def restore_backend(
         raise IncompatibleError("a state was used before the restore")
     files = directory if isinstance(directory, StateFiles) else StateFiles(directory)
     key_groups = backend.configuration.key_groups
-    wanted = handles_for(handles, key_groups)
-    whole = len(wanted) == 1 and wanted[0].key_groups == key_groups
-    for handle in wanted:
+    needed = handles_for(handles, key_groups)
+    whole = len(needed) == 1 and needed[0].key_groups == key_groups
+    for handle in needed:
         opened = open_keyed(handle, files, backend.configuration.max_parallelism)
         if opened is None:
             continue

@@ -27,9 +27,9 @@ class HeldState:
     """A state that a snapshot holds.
 
     Attributes:
-        meta_info: As Flink wrote it.
+        meta_info: Its meta info, as Flink wrote it.
         elements: Of an operator state: elements of a list, or copies of a broadcast state.
-        state_bytes: Theirs, as stored.
+        state_bytes: Their bytes, as stored.
         disagreeing: Subtasks whose copy of a broadcast state is not the first one's.
     """
 
@@ -68,7 +68,7 @@ class HeldOperator:
         label: Its uid, or else its id.
         parallelism: The number of subtasks.
         max_parallelism: The number of key groups.
-        key_serializer: Of its keyed state, as Flink wrote it; empty if there is none.
+        key_serializer: The snapshot of its key serializer, as Flink wrote it; empty for none.
         states: All its states, timers included.
     """
 

@@ -105,8 +105,8 @@ class FlinkDifference:
     """Where Flink 2.3.0 (`flink-datastream`) does otherwise than the tables.
 
     Attributes:
-        inputs: Of which function; None if it is so for all.
-        mode: Of which states.
+        inputs: The inputs of the functions that it is about; None for all functions.
+        mode: The redistribution mode of the states that it is about.
         text: What Flink does.
         at_build: Whether it is seen when the job is built.
     """
@@ -182,10 +182,10 @@ def access(
     Raises:
         LegalityError: These inputs have no such side.
     """
-    found = cell(inputs, side, mode)
-    if found is RO:
+    entry = cell(inputs, side, mode)
+    if entry is RO:
         return Access.READ
-    if found is YES or (found is IN_APPLY and in_apply_to_all):
+    if entry is YES or (entry is IN_APPLY and in_apply_to_all):
         return Access.WRITE
     return Access.NONE
 
@@ -207,17 +207,15 @@ def refusal(
         in_apply_to_all: Whether this is inside `apply_to_all_partitions`.
     """
     place = f"{operator.label} ({operator.function}), state {state.name!r}"
-    declared = [sides for one, sides in operator.declared if one == state]
-    sides = [one for several in declared for one in several]
+    declared = [sides for declaration, sides in operator.declared if declaration == state]
+    sides = [declared_side for several in declared for declared_side in several]
     if not declared:
         remedy = "return it from uses_states: states are declared before they are used"
         return LegalityError("the state is not declared", place=place, remedy=remedy)
     if side not in sides:
-        return LegalityError(
-            f"the state is not declared for {side.value}",
-            place=place,
-            remedy=f"it is for {' and '.join(one.value for one in sides) or 'none'}",
-        )
+        names = " and ".join(declared_side.value for declared_side in sides)
+        problem = f"the state is not declared for {side.value}"
+        return LegalityError(problem, place=place, remedy=f"it is for {names or 'none'}")
     mode = state.redistribution_mode
     allowed = access(operator.inputs, side, mode, in_apply_to_all)
     if allowed >= wanted:
@@ -268,7 +266,7 @@ def require_legal(job: JobDeclaration) -> None:
 
 def listed(findings: Iterable[Finding]) -> str:
     """Findings in one text, numbered."""
-    return " ".join(f"({at}) {one}." for at, one in enumerate(findings, 1))
+    return " ".join(f"({at}) {finding}." for at, finding in enumerate(findings, 1))
 
 
 def check_operator(operator: OperatorDeclaration) -> list[Finding]:
@@ -285,7 +283,7 @@ def check_operator(operator: OperatorDeclaration) -> list[Finding]:
 
 
 def _whole(operator: OperatorDeclaration) -> Iterator[Finding]:
-    """What is wrong without any state."""
+    """Faults of an operator that are about none of its states."""
     if operator.key_type is not None and K not in operator.inputs:
         problem = f"a key, {operator.key_type}, over {operator.streams}, which has none"
         yield _fault(operator, "key", problem, "leave it out, or key the stream")
@@ -309,7 +307,7 @@ def _names(operator: OperatorDeclaration) -> Iterator[Finding]:
     for same in seen.values():
         if len(same) > 1:
             first, *_ = same
-            kinds = " and ".join(sorted({str(one) for one in same}))
+            kinds = " and ".join(sorted({str(declaration) for declaration in same}))
             problem = f"{len(same)} declarations of one name differ: {kinds}"
             yield _fault(operator, "name", problem, "a name is unique in its operator", first)
 
@@ -340,7 +338,9 @@ def mode_fault(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> tupl
 def _alternative(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> str:
     """What would be legal: another mode over these inputs, or this mode over others."""
     ways = [
-        f"{HOW_TO_DECLARE[one]} ({one.value})" for one in RedistributionMode if _legal(inputs, one)
+        f"{HOW_TO_DECLARE[other]} ({other.value})"
+        for other in RedistributionMode
+        if _legal(inputs, other)
     ]
     others = [
         _streams(table) for table in TABLES if len(table) == len(inputs) and _legal(table, mode)

@@ -73,7 +73,7 @@ FLINK = """
 
 def document() -> str:
     """The whole file."""
-    modes = [one.value for one in RedistributionMode]
+    modes = [mode.value for mode in RedistributionMode]
     one = _table(
         ["stream", *modes], ([inputs[0].value, *_cells(row)] for inputs, row in ONE_INPUT.items())
     )
@@ -91,7 +91,7 @@ def document() -> str:
 
 
 def _cells(row: Iterable[Cell]) -> list[str]:
-    return [one.value for one in row]
+    return [cell.value for cell in row]
 
 
 def _table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
@@ -102,9 +102,9 @@ def _table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
 def _faults() -> Iterator[str]:
     for inputs in (*ONE_INPUT, *TWO_INPUTS):
         for mode in RedistributionMode:
-            said = mode_fault(inputs, mode)
-            if said is not None:
-                problem, remedy = said
+            fault = mode_fault(inputs, mode)
+            if fault is not None:
+                problem, remedy = fault
                 yield f"- {mode.value} over {_streams(inputs)}: {problem}; {remedy}"
 
 

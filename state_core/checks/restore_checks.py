@@ -58,7 +58,7 @@ def check_restore(
     allow_missing: bool = False,
     union_limit: int = UNION_LIMIT,
 ) -> list[Finding]:
-    """Everything to be said of a job that is to restore a snapshot.
+    """Check a declared job against the snapshot that it is to restore.
 
     Args:
         job: What is declared.
@@ -66,10 +66,10 @@ def check_restore(
         allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
         union_limit: From how many bytes in all subtasks a UNION list deserves a warning.
     """
-    found = {one.operator_id: one for one in held}
+    operators = {operator.operator_id: operator for operator in held}
     findings: list[Finding] = []
     for operator in job.operators:
-        before = found.pop(operator_id_of_uid(operator.uid), None)
+        before = operators.pop(operator_id_of_uid(operator.uid), None)
         if before is not None:
             findings += _Check(operator, before, union_limit).findings()
         elif operator.declared:
@@ -79,7 +79,9 @@ def check_restore(
             findings.append(
                 Finding(severity, "new_operator", operator.uid, problem, remedy, operator.function)
             )
-    return findings + [_gone(one, allow_missing) for one in found.values() if one.states]
+    return findings + [
+        _gone(operator, allow_missing) for operator in operators.values() if operator.states
+    ]
 
 
 def _gone(operator: HeldOperator, allowed: bool) -> Finding:
@@ -102,15 +104,15 @@ class _Check:
     union_limit: int
 
     def findings(self) -> Iterator[Finding]:
-        """All, of the whole first."""
+        """All findings, those about the whole operator first."""
         yield from self.parallelism()
         yield from self.key()
-        declared = {one.name: one for one, _ in self.operator.declared}
+        declared = {declaration.name: declaration for declaration, _ in self.operator.declared}
         by_name: dict[str, list[HeldState]] = {}
         for state in self.held.states:
             by_name.setdefault(state.meta.name, []).append(state)
-        for name, one in declared.items():
-            yield from self.state(one, by_name.get(name, []))
+        for name, declaration in declared.items():
+            yield from self.state(declaration, by_name.get(name, []))
         for name, several in by_name.items():
             if name not in declared:
                 for state in several:
@@ -142,10 +144,10 @@ class _Check:
         yield from self.judged("key", result.result, "write the state anew, by its new key")
 
     def state(self, declared: StateDeclaration, held: list[HeldState]) -> Iterator[Finding]:
-        """One declared state against those of its name."""
+        """Check one declared state against those of its name."""
         form = _form(declared)
-        same = [one for one in held if one.form in (form, "keyed unknown")]
-        same = [one for one in same if one.keyed == form.startswith("keyed")]
+        same = [state for state in held if state.form in (form, "keyed unknown")]
+        same = [state for state in same if state.keyed == form.startswith("keyed")]
         if same:
             yield from self.same(declared, same[0])
         elif held:
@@ -169,7 +171,7 @@ class _Check:
         return self.fault("redistribution", f"{problem}: {_LOST}", remedy, declared)
 
     def same(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
-        """Types, and what is special to a kind."""
+        """Check the types of a state, and what is special to its kind."""
         remedy = "declare the type that it has, or migrate the state first"
         yield from self.judged("type", self.types(declared, held), remedy, declared)
         if held.form == "UNION list":
@@ -190,8 +192,8 @@ class _Check:
         else:
             old = OperatorSchema("", None, operator_states={name: held.meta})
             new = OperatorSchema("", None, operator_states={name: _operator_meta(declared)})
-        (*_, found) = check_operators([old], [new])
-        return found.result
+        (*_, result) = check_operators([old], [new])
+        return result.result
 
     def union(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
         """Every subtask is given all elements."""
@@ -264,7 +266,7 @@ class _Check:
 
 
 def _form(declared: StateDeclaration) -> str:
-    """As `HeldState.form` has it."""
+    """The form of a declared state, as in `HeldState.form`."""
     if isinstance(declared, BroadcastStateDeclaration):
         return "broadcast"
     moves = declared.redistribution_mode is RedistributionMode.REDISTRIBUTABLE
@@ -275,7 +277,7 @@ def _form(declared: StateDeclaration) -> str:
 
 
 def _value_type(declared: StateDeclaration) -> TypeDescriptor:
-    """Of what is stored: a list's element, a map's value, an accumulator."""
+    """The type of what is stored: a list's element, a map's value, an accumulator."""
     if isinstance(declared, AggregatingStateDeclaration):
         return declared.accumulator_type
     if isinstance(declared, MapStateDeclaration | BroadcastStateDeclaration):
@@ -301,7 +303,7 @@ def _keyed_meta(
 ) -> StateMetaInfo:
     """What a job with this declaration would register, in the form of the held one."""
     user_key = declared.key_type.snapshot() if isinstance(declared, MapStateDeclaration) else ""
-    made = NewKeyedState(
+    new_state = NewKeyedState(
         declared.name,
         (),
         declared.kind,
@@ -311,17 +313,17 @@ def _keyed_meta(
         declared.ttl is not None,
     ).meta_info(key)
     if held.meta.kind is not BackendStateType.KEY_VALUE_V2 or declared.kind not in {"list", "map"}:
-        return made
+        return new_state
     # a state of version 2 registers the element, or value and user key, each on its own
-    whole = made.serializers[VALUE_SERIALIZER].snapshot
+    whole = new_state.serializers[VALUE_SERIALIZER].snapshot
     nested: tuple[TypeSerializerSnapshot, ...] = getattr(whole, "nested", ())
     entries = {
         VALUE_SERIALIZER: serializer_entry(nested[-1]),
-        NAMESPACE_SERIALIZER: made.serializers[NAMESPACE_SERIALIZER],
+        NAMESPACE_SERIALIZER: new_state.serializers[NAMESPACE_SERIALIZER],
     }
     if declared.kind == "map":
         entries[USER_KEY_SERIALIZER] = serializer_entry(nested[0])
-    return StateMetaInfo(made.name, held.meta.kind, made.options, entries)
+    return StateMetaInfo(new_state.name, held.meta.kind, new_state.options, entries)
 
 
 def _size(count: int) -> str:

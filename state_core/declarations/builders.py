@@ -82,8 +82,8 @@ class ListStateDeclarationBuilder(StateDeclarationBuilder[ListStateDeclaration])
     def redistribute_by(self, strategy: RedistributionStrategy) -> ListStateDeclarationBuilder:
         """Let the list be redistributed, with this strategy."""
         mode = RedistributionMode.REDISTRIBUTABLE
-        made = replace(self.declared, mode=mode, redistribution_strategy=strategy)
-        return replace(self, declared=made)
+        declaration = replace(self.declared, mode=mode, redistribution_strategy=strategy)
+        return replace(self, declared=declaration)
 
     def redistribute_with_mode(self, mode: RedistributionMode) -> ListStateDeclarationBuilder:
         """Set whether the list is redistributed; the strategy is `SPLIT` unless set otherwise."""
@@ -242,4 +242,4 @@ def _types_of(function: Any) -> dict[str, Any]:
         else:
             types[role] = returned
     # `Any` says nothing
-    return {role: one for role, one in types.items() if one is not Any}
+    return {role: hint for role, hint in types.items() if hint is not Any}

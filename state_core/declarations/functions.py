@@ -102,7 +102,7 @@ class FunctionReference:
         """Return the function, to be called with two values.
 
         Raises:
-            DeclarationError: It can't be imported, or can't be called.
+            DeclarationError: The function can't be imported, or can't be called.
         """
         function = self.resolve()
         if not callable(function):
@@ -114,7 +114,7 @@ class FunctionReference:
         """Return an instance of the aggregate function.
 
         Raises:
-            DeclarationError: It can't be imported, or lacks a method.
+            DeclarationError: The function can't be imported, or lacks a method.
         """
         function = self.resolve()
         if isinstance(function, type):

@@ -191,7 +191,7 @@ def declare_operator(
 
 def _in_order(states: Iterable[StateDeclaration]) -> tuple[StateDeclaration, ...]:
     """Return states without repetition, by name: sets have no order, and reports need one."""
-    return tuple(sorted(dict.fromkeys(states), key=lambda one: (one.name, one.kind)))
+    return tuple(sorted(dict.fromkeys(states), key=lambda state: (state.name, state.kind)))
 
 
 def _name_of(function: object) -> str:

@@ -112,13 +112,15 @@ def _state(data: Any, path: str) -> StateDeclaration:
             remedy=f"one of {', '.join(KINDS)}",
         )
     own = {_RENAMED.get(field.name, field.name) for field in fields(state_class)}
-    made = _dataclass(state_class, content, path, known=(KIND,) if MODE in own else (KIND, MODE))
-    mode = made.redistribution_mode.value
+    declaration = _dataclass(
+        state_class, content, path, known=(KIND,) if MODE in own else (KIND, MODE)
+    )
+    mode = declaration.redistribution_mode.value
     if content.get(MODE, mode) != mode:
         raise DeclarationError(
             f"a {kind} state is {mode}, not {_shown(content[MODE])}", place=f"${path}.{MODE}"
         )
-    return made
+    return declaration
 
 
 def _dataclass(
@@ -126,19 +128,19 @@ def _dataclass(
 ) -> Value:
     hints = get_type_hints(cls)
     of_class = fields(cls)  # type: ignore[arg-type]  # the caller's is a dataclass
-    wanted = {_RENAMED.get(field.name, field.name): field for field in of_class}
-    unknown = [name for name in content if name not in wanted and name not in known]
+    attributes = {_RENAMED.get(field.name, field.name): field for field in of_class}
+    unknown = [name for name in content if name not in attributes and name not in known]
     if unknown:
         raise DeclarationError(
             f"{_shown(unknown[0])} is not known here",
             place=f"${path}",
-            remedy=f"known are: {', '.join(sorted({*wanted, *known}))}",
+            remedy=f"known are: {', '.join(sorted({*attributes, *known}))}",
         )
     values = {}
-    for name, one in wanted.items():
+    for name, attribute in attributes.items():
         if name in content:
-            values[one.name] = _value(hints[one.name], content[name], f"{path}.{name}")
-        elif one.default is MISSING:
+            values[attribute.name] = _value(hints[attribute.name], content[name], f"{path}.{name}")
+        elif attribute.default is MISSING:
             raise DeclarationError(f"{name!r} is missing", place=f"${path}")
     try:
         return cls(**values)
@@ -148,16 +150,14 @@ def _dataclass(
 
 def _value(hint: Any, data: Any, path: str) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (
-            get_argument for get_argument in get_args(hint) if get_argument is not type(None)
-        )
+        (hint,) = (argument for argument in get_args(hint) if argument is not type(None))
         if data is None:
             return None
     if get_origin(hint) is tuple:
         if not isinstance(data, list):
             raise DeclarationError(f"{_shown(data)} is no list", place=f"${path}")
         item = get_args(hint)[0]
-        return tuple(_value(item, one, f"{path}[{at}]") for at, one in enumerate(data))
+        return tuple(_value(item, element, f"{path}[{at}]") for at, element in enumerate(data))
     if hint is StateDeclaration:
         return _state(data, path)
     if hint is TypeDescriptor:
@@ -167,7 +167,7 @@ def _value(hint: Any, data: Any, path: str) -> Any:
     if hint is FunctionReference:
         return FunctionReference.of(_scalar(str, data, path), f"${path}")
     if issubclass(hint, Enum):
-        allowed = [one.value for one in hint]
+        allowed = [member.value for member in hint]
         if data not in allowed:
             raise DeclarationError(
                 f"{_shown(data)} is not known",

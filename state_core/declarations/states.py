@@ -261,8 +261,8 @@ class BroadcastStateDeclaration(StateDeclaration):
 
 
 KINDS: dict[str, type[StateDeclaration]] = {
-    one.kind: one
-    for one in (
+    declaration.kind: declaration
+    for declaration in (
         ValueStateDeclaration,
         ListStateDeclaration,
         MapStateDeclaration,

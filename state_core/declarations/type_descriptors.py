@@ -89,7 +89,7 @@ class TypeDescriptor:
             place: The place, for messages.
 
         Raises:
-            DeclarationError: It can't be understood; the message says what can.
+            DeclarationError: The type can't be understood; the message says which can.
         """
         if isinstance(given, TypeDescriptor):
             return given
@@ -177,8 +177,8 @@ def _spec_of(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
 def _spec_of_generic(
     hint: Any, origin: Any, arguments: tuple[Any, ...], place: str, within: tuple[Any, ...]
 ) -> TypeSpec:
-    def nested(one: Any) -> TypeSpec:
-        return _spec_of(one, place, within)
+    def nested(argument_hint: Any) -> TypeSpec:
+        return _spec_of(argument_hint, place, within)
 
     if origin is list or (origin is tuple and arguments[1:] == (Ellipsis,)):
         return _composed("List", [nested(arguments[0])])
@@ -205,17 +205,20 @@ def _spec_of_class(hint: type, place: str, within: tuple[Any, ...]) -> TypeSpec:
     inner = (*within, hint)
     if issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = _hints_of(hint, place)
-        elements = [_spec_of(hints.get(one, Any), place, inner) for one in hint._fields]
+        elements = [_spec_of(hints.get(name, Any), place, inner) for name in hint._fields]
         return _composed(f"Tuple{len(elements)}", elements)
     if not is_dataclass(hint):
         raise DeclarationError(f"{_shown(hint)} is no type of a state", place=place, remedy=_KNOWN)
     hints = _hints_of(hint, place)
     if java_class:
-        spec = {one.name: _pojo_field(hints[one.name], place, inner) for one in fields(hint)}
+        spec = {
+            attribute.name: _pojo_field(hints[attribute.name], place, inner)
+            for attribute in fields(hint)
+        }
         return {"pojo": java_class, "fields": spec}
     row = []
-    for one in fields(hint):
-        own = hints[one.name]
+    for attribute in fields(hint):
+        own = hints[attribute.name]
         row.append(_spec_of(_optional(own, place) if _is_optional(own) else own, place, inner))
     return _composed("Row", row)
 
@@ -242,7 +245,7 @@ def _is_optional(hint: Any) -> bool:
 
 def _optional(hint: Any, place: str) -> Any:
     """Return the type that may be null."""
-    others = [get_argument for get_argument in get_args(hint) if get_argument is not type(None)]
+    others = [argument for argument in get_args(hint) if argument is not type(None)]
     if len(others) != 1 or not _is_optional(hint):
         raise DeclarationError(
             f"{_shown(hint)} is more than one type",

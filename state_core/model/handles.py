@@ -271,7 +271,7 @@ def keyed_bytes(handle: KeyedHandle) -> int:
     if isinstance(handle, KeyGroupsHandle):
         return 0 if handle.stream is None else handle.stream.size
     if isinstance(handle, IncrementalHandle):
-        streams = [handle.meta, *(one for _, one in (*handle.shared, *handle.private))]
+        streams = [handle.meta, *(stream for _, stream in (*handle.shared, *handle.private))]
         return sum(stream.size for stream in streams if stream is not None)
     if isinstance(handle, ChangelogHandle):
         nested = (*handle.materialized, *handle.changes)

@@ -113,7 +113,7 @@ class NonKeyedState:
         """The content as a stream of record batches, one per subtask.
 
         Args:
-            columns: Which columns, in this order; all by default.
+            columns: The columns to read, in this order; all by default.
 
         Raises:
             NotFoundError: There is no such column.

@@ -90,7 +90,8 @@ def plan_key_groups(
     came_from = np.full(groups, -1) if before is None else _owners(key_group_ranges(groups, before))
     moved = np.where(came_from != owners, sizes, 0)
     columns = [
-        np.concatenate(([0], np.cumsum(one, dtype=np.int64))) for one in (entries, sizes, moved)
+        np.concatenate(([0], np.cumsum(numbers, dtype=np.int64)))
+        for numbers in (entries, sizes, moved)
     ]
     sums = [(column[lasts + 1] - column[firsts]).tolist() for column in columns]
     return list(map(SubtaskPlan, range(parallelism), firsts.tolist(), lasts.tolist(), *sums))
@@ -150,7 +151,7 @@ def plan_operator_state(
     """
     names = list(dict.fromkeys(name for subtask in before for name in subtask))
     parts = {
-        name: [(index, one[name]) for index, one in enumerate(before) if name in one]
+        name: [(index, share[name]) for index, share in enumerate(before) if name in share]
         for name in names
     }
     plan: list[dict[str, list[ElementSlice]]] = [{} for _ in range(parallelism)]
@@ -219,18 +220,18 @@ def _split(
     sources = [(index, part.elements) for index, part in shares]
     at = offset = 0
     for step in range(count):
-        wanted = base + (step < odd)
-        taken: list[ElementSlice] = []
-        while wanted > 0:
+        share = base + (step < odd)
+        slices: list[ElementSlice] = []
+        while share > 0:
             subtask, elements = sources[at]
-            more = min(wanted, elements - offset)
+            more = min(share, elements - offset)
             if more:
-                taken.append(ElementSlice(subtask, offset, offset + more))
-            wanted -= more
+                slices.append(ElementSlice(subtask, offset, offset + more))
+            share -= more
             offset += more
             if offset == elements:
                 at, offset = at + 1, 0
-        plan[(step + start) % count][name] = taken
+        plan[(step + start) % count][name] = slices
     return (start + odd) % count
 
 
@@ -260,12 +261,12 @@ def _split_order(before: Sequence[Mapping[str, StateShare]]) -> list[str]:
 
 def _handle_order(names: Iterable[str], hashes: Mapping[str, int]) -> list[str]:
     """Return names in the order of the map that a handle puts them into."""
-    wanted = list(names)
-    room = max(1, ceil(len(wanted) / LOAD_FACTOR))
+    order = list(names)
+    room = max(1, ceil(len(order) / LOAD_FACTOR))
     buckets = 1 << (room - 1).bit_length()
-    for index, name in enumerate(wanted):
-        buckets = _grown(buckets, name, wanted[:index], hashes, LONG_CHAIN)
-    return sorted(wanted, key=lambda name: hashes[name] & (buckets - 1))
+    for index, name in enumerate(order):
+        buckets = _grown(buckets, name, order[:index], hashes, LONG_CHAIN)
+    return sorted(order, key=lambda name: hashes[name] & (buckets - 1))
 
 
 def _grown(

@@ -214,8 +214,8 @@ class KeyedState:
         """The content as a stream of record batches, in bounded memory.
 
         Args:
-            columns: Which columns, in this order; all by default.
-            key_groups: Which key groups; all by default.
+            columns: The columns to read, in this order; all by default.
+            key_groups: The key groups to read; all by default.
 
         Raises:
             NotFoundError: There is no such column.
@@ -231,13 +231,13 @@ class KeyedState:
         RocksDB's files only the blocks in which the key can be.
 
         Args:
-            key: As `to_arrow().column("key").to_pylist()` has it, or an Arrow scalar.
+            key: The key as in `to_arrow().column("key").to_pylist()`, or an Arrow scalar.
 
         Returns:
             The columns of `to_arrow`; no row if nothing is held for the key.
 
         Raises:
-            EncodeError: It is no key of the state's type.
+            EncodeError: The key is not of the state's key type.
             CorruptSnapshotError: The bytes are not what the header says they are.
         """
         encoded = self.files[0][0].encode_key(key) if self.files else None
@@ -282,10 +282,10 @@ class KeyedState:
         if key_groups is not None:
             ranges = ranges_of(key_groups)
             jobs = [
-                (file, state, wanted)
+                (file, state, groups)
                 for file, state, own in jobs
                 for key_group_range in ranges
-                if len(wanted := own.intersection(key_group_range))
+                if len(groups := own.intersection(key_group_range))
             ]
 
         def decode(job: tuple[KeyedFile, int, KeyGroupRange]) -> list[pa.RecordBatch]:

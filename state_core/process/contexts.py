@@ -68,8 +68,8 @@ class Collector:
     def take(self) -> list[pa.RecordBatch | list[Any]]:
         """Return what was collected since the last call."""
         self._close_records()
-        taken, self._batches = self._batches, []
-        return taken
+        batches, self._batches = self._batches, []
+        return batches
 
     def _close_records(self) -> None:
         if self.records:

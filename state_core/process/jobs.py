@@ -273,7 +273,7 @@ class Stream:
             The stream of the output, or two streams.
 
         Raises:
-            DeclarationError: It is no function of one input, or the uid is taken.
+            DeclarationError: `function` is no function of one input, or the uid is taken.
         """
         if not isinstance(function, _ONE):
             raise _wrong(function, uid, "one input", "connect_and_process")
@@ -298,7 +298,7 @@ class Stream:
             output: The columns of the output.
 
         Raises:
-            DeclarationError: It is no function of two such inputs, or the uid is taken.
+            DeclarationError: `function` is no function of two such inputs, or the uid is taken.
         """
         if not isinstance(function, _TWO):
             raise _wrong(function, uid, "two inputs", "process")
@@ -309,8 +309,8 @@ class Stream:
         if broadcast != isinstance(function, TwoInputBroadcastStreamProcessFunction):
             inputs = "a broadcast input" if broadcast else "no broadcast input"
             raise _wrong(function, uid, inputs, "a function of such inputs")
-        made = self._operator(function, uid, pair, output)
-        return made if isinstance(made, Stream) else made[0]
+        stream = self._operator(function, uid, pair, output)
+        return stream if isinstance(stream, Stream) else stream[0]
 
     def sink(self, name: str, path: str) -> None:
         """Append the stream to a Delta table, exactly once.
@@ -365,10 +365,10 @@ class Stream:
         if alone:
             key = TypeDescriptor.of(GLOBAL_KEY_TYPE)
         self.job.operators[uid] = OperatorNode(declaration, function, inputs, schemas, key)
-        made = tuple(
+        outputs = tuple(
             Stream(self.job, Input(uid, at, StreamKind.NON_KEYED)) for at in range(len(schemas))
         )
-        return made[0] if len(made) == 1 else (made[0], made[1])
+        return outputs[0] if len(outputs) == 1 else (outputs[0], outputs[1])
 
 
 def _schema(given: pa.Schema | Mapping[str, pa.DataType]) -> pa.Schema:

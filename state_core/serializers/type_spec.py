@@ -113,8 +113,8 @@ def _parse(tokens: list[str]) -> tuple[TypeSerializerSnapshot, list[str]]:
         return _named(name, ()), rest
     nested: list[TypeSerializerSnapshot] = []
     while rest and rest[0] in ("<", ","):
-        one, rest = _parse(rest[1:])
-        nested.append(one)
+        argument, rest = _parse(rest[1:])
+        nested.append(argument)
     if not rest or rest[0] != ">":
         raise EncodeError(f"{name}<...> is not closed")
     return _named(name, tuple(nested)), rest[1:]
@@ -143,9 +143,9 @@ def _tuple(name: str, nested: Nested) -> TypeSerializerSnapshot:
     digits = name.removeprefix("Tuple")
     if len(nested) > MAX_TUPLE or (digits and int(digits) != len(nested)):
         raise EncodeError(f"{name} is given {len(nested)} types")
-    made = TupleSerializerSnapshot.around(*nested)
-    made.tuple_class = f"org.apache.flink.api.java.tuple.Tuple{len(nested)}"
-    return made
+    snapshot = TupleSerializerSnapshot.around(*nested)
+    snapshot.tuple_class = f"org.apache.flink.api.java.tuple.Tuple{len(nested)}"
+    return snapshot
 
 
 _GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
@@ -180,7 +180,9 @@ def _pojo(
         registered=_subclasses(spec, "registered", declared),
         non_registered=_subclasses(spec, "non_registered", declared),
         declared_in=declared,
-        boxed=[name for name, one in spec_fields.items() if one in _PRIMITIVES.values()],
+        boxed=[
+            name for name, field_spec in spec_fields.items() if field_spec in _PRIMITIVES.values()
+        ],
     )
 
 
@@ -191,9 +193,11 @@ def _subclasses(
         return None
     return {
         java_class: (
-            _pojo(one, declared) if isinstance(one, Mapping) and "pojo" in one else parse_type(one)
+            _pojo(subclass, declared)
+            if isinstance(subclass, Mapping) and "pojo" in subclass
+            else parse_type(subclass)
         )
-        for java_class, one in _held(spec, name).items()
+        for java_class, subclass in _held(spec, name).items()
     }
 
 
@@ -216,14 +220,14 @@ def _row_data(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
 
 
 def _fields(spec: Mapping[str, Any], name: str) -> dict[str, TypeSerializerSnapshot]:
-    return {field: parse_type(one) for field, one in _held(spec, name).items()}
+    return {field: parse_type(field_spec) for field, field_spec in _held(spec, name).items()}
 
 
 def _held(spec: Mapping[str, Any], name: str) -> dict[str, TypeSpec]:
     mapping = spec.get(name)
     if not isinstance(mapping, Mapping):
         raise EncodeError(f"{name!r} of a type must be a mapping of names to types")
-    return {str(field): one for field, one in mapping.items()}
+    return {str(field): field_spec for field, field_spec in mapping.items()}
 
 
 def _avro(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:

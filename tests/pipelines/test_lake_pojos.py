@@ -65,7 +65,7 @@ def test_columns_have_the_fields_names(golden: GoldenCase) -> None:
 
 
 def _fields(kind: pa.StructType) -> tuple[list[str], list[pa.DataType]]:
-    return [one.name for one in kind], [one.type for one in kind]
+    return [field.name for field in kind], [field.type for field in kind]
 
 
 @every_case

@@ -56,7 +56,7 @@ def test_exported_entries_are_flinks(golden: GoldenCase, tmp_path: Path) -> None
     assert entries(tmp_path / "out") == before
 
 
-@pytest.mark.parametrize("golden", MOVABLE, ids=[one.name for one in MOVABLE])
+@pytest.mark.parametrize("golden", MOVABLE, ids=[case.name for case in MOVABLE])
 def test_another_max_parallelism(golden: GoldenCase, tmp_path: Path) -> None:
     """Keys find their new key groups by the hash of their binary form, and come back."""
     lake, snapshot = imported(golden, tmp_path)

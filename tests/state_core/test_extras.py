@@ -19,7 +19,7 @@ PROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
 def declared(extra: str) -> set[str]:
     """The distributions that the project declares for an extra."""
     (listed,) = re.findall(rf"^{extra} = \[(.*?)\]$", PROJECT, re.MULTILINE | re.DOTALL)
-    return {re.match(r"[\w-]+", one)[0] for one in re.findall(r'"(.*?)"', listed)}  # type: ignore[index]
+    return {re.match(r"[\w-]+", requirement)[0] for requirement in re.findall(r'"(.*?)"', listed)}  # type: ignore[index]
 
 
 @pytest.mark.parametrize("extra", extras._PACKAGES)

@@ -115,11 +115,11 @@ def test_each_kind_of_state_is_told_apart(golden: GoldenCase) -> None:
         "row": StateKind.VALUE,
         "session": StateKind.VALUE,
     }
-    assert {one.key_type for one in found.values()} == {"Long"}
-    assert {one.namespace_type for one in found.values()} == {"VoidNamespace"}
+    assert {state.key_type for state in found.values()} == {"Long"}
+    assert {state.namespace_type for state in found.values()} == {"VoidNamespace"}
     assert found["triple"].value_type == "Tuple3<Integer, String, Boolean>"
     assert (found["scores"].user_key_type, found["scores"].value_type) == ("String", "Double")
-    assert [name for name, one in found.items() if one.with_ttl] == ["session"]
+    assert [name for name, state in found.items() if state.with_ttl] == ["session"]
 
 
 @every_kinds
@@ -144,7 +144,7 @@ def test_processing_time_timers_are_there(golden: GoldenCase) -> None:
     assert found == {(FAR + k, BASE + k * STEP, None) for k in range(0, golden.facts["keys"], 3)}
 
 
-@pytest.mark.parametrize("golden", golden_cases("windows"), ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", golden_cases("windows"), ids=lambda case: case.name)
 def test_windows_have_a_timer_each(golden: GoldenCase) -> None:
     """A timer at the last millisecond of each window with contents, under key and window."""
     tables = tables_of(open_golden(golden))
@@ -157,7 +157,7 @@ def test_windows_have_a_timer_each(golden: GoldenCase) -> None:
         assert fire == {window: window[-1] - 1 for window in windows}
 
 
-@pytest.mark.parametrize("golden", golden_cases("windows"), ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", golden_cases("windows"), ids=lambda case: case.name)
 def test_window_elements_are_whole(golden: GoldenCase) -> None:
     """The elements of each sliding window are the numbers of its key within it, in order."""
     for row in tables_of(open_golden(golden))["sliding", "window-contents"].to_pylist():
@@ -168,7 +168,7 @@ def test_window_elements_are_whole(golden: GoldenCase) -> None:
         assert row["value"] == held[held * 1000 < end].tolist()
 
 
-@pytest.mark.parametrize("golden", golden_cases("churn"), ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", golden_cases("churn"), ids=lambda case: case.name)
 def test_deleted_entries_are_gone(golden: GoldenCase) -> None:
     """Keys that the job deleted altogether have no row, though files may still hold them."""
     tables = tables_of(open_golden(golden))

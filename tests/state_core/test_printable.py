@@ -46,8 +46,8 @@ def test_what_is_not_seen_is_escaped(text: str) -> None:
 def test_nothing_controls_what_it_is_shown_on(text: str) -> None:
     """Of all characters none is left that is a control, a format, half a pair, or ends a line."""
     bad = {"Cc", "Cs", "Zl", "Zp"}
-    assert not bad & {unicodedata.category(one) for one in printable(text)}
-    assert not bad & {unicodedata.category(one) for one in _json(text)}
+    assert not bad & {unicodedata.category(character) for character in printable(text)}
+    assert not bad & {unicodedata.category(character) for character in _json(text)}
     assert len(printable(text).splitlines()) <= 1
 
 

@@ -80,8 +80,8 @@ def state_of(operator: str, name: str) -> list[dict[str, Any]]:
     """The rows of the one state of that name, of an operator of that kind."""
     (found,) = (
         state
-        for one, state in states()
-        if kind_of(one) == operator and state.name == name and len(state.to_arrow())
+        for owner, state in states()
+        if kind_of(owner) == operator and state.name == name and len(state.to_arrow())
     )
     rows: list[dict[str, Any]] = found.to_arrow().to_pylist()
     return rows
@@ -129,8 +129,8 @@ def test_a_join_without_unique_keys_counts_rows() -> None:
     """Its state is a map from whole rows, as user keys, to how often they came."""
     (rows,) = (
         state.to_arrow().to_pylist()
-        for one, state in states()
-        if kind_of(one) == "Join"
+        for owner, state in states()
+        if kind_of(owner) == "Join"
         and "ARRAY" in state.user_key_type
         and state.value_type == "Integer"
     )

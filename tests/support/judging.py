@@ -31,20 +31,20 @@ def said(report: IntegrityReport) -> list[tuple[str, int | None, Any]]:
     return found
 
 
-def salvaged(one: Damaged, *without: int, told: bool = True) -> SalvageReport:
+def salvaged(damaged: Damaged, *without: int, told: bool = True) -> SalvageReport:
     """Salvage it: what is written is sound, and has all of the key groups that are not damaged.
 
     Args:
-        one: What is damaged.
+        damaged: What is damaged.
         without: The damaged key groups.
         told: Whether the damage is of a kind that every entry shows: what is saved of a damaged
             key group was there then. (A bit of a number that is not compressed shows nothing.)
     """
-    to = one.path.parent / "salvaged"
-    done = salvage_snapshot(one.path, to)
+    to = damaged.path.parent / "salvaged"
+    done = salvage_snapshot(damaged.path, to)
     assert done.path == str(to)
     check_sound(to, done)
-    before, after = entries(one.origin), entries(to)
+    before, after = entries(damaged.origin), entries(to)
     for state, rows in before.items():
         found = after.get(state, [])
         rest = [row for row in rows if row[0] not in without]

@@ -70,20 +70,20 @@ def list_command(location: str, as_json_: bool) -> None:
       statelake checkpoints list --log s3://bucket/checkpoints --json
     """
     now = now_millis()
-    found = [
-        one
+    records = [
+        record
         for versions in last_records(read_records(open_log(location))).values()
-        for _, one in sorted(versions.items())
+        for _, record in sorted(versions.items())
     ]
     if as_json_:
-        as_json([_plain(one, now) for one in found])
+        as_json([_plain(record, now) for record in records])
         return
     rows = [
-        (one.task, str(one.checkpoint.version), str(one.id or ""),
-         age_text(now - one.record.appended_at), _markers(one), str(one.record.offset))
-        for one in found
+        (record.task, str(record.checkpoint.version), str(record.id or ""),
+         age_text(now - record.record.appended_at), _markers(record), str(record.record.offset))
+        for record in records
     ]  # fmt: skip
-    tasks = len({(one.key.grouper, one.task) for one in found})
+    tasks = len({(record.key.grouper, record.task) for record in records})
     columns = ("<task", ">version", "<checkpoint", ">age", "<markers", ">offset")
     print_table(f"{tasks} tasks", columns, rows)
 
@@ -103,20 +103,20 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
       statelake checkpoints show --log checkpoints --task "Partition 3" \\
           --checkpoint 1700000000000-42 | jq .checkpoint
     """
-    found = [
+    records = [
         read_record
         for read_record in read_records(open_log(location))
         if read_record.task == task
         and (version is None or read_record.checkpoint.version == version)
         and (identifier is None or str(read_record.id) == identifier)
     ]
-    if not found:
+    if not records:
         raise NotFoundError(
             f"no such record of task {task!r}",
             place=location,
             remedy="`statelake checkpoints list` has the last ones; older ones may be removed",
         )
-    as_json(found[-1].to_json())
+    as_json(records[-1].to_json())
 
 
 @checkpoints.command()
@@ -161,17 +161,26 @@ def verify(
     backends = list(_backends(blobs, lake, changelogs))
     if not backends:
         raise click.UsageError("say where state is: --blobs, --lake with --job, or --changelogs")
-    found = verify_log(open_log(location), backends, (job or "", job_id), tasks=tasks, every=every)
-    faults = faults_of(found)
+    markers = verify_log(
+        open_log(location), backends, (job or "", job_id), tasks=tasks, every=every
+    )
+    faults = faults_of(markers)
     if as_json_:
-        as_json({"sound": not faults, "faults": faults, "markers": [asdict(one) for one in found]})
+        as_json(
+            {
+                "sound": not faults,
+                "faults": faults,
+                "markers": [asdict(marker) for marker in markers],
+            }
+        )
     else:
         rows = [
-            (one.task, one.checkpoint, one.store, SHORT.get(one.backend, one.backend), one.outcome,
-             bytes_text(one.size) if one.size else "", one.why)
-            for one in found
+            (marker.task, marker.checkpoint, marker.store,
+             SHORT.get(marker.backend, marker.backend), marker.outcome,
+             bytes_text(marker.size) if marker.size else "", marker.why)
+            for marker in markers
         ]  # fmt: skip
-        title = f"{len(found)} markers, {len(faults)} faults"
+        title = f"{len(markers)} markers, {len(faults)} faults"
         columns = ("<task", "<checkpoint", "<store", "<backend", "<outcome", ">restored", "<why")
         print_table(title, columns, rows)
     if faults:
@@ -242,12 +251,15 @@ def migrate(
     done = migrate_records(
         open_log(location), changelogs, tasks=tasks, rollback=rollback, dry_run=dry_run
     )
-    refused = sum(one.outcome == REFUSED for one in done)
+    refused = sum(migration.outcome == REFUSED for migration in done)
     if as_json_:
-        as_json([asdict(one) for one in done])
+        as_json([asdict(migration) for migration in done])
     else:
         title = f"{len(done)} tasks, {refused} refused" + (", nothing appended" * dry_run)
-        rows = [(one.task, one.outcome, one.checkpoint, one.why) for one in done]
+        rows = [
+            (migration.task, migration.outcome, migration.checkpoint, migration.why)
+            for migration in done
+        ]
         print_table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
     if refused:
         context.exit(1)
@@ -264,20 +276,20 @@ def _backends(
         yield ChangelogBackend(kafka_changelogs(changelogs))
 
 
-def _markers(one: TaskRecord) -> str:
+def _markers(record: TaskRecord) -> str:
     return "; ".join(
-        f"{SHORT.get(name, name)}: {', '.join(stores)}" for name, stores in one.backends.items()
+        f"{SHORT.get(name, name)}: {', '.join(stores)}" for name, stores in record.backends.items()
     )
 
 
-def _plain(one: TaskRecord, now: int) -> dict[str, Any]:
+def _plain(record: TaskRecord, now: int) -> dict[str, Any]:
     return {
-        "task": one.task,
-        "grouper": one.key.grouper,
-        "version": one.checkpoint.version,
-        "checkpoint": None if one.id is None else str(one.id),
-        "offset": one.record.offset,
-        "appended_at": one.record.appended_at,
-        "age_ms": now - one.record.appended_at,
-        "markers": one.backends,
+        "task": record.task,
+        "grouper": record.key.grouper,
+        "version": record.checkpoint.version,
+        "checkpoint": None if record.id is None else str(record.id),
+        "offset": record.record.offset,
+        "appended_at": record.record.appended_at,
+        "age_ms": now - record.record.appended_at,
+        "markers": record.backends,
     }

@@ -66,28 +66,28 @@ def diff(
     opened = Lake(lake)
     earlier, later = (snapshot_named(opened, job, name) for name in (earlier, later))
     with progress_bar("comparing", quiet=as_json_) as progress:
-        found = diff_snapshots(
+        differences = diff_snapshots(
             opened, job, earlier, later, examples=examples, engine=engine, progress=progress
         )
     if as_json_:
-        as_json([asdict(one) for one in found])
+        as_json([asdict(difference) for difference in differences])
     else:
         columns = ("<operator", "<state", "<", ">added", ">removed", ">changed")
         rows = [
             (
-                one.operator,
-                one.state,
-                one.status,
-                *map("{:,}".format, (one.added, one.removed, one.changed)),
+                difference.operator,
+                difference.state,
+                difference.status,
+                *map("{:,}".format, (difference.added, difference.removed, difference.changed)),
             )
-            for one in found
+            for difference in differences
         ]
         print_table(f"{earlier} → {later}", columns, rows)
-        for one in found:
-            for example in one.examples:
+        for difference in differences:
+            for example in difference.examples:
                 text = json_text(plain(example))
-                tell(f"{one.operator}/{one.state} {text}")
-    if fail_on_diff and any(one.status != "same" for one in found):
+                tell(f"{difference.operator}/{difference.state} {text}")
+    if fail_on_diff and any(difference.status != "same" for difference in differences):
         context.exit(1)
 
 
@@ -121,7 +121,7 @@ def rescale(
     record = opened.snapshot(job, snapshot_named(opened, job, snapshot_id))
     plans = plan_rescale(record, parallelism, max_parallelism)
     if as_json_:
-        as_json([asdict(one) for one in plans])
+        as_json([asdict(plan) for plan in plans])
         return
     for plan in plans:
         _print(plan)

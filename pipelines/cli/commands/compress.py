@@ -70,10 +70,10 @@ def compress(
       statelake compress /savepoints/sp-1-small --to /savepoints/plain --compression none
       statelake compress sp-1 --to sp-2 --conf execution.checkpointing.snapshot-compression=true
     """
-    wanted = configured_compression(parse_conf(conf), compression) or "snappy"
+    codec = configured_compression(parse_conf(conf), compression) or "snappy"
     with progress_bar("compressing", quiet=as_json_) as progress:
         done = recompress_snapshot(
-            savepoint, to, wanted, allow_external=allow_external, progress=progress
+            savepoint, to, codec, allow_external=allow_external, progress=progress
         )
     if as_json_:
         states = [asdict(state) | {"ratio": round(state.ratio, 3)} for state in done.states]

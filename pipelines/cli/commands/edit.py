@@ -150,12 +150,12 @@ def edit(
     new_offsets = read_new_offsets(set_offsets) if set_offsets else []
     if offsets_from_timestamp is not None and bootstrap_servers is not None:
         new_offsets = offsets_at(opened, job, parent, bootstrap_servers, offsets_from_timestamp)
-    wanted = SnapshotEdit(
+    changes = SnapshotEdit(
         rename=dict(rename_uid),
         drop_operators=drop_operator,
         keep_operators=keep_operator,
         drop_states=drop_state,
-        merge=[_other(opened, one, job) for one in merge],
+        merge=[_other(opened, other, job) for other in merge],
         purge=dict(purge),
         expire=dict(expire),
         keep_keys=dict(keep_keys),
@@ -164,7 +164,7 @@ def edit(
     )
     with progress_bar("editing", quiet=as_json_) as progress:
         done = edit_snapshot(
-            opened, job, parent, snapshot_id, wanted, staging=_staging(opened, wanted), note=note,
+            opened, job, parent, snapshot_id, changes, staging=_staging(opened, changes), note=note,
             engine=engine, progress=progress,
         )  # fmt: skip
     if as_json_:
@@ -194,9 +194,9 @@ def _other(lake: Lake, text: str, job: str) -> tuple[str, str]:
     return other, snapshot_named(lake, other, name)
 
 
-def _staging(lake: Lake, wanted: SnapshotEdit) -> Staging | None:
+def _staging(lake: Lake, changes: SnapshotEdit) -> Staging | None:
     """Spark, where there are predicates."""
-    if not wanted.purge:
+    if not changes.purge:
         return None
     from pipelines.spark.predicates import predicate_staging  # noqa: PLC0415 - only when wanted
     from pipelines.spark.session import open_session  # noqa: PLC0415 - the same

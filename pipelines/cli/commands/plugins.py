@@ -23,8 +23,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def _load(context: click.Context, _: click.Parameter, named: tuple[str, ...]) -> None:
     """Load each as the command line is read, so that what follows finds it registered."""
     if not context.resilient_parsing:
-        for one in named:
-            load_plugin(one)
+        for plugin in named:
+            load_plugin(plugin)
 
 
 def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...]) -> None:
@@ -37,8 +37,8 @@ def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...])
     from pipelines.yaml_lines import read_yaml  # noqa: PLC0415 - only when wanted
 
     for path in named:
-        said, _lines = read_yaml(path, "classes", "give a YAML file with `flink` and `classes`")
-        text = json.dumps(said, default=str)
+        content, _lines = read_yaml(path, "classes", "give a YAML file with `flink` and `classes`")
+        text = json.dumps(content, default=str)
         program = (
             "import json\n"
             "from state_core.serializers.kryo.decoding import declare_classes\n"

@@ -91,8 +91,8 @@ def _refuse(directory: Directory, name: str, target: str, *, overwrite: bool) ->
     """Refuse a file that can't be written, or must not be.
 
     Raises:
-        ConflictError: It is there.
-        SnapshotError: It names no file, or its directory is not there.
+        ConflictError: The file exists.
+        SnapshotError: The path names no file, or its directory does not exist.
     """
     if not directory.is_object_store and not directory.exists():
         raise SnapshotError(

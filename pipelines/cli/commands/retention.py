@@ -37,11 +37,11 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
     snapshot_id = snapshot_named(opened, job, snapshot)
     holds = hold_snapshot(opened, job, snapshot_id, reason)
     if as_json_:
-        as_json({"job": job, "snapshot": snapshot_id, "holds": [asdict(one) for one in holds]})
+        as_json({"job": job, "snapshot": snapshot_id, "holds": [asdict(note) for note in holds]})
         return
     tell(f"{snapshot_id} of {job} is held", marked=snapshot_id)
     print_table("", ("<since", "<reason"),
-                [(f"{one.since:%Y-%m-%d %H:%M}", one.reason) for one in holds])  # fmt: skip
+                [(f"{note.since:%Y-%m-%d %H:%M}", note.reason) for note in holds])  # fmt: skip
 
 
 @click.command()
@@ -66,7 +66,7 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
     if as_json_:
         as_json({"job": job, "snapshot": snapshot_id, "ended": ended})
         return
-    named = ", ".join(one or "without a reason" for one in ended)
+    named = ", ".join(why or "without a reason" for why in ended)
     tell(f"released {snapshot_id} of {job}: {named}", marked=snapshot_id)
 
 

@@ -60,18 +60,18 @@ def print_table(
         columns: Their names, behind `<` (left) or `>` (right).
         rows: A cell is a line, or several in a list.
     """
-    made = Table(box=None, pad_edge=False, header_style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        made.add_column(
+        table.add_column(
             Text(printable(column[1:])),
             justify="right" if column[0] == ">" else "left",
             overflow="fold",
         )
     for row in rows:
-        made.add_row(*map(_cell, row))
+        table.add_row(*map(_cell, row))
     if title:
         tell(title, marked=title)
-    _console().print(made)
+    _console().print(table)
 
 
 def _cell(shown: str | list[str]) -> Text:

@@ -60,7 +60,7 @@ class Instant(click.ParamType[datetime]):
     ) -> datetime:
         """Parse a point in time."""
         try:
-            found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+            moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
         except ValueError:
             self.fail(f"{value!r} is no time (2026-11-20T06:00Z)", param, ctx)
-        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -133,11 +133,11 @@ def _report(out: Console, name: str, done: dg.ExecuteInProcessResult, seconds: f
     tables = []
     for event in done.get_asset_materialization_events():
         *folders, asset = event.materialization.asset_key.path
-        found = event.materialization.metadata
+        metadata = event.materialization.metadata
         if folders:
             tables.append(asset)
             continue
-        shown = ", ".join(f"{key} {found[key].value}" for key in SHOWN_METADATA[asset])
+        shown = ", ".join(f"{key} {metadata[key].value}" for key in SHOWN_METADATA[asset])
         out.print(f"  materialized {asset:<19} {shown}", soft_wrap=True)
     out.print(f"  materialized the tables of {', '.join(sorted(tables))}", soft_wrap=True)
     for check in done.get_asset_check_evaluations():

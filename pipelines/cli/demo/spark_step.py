@@ -48,7 +48,7 @@ class SparkStep:
         """Wait for what it prints.
 
         Raises:
-            CalledProcessError: It failed; why is on standard error.
+            CalledProcessError: The process failed; standard error says why.
         """
         printed, _ = self._process.communicate()
         if self._process.returncode:

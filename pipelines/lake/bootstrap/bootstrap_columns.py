@@ -52,7 +52,7 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Constant:
-    """The same in every row."""
+    """One value in every row."""
 
     value: Any
 
@@ -91,41 +91,41 @@ class RowPlan:
     never_null: tuple[str, ...] = ()
 
 
-def plan_column(said: Any, place: str) -> ColumnPlan:
-    """What is written of a column.
+def plan_column(given: Any, place: str) -> ColumnPlan:
+    """The plan of a column, from what a specification says of it.
 
     Raises:
-        EncodeError: It can't be understood.
+        EncodeError: The specification can't be understood.
     """
-    if isinstance(said, Mapping):
-        if list(said) == [CONSTANT]:
-            return Constant(said[CONSTANT])
-        if not said:
+    if isinstance(given, Mapping):
+        if list(given) == [CONSTANT]:
+            return Constant(given[CONSTANT])
+        if not given:
             raise EncodeError("it has no fields", place=place, remedy="give each its column")
         return Fields(
-            {str(name): plan_column(one, f"{place}.{name}") for name, one in said.items()}
+            {str(name): plan_column(part, f"{place}.{name}") for name, part in given.items()}
         )
-    if said is None or isinstance(said, bool | int | float):
-        return Constant(said)
-    if not isinstance(said, str) or not said.strip():
+    if given is None or isinstance(given, bool | int | float):
+        return Constant(given)
+    if not isinstance(given, str) or not given.strip():
         raise EncodeError(
-            f"{said!r} is no column", place=place,
+            f"{given!r} is no column", place=place,
             remedy="legal: a column's name, Spark SQL, {field: column, ...}, {constant: value}",
         )  # fmt: skip
-    path = _path(said)
-    return SourceColumn(path, said.strip()) if path else Expression(said)
+    path = _path(given)
+    return SourceColumn(path, given.strip()) if path else Expression(given)
 
 
 def _path(text: str) -> tuple[str, ...]:
     """The names of `a`, `a.b` or of names in backticks; nothing if it is more than that."""
-    found, at = [], 0
+    parts, at = [], 0
     if text.strip().lower() in _LITERALS:
         return ()
     while match := _NAME.match(text, at):
-        found.append(match[1].replace("``", "`") if match[1] else match[2])
+        parts.append(match[1].replace("``", "`") if match[1] else match[2])
         at = match.end()
         if at == len(text):
-            return tuple(found)
+            return tuple(parts)
         if text[at] != ".":
             break
         at += 1
@@ -155,7 +155,7 @@ def with_expressions(plan: ColumnPlan, names: Mapping[str, str]) -> ColumnPlan:
     if isinstance(plan, Expression):
         return SourceColumn((names[plan.sql],), plan.sql)
     if isinstance(plan, Fields):
-        return Fields({name: with_expressions(one, names) for name, one in plan.parts.items()})
+        return Fields({name: with_expressions(part, names) for name, part in plan.parts.items()})
     return plan
 
 
@@ -170,7 +170,7 @@ def map_batches(
 
     Args:
         plan: How they are made.
-        batches: Of the source.
+        batches: The source's batches.
         schema: The columns that the state has.
         source: Its name, for messages.
         first_row: The place of the first row in it; -1 if rows have no order.
@@ -179,8 +179,8 @@ def map_batches(
         EncodeError: A column that is missing, or a value that does not fit, with its row.
     """
     for batch in batches:
-        made = SourceBatch(plan, batch, source, first_row)
-        yield made, made.mapped(schema)
+        source_batch = SourceBatch(plan, batch, source, first_row)
+        yield source_batch, source_batch.mapped(schema)
         if first_row >= 0:
             first_row += len(batch)
 
@@ -203,22 +203,22 @@ class SourceBatch:
 
     def mapped(self, schema: pa.Schema) -> pa.RecordBatch:
         """The state's columns."""
-        made: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         for name, plan in self.plan.columns.items():
             index = schema.get_field_index(name)
             if index < 0:
                 self.refuse(
                     f"`{name}`, which such a state has not", "", f"it has {', '.join(schema.names)}"
                 )
-            made[name] = self.column(plan, schema.field(index).type, name)
-            if name in self.plan.never_null and made[name].null_count:
-                row = pc.index(made[name].is_null(), value=True).as_py()
+            columns[name] = self.column(plan, schema.field(index).type, name)
+            if name in self.plan.never_null and columns[name].null_count:
+                row = pc.index(columns[name].is_null(), value=True).as_py()
                 label = plan.written if isinstance(plan, SourceColumn) else name
                 remedy = "leave such rows out: in Flink a key without a value has no entry"
                 self.refuse(f"there is no {name}", label, remedy, row)
-        if "ttl" in made and pa.types.is_list(schema.field("ttl").type):
-            made["ttl"] = _repeated(made["ttl"], made["value"])
-        return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+        if "ttl" in columns and pa.types.is_list(schema.field("ttl").type):
+            columns["ttl"] = _repeated(columns["ttl"], columns["value"])
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def column(self, plan: ColumnPlan, wanted: pa.DataType, label: str) -> pa.Array:
         """One column."""
@@ -261,7 +261,7 @@ class SourceBatch:
         """A struct of parts."""
         if not pa.types.is_struct(wanted):
             self.refuse("fields, for a type that has none", label, f"it is to be {wanted}")
-        needed = [one.name for one in wanted]
+        needed = [field.name for field in wanted]
         for name in [*plan.parts, *needed]:
             if name not in needed or name not in plan.parts:
                 problem = f"no field {name!r} in the type" if name not in needed else ""
@@ -275,17 +275,17 @@ class SourceBatch:
         return pa.StructArray.from_arrays(parts, fields=list(wanted))
 
     def constant(self, value: Any, wanted: pa.DataType, label: str, *, time: bool) -> pa.Array:
-        """The same in every row."""
+        """A column with one value in every row."""
         try:
-            one = pa.array([value])
+            single = pa.array([value])
             if time or pa.types.is_temporal(wanted):
-                one = _as(one, wanted, text=isinstance(value, str), time=time)
+                single = _as(single, wanted, text=isinstance(value, str), time=time)
             else:
-                one = pa.array([value], wanted)
+                single = pa.array([value], wanted)
         except (EncodeError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             problem = error.problem if isinstance(error, StateError) else _short(error)
             self.refuse(f"constant {value!r}: {problem}", label, f"it is to be {wanted}")
-        return one.take(pa.array(np.zeros(len(self.batch), np.int64)))
+        return single.take(pa.array(np.zeros(len(self.batch), np.int64)))
 
     def found(self, plan: SourceColumn) -> pa.Array:
         """A column of the source, or what is within one."""
@@ -294,7 +294,9 @@ class SourceBatch:
             self.refuse(f"no column {plan.path[0]!r}", "", f"it has {', '.join(names)}")
         column = self.batch.column(names.index(plan.path[0]))
         for name in plan.path[1:]:
-            inside = [one.name for one in column.type] if pa.types.is_struct(column.type) else []
+            inside = (
+                [field.name for field in column.type] if pa.types.is_struct(column.type) else []
+            )
             if name not in inside:
                 has = f"it has {', '.join(inside)}" if inside else f"it is {column.type}"
                 self.refuse(f"no field {name!r}", plan.written, has)
@@ -303,7 +305,7 @@ class SourceBatch:
 
     def refuse(self, problem: str, column: str, remedy: str, row: int = -1) -> NoReturn:
         """Say what is wrong where."""
-        where = [one for one in (self.plan.place, self.source) if one]
+        where = [part for part in (self.plan.place, self.source) if part]
         if row >= 0 and self.first >= 0:
             where.append(f"row {self.first + row + 1}")
         key = self.plan.columns.get("key")
@@ -338,9 +340,9 @@ def _as(column: pa.Array, wanted: pa.DataType, *, text: bool, time: bool) -> pa.
 
 def _instants(column: pa.Array) -> pa.Array:
     """Text as points in time: milliseconds since 1970, or ISO 8601, of UTC if it says no zone."""
-    for wanted in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
+    for kind in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
         try:
-            return column.cast(wanted)
+            return column.cast(kind)
         except pa.ArrowInvalid as error:  # noqa: PERF203 - three at most
             failed = error
     raise failed

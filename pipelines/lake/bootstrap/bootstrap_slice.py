@@ -41,13 +41,13 @@ class SpillSlice:
     pieces: tuple[Piece, ...]
 
 
-def spill_slice(one: SpillSlice) -> Spill:
+def spill_slice(work: SpillSlice) -> Spill:
     """Sort some pieces' rows by key group into a spill.
 
     Raises:
-        StateError: They can't be read, or are no rows of such a state.
+        StateError: The rows can't be read, or are not rows of such a state.
     """
-    return spill_rows(one.task, mapped_batches(one.plan, one.pieces, one.task.layout.schema))
+    return spill_rows(work.task, mapped_batches(work.plan, work.pieces, work.task.layout.schema))
 
 
 def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
@@ -57,20 +57,20 @@ def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
         EncodeError: A row that can't be in such a state.
     """
     # what the writer may have in its hands when it finds something wrong
-    held: deque[Mapped] = deque()
+    pending: deque[Mapped] = deque()
     rows = size = 0
 
     def made() -> Iterator[pa.RecordBatch]:
         nonlocal rows, size
         for batch in batches:
-            held.append(batch)
+            pending.append(batch)
             rows += len(batch[1])
             size += batch[1].nbytes
-            while len(held) > 1 and (
-                rows - len(held[0][1]) > 2 * BATCH_ROWS
-                or size - held[0][1].nbytes > 2 * BATCH_BYTES
+            while len(pending) > 1 and (
+                rows - len(pending[0][1]) > 2 * BATCH_ROWS
+                or size - pending[0][1].nbytes > 2 * BATCH_BYTES
             ):
-                _, gone = held.popleft()
+                _, gone = pending.popleft()
                 rows -= len(gone)
                 size -= gone.nbytes
             yield batch[1]
@@ -79,7 +79,7 @@ def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
         return spill_made_rows(task, made())
     except EncodeError as error:
         if ", row " not in error.place:
-            for source, batch in held:
+            for source, batch in pending:
                 _name_row(task, source, batch)
         raise
 
@@ -102,10 +102,10 @@ def _name_row(task: SpillTask, source: SourceBatch, batch: pa.RecordBatch) -> No
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if refused(low, middle) else (middle, high)
-        found = refused(low, high)
-    if found is not None:
-        problem = found.problem.replace("row 0 is null, and", "there is a null, and")
-        source.refuse(problem, "", found.remedy, low)
+        refusal = refused(low, high)
+    if refusal is not None:
+        problem = refusal.problem.replace("row 0 is null, and", "there is a null, and")
+        source.refuse(problem, "", refusal.remedy, low)
 
 
 def mapped_batches(plan: RowPlan, pieces: Iterable[Piece], schema: pa.Schema) -> Iterator[Mapped]:
@@ -113,9 +113,9 @@ def mapped_batches(plan: RowPlan, pieces: Iterable[Piece], schema: pa.Schema) ->
     columns = sorted({name for column in plan.columns.values() for name in source_columns(column)})
     hints = pa.schema(
         {
-            one.path[0]: schema.field(name).type
-            for name, one in plan.columns.items()
-            if isinstance(one, SourceColumn) and len(one.path) == 1 and name in schema.names
+            column.path[0]: schema.field(name).type
+            for name, column in plan.columns.items()
+            if isinstance(column, SourceColumn) and len(column.path) == 1 and name in schema.names
             if name not in ("ttl", "timestamp")
         }
     )
@@ -160,9 +160,9 @@ class ArrowRows:
     rows: object
 
     def batches(self, schema: pa.Schema) -> Iterator[Mapped]:
-        """Them, and the rows of the state that they make."""
-        found = batches_of(self.rows, self.plan.place or "rows")
-        return map_batches(self.plan, found, schema, "", 0)
+        """Yield the source's rows, with the state's rows made of them."""
+        source_batches = batches_of(self.rows, self.plan.place or "rows")
+        return map_batches(self.plan, source_batches, schema, "", 0)
 
     def spill(self, task: SpillTask) -> list[Spill]:
         """Spill all of them."""

@@ -53,13 +53,13 @@ class StateSpec:
     """One state.
 
     Attributes:
-        name: As the job's descriptor has it; of timers their service.
-        kind: Of keyed state, `timers`, or a mode of operator state.
+        name: The name in the job's descriptor; for timers, of their service.
+        kind: A kind of keyed state, `timers`, or a mode of operator state.
         place: The line, operator and state, for messages.
         source: Where its rows are: what was written, or an object.
         columns: How its columns are made of the source's.
         types: What its types are: `type`, `user_key_type`, `namespace_type`, `key_type`.
-        domain: Of timers: `event` or `processing`.
+        domain: For timers: `event` or `processing`.
     """
 
     name: str
@@ -93,7 +93,7 @@ class OperatorSpec:
 
 @dataclass(frozen=True)
 class BootstrapSpec:
-    """All of it.
+    """A whole specification.
 
     Attributes:
         name: The file, for messages.
@@ -113,27 +113,27 @@ def read_bootstrap_spec(given: str | Path | Mapping[str, Any]) -> BootstrapSpec:
         given: A `.yaml`, `.yml` or `.json` file, a `.py` file, which is run, or a mapping.
 
     Raises:
-        EncodeError: It can't be understood; the message names the line, or the state.
+        EncodeError: The file can't be understood; the message names the line, or the state.
     """
     if isinstance(given, Mapping):
         return _Reader("the spec", given, SpecLines({})).spec(".")
     path = str(given)
-    held: Mapping[str, Any]
+    content: Mapping[str, Any]
     if path.endswith(".py"):
         module = vars(load_plugin(path))
         names = [name for name in ("operators", *DEFAULTS) if name in module]
-        held, lines = {name: module[name] for name in names}, SpecLines({})
+        content, lines = {name: module[name] for name in names}, SpecLines({})
     else:
-        held, lines = read_yaml(
+        content, lines = read_yaml(
             path, "operators", "give a YAML or Python file that begins with `operators`"
         )
-    return _Reader(path, held, lines).spec(str(Path(path).parent))
+    return _Reader(path, content, lines).spec(str(Path(path).parent))
 
 
 class _Reader:
-    def __init__(self, path: str, held: Mapping[str, Any], lines: SpecLines) -> None:
+    def __init__(self, path: str, content: Mapping[str, Any], lines: SpecLines) -> None:
         self.path = path
-        self.held = held
+        self.content = content
         self.lines = lines
 
     def place(self, keys: Keys, what: str = "") -> str:
@@ -143,39 +143,41 @@ class _Reader:
         return f"{where}, {what}" if what else where
 
     def spec(self, directory: str) -> BootstrapSpec:
-        """All of it."""
-        self.known(self.held, ("operators", *DEFAULTS), (), "")
-        operators = self.mapping(self.held.get("operators"), ("operators",), "operators")
-        made = tuple(self.operator(str(uid), said) for uid, said in operators.items())
-        return BootstrapSpec(self.path, directory, made)
+        """The whole specification."""
+        self.known(self.content, ("operators", *DEFAULTS), (), "")
+        operators = self.mapping(self.content.get("operators"), ("operators",), "operators")
+        operator_specs = tuple(self.operator(str(uid), given) for uid, given in operators.items())
+        return BootstrapSpec(self.path, directory, operator_specs)
 
-    def operator(self, uid: str, said: Any) -> OperatorSpec:
+    def operator(self, uid: str, given: Any) -> OperatorSpec:
         """One operator."""
         at, what = ("operators", uid), f"operator {uid}"
-        held = self.mapping(said, at, what)
-        self.known(held, OPERATOR_KEYS, at, what)
-        defaults = {name: self.held[name] for name in DEFAULTS if name in self.held} | dict(held)
+        content = self.mapping(given, at, what)
+        self.known(content, OPERATOR_KEYS, at, what)
+        defaults = {name: self.content[name] for name in DEFAULTS if name in self.content} | dict(
+            content
+        )
         states = [
-            self.keyed(str(name), one, (*at, "states", str(name)), what, defaults)
-            for name, one in self.optional(held, "states", at, what).items()
+            self.keyed(str(name), state, (*at, "states", str(name)), what, defaults)
+            for name, state in self.optional(content, "states", at, what).items()
         ]
         states += [
-            self.timers(str(name), one, (*at, "timers", str(name)), what, defaults)
-            for name, one in self.optional(held, "timers", at, what).items()
+            self.timers(str(name), timers, (*at, "timers", str(name)), what, defaults)
+            for name, timers in self.optional(content, "timers", at, what).items()
         ]
         others = [
-            self.unkeyed(str(name), one, (*at, "operator_states", str(name)), what, defaults)
-            for name, one in self.optional(held, "operator_states", at, what).items()
+            self.unkeyed(str(name), state, (*at, "operator_states", str(name)), what, defaults)
+            for name, state in self.optional(content, "operator_states", at, what).items()
         ]
         if not states and not others:
             raise EncodeError(
                 "it has no states", place=self.place(at, what),
                 remedy="add `states`, `timers` or `operator_states`",
             )  # fmt: skip
-        key = self.type_of(held, "key_type", at, what) if states else None
+        key = self.type_of(content, "key_type", at, what) if states else None
         return OperatorSpec(
             uid,
-            str(held.get("name", "")),
+            str(content.get("name", "")),
             key,
             self.number(defaults, "parallelism", at, what) or 1,
             self.number(defaults, "max_parallelism", at, what),
@@ -184,53 +186,53 @@ class _Reader:
         )
 
     def keyed(
-        self, name: str, said: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
+        self, name: str, given: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
     ) -> StateSpec:
         """One keyed state."""
         what = f"{operator}, state {name!r}"
-        held = self.mapping(said, at, what)
-        kind = self.choice(held.get("kind", "value"), KEYED, (*at, "kind"), what)
+        content = self.mapping(given, at, what)
+        kind = self.choice(content.get("kind", "value"), KEYED, (*at, "kind"), what)
         of_map = ("user_key_type", "user_key") if kind == "map" else ()
         columns = ("key", "namespace", *of_map[1:], "value", "ttl")
         types = ("type", *of_map[:1], "namespace_type")
         return self.state(
-            name, kind, held, at, what, defaults, columns=columns, types=types, needed=types[:-1]
+            name, kind, content, at, what, defaults, columns=columns, types=types, needed=types[:-1]
         )
 
     def timers(
-        self, name: str, said: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
+        self, name: str, given: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
     ) -> StateSpec:
         """The timers of one domain and service."""
         what = f"{operator}, timers {name}"
-        held = self.mapping(said, at, what)
+        content = self.mapping(given, at, what)
         domain, _, service = name.partition("/")
         self.choice(domain, DOMAINS, at, what)
         return self.state(
-            service or USER_TIMERS, "timers", held, at, what, defaults,
+            service or USER_TIMERS, "timers", content, at, what, defaults,
             columns=("key", "namespace", "timestamp"), types=("namespace_type",), needed=(),
             domain=domain,
         )  # fmt: skip
 
     def unkeyed(
-        self, name: str, said: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
+        self, name: str, given: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
     ) -> StateSpec:
         """One operator state."""
         what = f"{operator}, operator state {name!r}"
-        held = self.mapping(said, at, what)
-        kind = self.choice(held.get("kind"), MODES, (*at, "kind"), what)
+        content = self.mapping(given, at, what)
+        kind = self.choice(content.get("kind"), MODES, (*at, "kind"), what)
         broadcast = kind == "broadcast"
         columns = ("key", "value") if broadcast else ("subtask", "position", "value")
         types = ("type", "key_type") if broadcast else ("type",)
-        shared = {name: one for name, one in defaults.items() if name == "source"}
+        shared = {name: default for name, default in defaults.items() if name == "source"}
         return self.state(
-            name, kind, held, at, what, shared, columns=columns, types=types, needed=types
+            name, kind, content, at, what, shared, columns=columns, types=types, needed=types
         )
 
     def state(
         self,
         name: str,
         kind: str,
-        held: Mapping[str, Any],
+        content: Mapping[str, Any],
         at: Keys,
         what: str,
         defaults: Mapping[str, Any],
@@ -241,44 +243,44 @@ class _Reader:
         domain: str = "",
     ) -> StateSpec:
         """What all states have."""
-        self.known(held, ("kind", *types, "source", *columns), at, what)
-        source = held.get("source", defaults.get("source"))
+        self.known(content, ("kind", *types, "source", *columns), at, what)
+        source = content.get("source", defaults.get("source"))
         if source is None:
             raise EncodeError(
                 "it has no `source`", place=self.place(at, what),
                 remedy="give a Parquet, Delta, CSV or JSON-lines path, {lake: ...}, or {sql: ...}",
             )  # fmt: skip
-        found = {
-            type_: self.type_of(held, type_, at, what)
-            for type_ in types if type_ in needed or type_ in held
+        serializers = {
+            type_: self.type_of(content, type_, at, what)
+            for type_ in types if type_ in needed or type_ in content
         }  # fmt: skip
         optional = {
-            "namespace": "namespace_type" in held, "ttl": False, "subtask": False,
+            "namespace": "namespace_type" in content, "ttl": False, "subtask": False,
             "position": False,
         }  # fmt: skip
         plans = {}
         for column in columns:
             shared = defaults.get("key") if column == "key" else None
-            wanted = held.get(column, shared)
-            if wanted is None and column not in held:
+            wanted = content.get(column, shared)
+            if wanted is None and column not in content:
                 if not optional.get(column, True):
                     continue
                 wanted = column
-            if column == "namespace" and "namespace_type" not in held:
+            if column == "namespace" and "namespace_type" not in content:
                 raise EncodeError(
                     "a `namespace` without a `namespace_type`", place=self.place(at, what)
                 )
             plans[column] = plan_column(wanted, self.place((*at, column), f"{what}, `{column}`"))
-        return StateSpec(name, kind, self.place(at, what), source, plans, found, domain)
+        return StateSpec(name, kind, self.place(at, what), source, plans, serializers, domain)
 
     # ------------------------------------------------------------------------- parts
 
-    def mapping(self, said: Any, at: Keys, what: str) -> Mapping[str, Any]:
+    def mapping(self, given: Any, at: Keys, what: str) -> Mapping[str, Any]:
         """A mapping with something in it."""
-        if isinstance(said, Mapping) and said:
-            return said
+        if isinstance(given, Mapping) and given:
+            return given
         raise EncodeError(
-            f"it is to be a mapping, and is {said!r}" if said else "it says nothing",
+            f"it is to be a mapping, and is {given!r}" if given else "it says nothing",
             place=self.place(at, what),
             remedy={"operators": "begin with `operators:`, and below it each operator's uid"}.get(
                 what, "see docs/bootstrap.md for what belongs there"
@@ -286,16 +288,16 @@ class _Reader:
         )
 
     def optional(
-        self, held: Mapping[str, Any], name: str, at: Keys, what: str
+        self, content: Mapping[str, Any], name: str, at: Keys, what: str
     ) -> Mapping[str, Any]:
         """A mapping that may be left out."""
-        if name not in held:
+        if name not in content:
             return {}
-        return self.mapping(held[name], (*at, name), f"{what}, `{name}`")
+        return self.mapping(content[name], (*at, name), f"{what}, `{name}`")
 
-    def known(self, held: Mapping[str, Any], legal: Sequence[str], at: Keys, what: str) -> None:
+    def known(self, content: Mapping[str, Any], legal: Sequence[str], at: Keys, what: str) -> None:
         """Refuse keys that mean nothing."""
-        for name in held:
+        for name in content:
             if name not in legal:
                 near = difflib.get_close_matches(str(name), legal, 1)
                 meant = f", did you mean `{near[0]}`?" if near else ""
@@ -305,28 +307,28 @@ class _Reader:
                     remedy=f"legal: {', '.join(legal)}",
                 )
 
-    def choice(self, said: Any, legal: Sequence[str], at: Keys, what: str) -> str:
+    def choice(self, given: Any, legal: Sequence[str], at: Keys, what: str) -> str:
         """One of some words."""
-        if said not in legal:
-            problem = f"no kind {said!r}" if said is not None else "it has no `kind`"
+        if given not in legal:
+            problem = f"no kind {given!r}" if given is not None else "it has no `kind`"
             if legal is DOMAINS:
-                problem = f"no domain {said!r}"
+                problem = f"no domain {given!r}"
             place = self.place(at if self.lines.of(at) else at[:-1], what)
             raise EncodeError(problem, place=place, remedy=f"legal: {', '.join(legal)}")
-        return str(said)
+        return str(given)
 
     def type_of(
-        self, held: Mapping[str, Any], name: str, at: Keys, what: str
+        self, content: Mapping[str, Any], name: str, at: Keys, what: str
     ) -> TypeSerializerSnapshot:
         """A type."""
-        if name not in held:
+        if name not in content:
             raise EncodeError(
                 f"it has no `{name}`", place=self.place(at, what), remedy="write one, such as Long"
             )
-        said = held[name]
-        if isinstance(said, TypeSerializerSnapshot):
-            return said
-        return self._parsed(lambda: parse_type(said), (*at, name), f"{what}, `{name}`")
+        given = content[name]
+        if isinstance(given, TypeSerializerSnapshot):
+            return given
+        return self._parsed(lambda: parse_type(given), (*at, name), f"{what}, `{name}`")
 
     def _parsed(
         self, parse: Callable[[], TypeSerializerSnapshot], at: Keys, what: str
@@ -336,18 +338,18 @@ class _Reader:
         except StateError as error:
             raise error.within(self.place(at, what)) from error
 
-    def number(self, held: Mapping[str, Any], name: str, at: Keys, what: str) -> int | None:
+    def number(self, content: Mapping[str, Any], name: str, at: Keys, what: str) -> int | None:
         """A parallelism."""
-        if name not in held:
+        if name not in content:
             return None
-        said = held[name]
+        given = content[name]
         if (
-            isinstance(said, bool)
-            or not isinstance(said, int)
-            or not 1 <= said <= MAX_PARALLELISM_LIMIT
+            isinstance(given, bool)
+            or not isinstance(given, int)
+            or not 1 <= given <= MAX_PARALLELISM_LIMIT
         ):
             raise EncodeError(
-                f"{name} {said!r}", place=self.place((*at, name), what),
+                f"{name} {given!r}", place=self.place((*at, name), what),
                 remedy=f"a number from 1 to {MAX_PARALLELISM_LIMIT}",
             )  # fmt: skip
-        return said
+        return given

@@ -46,9 +46,9 @@ class FileSource:
     Attributes:
         name: For messages.
         location: A file or a directory, a path or a URI.
-        format: Of `FORMATS`.
-        delimiter: Of CSV.
-        version: Of Delta; None for the latest.
+        format: One of `FORMATS`.
+        delimiter: The delimiter of CSV.
+        version: The version of a Delta table; None for the latest.
         of_lake: Whether it is a state's, with exact bytes beside what a column can't hold.
     """
 
@@ -116,8 +116,8 @@ def find_source(location: str, name: str, options: Mapping[str, Any]) -> FileSou
 
 def _format_of(directory: Directory, location: str) -> str:
     """By what the name ends in; of a directory, by its files'."""
-    if found := _by_suffix(location.partition("?")[0]):
-        return found
+    if file_format := _by_suffix(location.partition("?")[0]):
+        return file_format
     if directory.exists("_delta_log"):
         return "delta"
     if directory.filesystem.get_file_info(directory.root).type == fs.FileType.File:
@@ -137,23 +137,27 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
     """
     opened = Lake(lake)
     record = opened.snapshot(job, snapshot)
-    found: dict[str, tuple[str, int]] = {}
+    tables_by_name: dict[str, tuple[str, int]] = {}
     for operator in record.operators:
         versions = {table.path: table.version for table in operator.tables}
         tables = {
             operator_state.name: operator_state.table for operator_state in operator.operator_states
         }
         # timers share one table, of which none is a state's alone
-        tables |= {one.name: one.table for one in operator.states if one.kind != "timers"}
+        tables |= {
+            keyed_state.name: keyed_state.table
+            for keyed_state in operator.states
+            if keyed_state.kind != "timers"
+        }
         for label in (operator.label, operator.operator_id):
-            for one, path in tables.items():
-                found.setdefault(f"{label}/{one}", (path, versions[path]))
-    if state not in found:
+            for state_name, path in tables.items():
+                tables_by_name.setdefault(f"{label}/{state_name}", (path, versions[path]))
+    if state not in tables_by_name:
         raise NotFoundError(
             f"snapshot {snapshot} has no state {state}", place=name,
-            remedy=f"it has: {', '.join(found)}",
+            remedy=f"it has: {', '.join(tables_by_name)}",
         )  # fmt: skip
-    path, version = found[state]
+    path, version = tables_by_name[state]
     location = opened.table(path).directory.location
     return FileSource(name, location, "delta", version=version, of_lake=True)
 
@@ -162,7 +166,7 @@ def pieces_of(source: FileSource) -> list[Piece]:
     """The pieces of a table, in order.
 
     Raises:
-        EncodeError: It can't be read.
+        EncodeError: The source can't be read.
         UnreadableTableError: A Delta table with features that only Spark understands.
     """
     try:
@@ -170,11 +174,11 @@ def pieces_of(source: FileSource) -> list[Piece]:
             return _parquet_pieces(source, _delta(source))
         directory = Directory(source.location)
         if source.format == "parquet":
-            found = ds.dataset(
+            dataset = ds.dataset(
                 directory.root, format="parquet", filesystem=directory.filesystem,
                 partitioning="hive",
             )  # fmt: skip
-            return _parquet_pieces(source, found)
+            return _parquet_pieces(source, dataset)
     except StateError:
         raise
     except (pa.ArrowException, DeltaError, OSError, ValueError) as error:
@@ -207,20 +211,20 @@ def _delta(source: FileSource) -> Any:
 
 def _parquet_pieces(source: FileSource, table: Any) -> list[Piece]:
     """Row groups, put together to about `PIECE_BYTES`."""
-    found = []
+    pieces = []
     for fragment in table.get_fragments():
         groups: list[int] = []
         size = first = at = 0
         for group in fragment.row_groups:
             if groups and size + group.total_byte_size > PIECE_BYTES:
-                found.append(_piece(source, table, fragment, groups, first, size))
+                pieces.append(_piece(source, table, fragment, groups, first, size))
                 groups, size, first = [], 0, at
             groups.append(group.id)
             size += group.total_byte_size
             at += group.num_rows
         if groups:
-            found.append(_piece(source, table, fragment, groups, first, size))
-    return found
+            pieces.append(_piece(source, table, fragment, groups, first, size))
+    return pieces
 
 
 def _piece(
@@ -238,11 +242,11 @@ def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[p
 
     Args:
         piece: The piece to read.
-        columns: Those that are wanted; others may be left out.
+        columns: The columns to read; others may be left out.
         hints: What columns are to become, which JSON by itself does not say.
 
     Raises:
-        EncodeError: It can't be read.
+        EncodeError: The piece can't be read.
     """
     try:
         if piece.fragment is not None:
@@ -260,18 +264,18 @@ def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[p
 def _read_fragment(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
     # all, where one is missing: then the message says what there is
     names = piece.schema.names
-    wanted = columns if set(columns) <= set(names) else names
+    read_columns = columns if set(columns) <= set(names) else names
     exact = [name for name in EXACT if piece.source.of_lake and name in names]
     scanner = piece.fragment.scanner(
-        schema=piece.schema, columns=sorted({*wanted, *exact}), batch_size=BATCH_ROWS,
+        schema=piece.schema, columns=sorted({*read_columns, *exact}), batch_size=BATCH_ROWS,
         fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
         batch_readahead=2, fragment_readahead=1,
     )  # fmt: skip
     for batch in scanner.to_batches():
-        held = sum(len(batch) - batch[name].null_count for name in exact)
-        if held:
+        values = sum(len(batch) - batch[name].null_count for name in exact)
+        if values:
             raise EncodeError(
-                f"{held} rows that only their exact bytes hold, which would be lost",
+                f"{values} rows that only their exact bytes hold, which would be lost",
                 place=piece.source.name,
                 remedy="export that snapshot instead, or edit these rows first",
             )
@@ -304,8 +308,8 @@ def _read_csv(piece: Piece) -> Iterator[pa.RecordBatch]:
 
 def _json_schema(hints: pa.Schema) -> pa.Schema:
     """The hints that JSON can follow: else it would take any text like a date for one."""
-    found = [(hint.name, _json_type(hint.type)) for hint in hints]
-    return pa.schema([(name, kind) for name, kind in found if kind is not None])
+    fields = [(hint.name, _json_type(hint.type)) for hint in hints]
+    return pa.schema([(name, kind) for name, kind in fields if kind is not None])
 
 
 def _json_type(wanted: pa.DataType) -> pa.DataType | None:
@@ -321,9 +325,9 @@ def _json_type(wanted: pa.DataType) -> pa.DataType | None:
         inner = _json_type(wanted.value_type)
         return None if inner is None else pa.list_(inner)
     if types.is_struct(wanted):
-        parts = [(one.name, _json_type(one.type)) for one in wanted]
-        known = [(name, kind) for name, kind in parts if kind is not None]
-        return pa.struct(known) if known else None
+        parts = [(part.name, _json_type(part.type)) for part in wanted]
+        typed = [(name, kind) for name, kind in parts if kind is not None]
+        return pa.struct(typed) if typed else None
     return None
 
 
@@ -348,7 +352,7 @@ def _parsed(piece: Piece, lines: bytes, first: int, schema: pa.Schema) -> Iterat
     try:
         reading = pyarrow.json.ReadOptions(block_size=len(lines) + 1)
         parsing = pyarrow.json.ParseOptions(explicit_schema=schema)
-        found = pyarrow.json.read_json(io.BytesIO(lines), reading, parsing)
+        table = pyarrow.json.read_json(io.BytesIO(lines), reading, parsing)
     except pa.ArrowInvalid as error:
         split = lines.split(b"\n")
         if len(split) == 1:
@@ -358,4 +362,4 @@ def _parsed(piece: Piece, lines: bytes, first: int, schema: pa.Schema) -> Iterat
         yield from _parsed(piece, b"\n".join(split[:middle]), first, schema)
         yield from _parsed(piece, b"\n".join(split[middle:]), first + middle, schema)
     else:
-        yield from found.to_batches()
+        yield from table.to_batches()

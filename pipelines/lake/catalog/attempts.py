@@ -160,7 +160,7 @@ def refuse_during_erasure(lake: Lake, job: str, request: str = "") -> None:
         request: The erasure that may go on.
 
     Raises:
-        ConflictError: They are.
+        ConflictError: An erasure of the job has not ended.
         DamagedLakeError: There is a note that no erasure wrote.
     """
     for name in lake.directory.names(ERASURES):
@@ -198,12 +198,12 @@ def _note_names(lake: Lake) -> list[str]:
 
 def leaned_on(lake: Lake, job: str) -> set[str]:
     """The snapshots of a job whose files attempts that have not ended may share."""
-    return {one for _, note in _notes(lake, job) for one in note["leans_on"]}
+    return {snapshot_id for _, note in _notes(lake, job) for snapshot_id in note["leans_on"]}
 
 
 def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
     """Token and note of every attempt on a job's tables that has not ended."""
-    found = []
+    notes = []
     for name in _note_names(lake):
         token, path = name.removesuffix(".json"), f"{NOTES}/{name}"
         if not is_token(token) or name == token:
@@ -219,8 +219,8 @@ def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
         if note["job"] == job:
             leaned = note.get("leans_on") or []
             note["leans_on"] = [leaned] if isinstance(leaned, str) else leaned
-            found.append((token, note))
-    return found
+            notes.append((token, note))
+    return notes
 
 
 def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dic
         rules: What it says beside its process.
 
     Raises:
-        MissingFileError: It is gone.
+        MissingFileError: The note is gone.
         DamagedLakeError: No process of ours wrote that.
     """
     if directory.size(path) > LONGEST_NOTE:
@@ -294,11 +294,11 @@ def _undo(lake: Lake, token: str, note: dict[str, Any]) -> None:
         return
     for path in note["tables"]:
         table = lake.table(path)
-        _take_back(table, token, {one.version for one in tables if one.path == path})
+        _take_back(table, token, {record.version for record in tables if record.path == path})
         latest = table.open()
         named = [] if latest is None else [file.path for file in files_of(latest)]
         # What someone committed on top of the attempt's version needs its files.
-        if not any(one.startswith(f"{DATA_DIRECTORY}/{token}/") for one in named):
+        if not any(file.startswith(f"{DATA_DIRECTORY}/{token}/") for file in named):
             for name, _ in table.directory.files_below(f"{DATA_DIRECTORY}/{token}"):
                 if token_of(name) == token:
                     table.directory.delete(name)

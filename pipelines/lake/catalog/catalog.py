@@ -90,15 +90,15 @@ class Lake:
         self._looks = CatalogLooks(self._catalog.directory)
 
     def table(self, path: str) -> StateTable:
-        """One of its tables."""
+        """A table of the lake."""
         return StateTable(self.directory, path)
 
     def check_tables(self, paths: Iterable[str]) -> None:
         """Open some of its tables, those that there are, before anything is written.
 
         Raises:
-            DamagedLakeError: One can't be opened.
-            UnsafePathError: One leads elsewhere.
+            DamagedLakeError: A table can't be opened.
+            UnsafePathError: A table's path leads out of the lake.
         """
         for path in paths:
             self.table(path).open()
@@ -137,10 +137,10 @@ class Lake:
         return self.listed(job)[1]
 
     def has(self, job: str, snapshot_id: str) -> bool:
-        """Whether an id is taken, be it by a row that can't be believed."""
+        """Whether an id is taken, if only by a row that breaks a rule."""
         summaries, bad = self.listed(job)
-        taken = {summary.snapshot_id for summary in summaries} | {one.snapshot_id for one in bad}
-        return snapshot_id in taken
+        existing = {summary.snapshot_id for summary in summaries} | {row.snapshot_id for row in bad}
+        return snapshot_id in existing
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
         """All snapshots, or one job's, with all that is known of them, and the rows that are none.
@@ -156,18 +156,18 @@ class Lake:
 
         Raises:
             NotFoundError: There is no such job or snapshot.
-            DamagedLakeError: Its row can't be believed.
+            DamagedLakeError: The snapshot's row breaks a rule of the catalog.
         """
-        found, bad = self._read(SNAPSHOT_SCHEMA.names, job, snapshot_id)
-        if found:
-            return found[0]
+        records, bad = self._read(SNAPSHOT_SCHEMA.names, job, snapshot_id)
+        if records:
+            return records[0]
         if bad:
             raise bad[0].error
-        known = [record.snapshot_id for record in self.summaries(job)]
-        if not known:
+        ids = [record.snapshot_id for record in self.summaries(job)]
+        if not ids:
             jobs = ", ".join(self.jobs()) or "none"
             raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
-        latest = ", ".join(known[-10:])
+        latest = ", ".join(ids[-10:])
         raise NotFoundError(
             f"job {job!r} has no snapshot {snapshot_id!r}", remedy=f"its latest are: {latest}"
         )
@@ -213,11 +213,11 @@ class Lake:
                 bad.append(BadRow(str(held or ""), "", self._unreadable(path, error)))
                 continue
             for row in rows:
-                found = self._record(row | {"job": held}, whole=whole)
-                if isinstance(found, SnapshotRecord):
-                    records.append(found)
+                parsed = self._record(row | {"job": held}, whole=whole)
+                if isinstance(parsed, SnapshotRecord):
+                    records.append(parsed)
                 else:
-                    bad.append(found)
+                    bad.append(parsed)
         return (
             self._told_apart(records, bad) if columns == SNAPSHOT_SCHEMA.names else (records, bad)
         )
@@ -234,7 +234,7 @@ class Lake:
     def _told_apart(
         self, records: list[SnapshotRecord], bad: list[BadRow]
     ) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """Of two rows of one snapshot nobody knows which is true."""
+        """Move snapshots with several rows to the bad rows: none of them is known to be true."""
         counts = Counter((record.job, record.snapshot_id) for record in records)
         alone = [record for record in records if counts[record.job, record.snapshot_id] == 1]
         twins = [

@@ -50,7 +50,7 @@ class CatalogLooks:
             None if there is none.
 
         Raises:
-            DamagedLakeError: Its log can't be read.
+            DamagedLakeError: The log of the catalog can't be read.
         """
         if not self._directory.is_object_store:
             return open_table(self._directory)
@@ -82,9 +82,9 @@ class CatalogLooks:
         """A file of rows.
 
         Raises:
-            MissingFileError: It is not there.
-            UnsafePathError: It is a link.
-            SnapshotError: It can't be read.
+            MissingFileError: The file does not exist.
+            UnsafePathError: The file is a link.
+            SnapshotError: The file can't be read.
         """
         if not self._directory.is_object_store:
             return self._directory.open_input(path)

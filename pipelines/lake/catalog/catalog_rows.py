@@ -43,8 +43,8 @@ def rows_of(
     rows = file.read(columns=[name for name in columns if name in stored])
     if snapshot_id is not None:
         rows = rows.filter(pc.equal(rows.column("snapshot_id"), snapshot_id))
-    found: list[dict[str, object]] = rows.to_pylist()
-    return found
+    dicts: list[dict[str, object]] = rows.to_pylist()
+    return dicts
 
 
 def rows_replaced(job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.Table) -> pa.Table:
@@ -53,7 +53,7 @@ def rows_replaced(job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.T
     Args:
         job: The job.
         rows_by_id: The rows that are to be, by the id of the snapshot.
-        rows: Those of the file.
+        rows: The rows of the file.
 
     Raises:
         HeldError: There is a hold on one of these snapshots.
@@ -97,8 +97,10 @@ def rows_with_holds(snapshot_id: str, change: HoldsChange, rows: pa.Table) -> pa
 
 def _holds_of(rows: pa.Table) -> list[list[dict[str, object]]]:
     """What is said of the holds of each row, be the row believed or not."""
-    said = rows.column(HOLDS).to_pylist() if HOLDS in rows.column_names else [None] * len(rows)
-    return [holds or [] for holds in said]
+    listed_holds = (
+        rows.column(HOLDS).to_pylist() if HOLDS in rows.column_names else [None] * len(rows)
+    )
+    return [holds or [] for holds in listed_holds]
 
 
 def _refuse_held(job: str, rows: pa.Table) -> None:

@@ -50,7 +50,7 @@ class DropResult:
         kept: The others.
         files: Files that were removed.
         freed_bytes: Their bytes.
-        held: Those of `kept` that only a hold has kept.
+        held: The snapshots among `kept` that only a hold keeps.
     """
 
     dropped: list[str]
@@ -68,7 +68,7 @@ def drop_snapshots(
     Args:
         lake: The lake.
         job: The job.
-        snapshot_ids: Which to drop.
+        snapshot_ids: The snapshots to drop.
         keep: How many of the newest to keep, where no ids are given, beside those with a hold.
 
     Raises:
@@ -79,7 +79,7 @@ def drop_snapshots(
     """
     records, bad = lake.records(job)
     known = [record.snapshot_id for record in records]
-    rows = {*known, *(one.snapshot_id for one in bad)}
+    rows = {*known, *(row.snapshot_id for row in bad)}
     if not rows:
         jobs = ", ".join(lake.jobs()) or "none"
         raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
@@ -108,7 +108,7 @@ def drop_snapshots(
         count, size = work.sweep(path)
         files, freed = files + count, freed + size
     count, size = sweep_carried(lake)
-    kept = [one for one in known if one not in set(dropped)]
+    kept = [snapshot_id for snapshot_id in known if snapshot_id not in set(dropped)]
     return DropResult(list(dropped), kept, files + count, freed + size, held)
 
 
@@ -120,7 +120,7 @@ class _Drop:
         self.job = job
         self.running = attempt_tokens(lake)
         leaned = leaned_on(lake, job)
-        self.leaned = [one for one in going if one.snapshot_id in leaned]
+        self.leaned = [record for record in going if record.snapshot_id in leaned]
         self.going = going
         self.read: dict[str, SnapshotRecord] = {}
 
@@ -142,9 +142,9 @@ class _Drop:
             return
         maker, kept = table.maker(latest.version()), _tables_at(self._kept(), path)
         shown = {file.path for file in files_of(latest)}
-        if any(shown == {unit.path for unit in one.units} for one in kept):
+        if any(shown == {unit.path for unit in record.units} for record in kept):
             return
-        gone = [{unit.path for unit in one.units} for one in _tables_at(self.going, path)]
+        gone = [{unit.path for unit in record.units} for record in _tables_at(self.going, path)]
         edited = not maker or maker.startswith(UNDO)
         if maker in self.running or (edited and shown not in gone):
             return
@@ -164,7 +164,7 @@ class _Drop:
         present = table.directory.files_below(DATA_DIRECTORY)
         running = self.running | attempt_tokens(self.lake)
         needed = _tables_at(self._kept() + self.leaned, path)
-        named = {unit.path for one in needed for unit in one.units}
+        named = {unit.path for record in needed for unit in record.units}
         latest = table.open()
         if latest is not None:
             named |= {file.path for file in files_of(latest)}
@@ -184,10 +184,10 @@ def tables_of_job(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[s
 
     Raises:
         DamagedLakeError: A table of a snapshot can't be opened.
-        UnsafePathError: It leads elsewhere.
+        UnsafePathError: A table's path leads out of the lake.
     """
     named = {table.path for record in records for op in record.operators for table in op.tables}
-    found = []
+    paths = []
     for path in sorted(named.union(_directories(lake, job))):
         try:
             lake.table(path).open()
@@ -196,8 +196,8 @@ def tables_of_job(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[s
                 raise
             LOG.warning("left alone, as no snapshot has it: %s", error)
         else:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _directories(lake: Lake, job: str) -> Iterator[str]:
@@ -211,7 +211,7 @@ def _directories(lake: Lake, job: str) -> Iterator[str]:
             except UnsafePathError as error:
                 LOG.warning("left alone: %s", error)
                 continue
-            paths = [f"{above}/{one}" if one else above for one in names]
+            paths = [f"{above}/{inner}" if inner else above for inner in names]
             yield from (path for path in paths if is_table_of(job, path))
 
 
@@ -229,14 +229,14 @@ def _edit_leftovers(table: StateTable, latest: DeltaTable | None) -> list[tuple[
     if latest is None:
         return []
     names = latest.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
-    found = []
+    leftovers = []
     for name in names:
         folder, _, file = name.rpartition("/")
         checksum = f"{folder}/.{file}.crc".lstrip("/")
-        ours = [one for one in (name, checksum) if is_edited_file(one)]
-        present = [one for one in ours if table.directory.is_file(one)]
-        found += [(one, table.directory.size(one)) for one in present]
-    return found
+        ours = [path for path in (name, checksum) if is_edited_file(path)]
+        present = [path for path in ours if table.directory.is_file(path)]
+        leftovers += [(path, table.directory.size(path)) for path in present]
+    return leftovers
 
 
 def sweep_carried(lake: Lake) -> tuple[int, int]:

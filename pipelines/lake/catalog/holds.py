@@ -41,9 +41,9 @@ def refuse_held(lake: Lake, snapshots: Iterable[tuple[str, str]]) -> None:
     Raises:
         HeldError: There is a hold on one.
     """
-    wanted = sorted(snapshots)
-    holds = {job: held_snapshots(lake, job) for job in {job for job, _ in wanted}}
-    for job, snapshot_id in wanted:
+    pairs = sorted(snapshots)
+    holds = {job: held_snapshots(lake, job) for job in {job for job, _ in pairs}}
+    for job, snapshot_id in pairs:
         if snapshot_id in holds[job]:
             reasons = [hold.reason for hold in holds[job][snapshot_id]]
             raise held_error(job, snapshot_id, reasons)
@@ -57,7 +57,7 @@ def hold_snapshot(lake: Lake, job: str, snapshot_id: str, reason: str = "") -> l
     Raises:
         LakeError: The reason is no text.
         NotFoundError: There is no such snapshot.
-        DamagedLakeError: Its row can't be believed.
+        DamagedLakeError: The snapshot's row breaks a rule of the catalog.
     """
     if not is_text(reason):
         raise LakeError(f"{reason!r} is no text", remedy="give a reason in UTF-8")
@@ -103,9 +103,9 @@ def release_snapshot(
 
     lake.set_holds(job, snapshot_id, without)
     if not ended:
-        said = "" if reason is None else f" for the reason {reason!r}"
+        why = "" if reason is None else f" for the reason {reason!r}"
         raise NoMatchError(
-            f"there is no hold on snapshot {snapshot_id!r} of job {job!r}{said}",
+            f"there is no hold on snapshot {snapshot_id!r} of job {job!r}{why}",
             remedy="`statelake snapshots` lists the holds",
         )
     return ended

@@ -57,26 +57,26 @@ def recorded_sinks(lake: str, record: SnapshotRecord) -> list[Sink]:
     Raises:
         LakeError: A table can't be read.
     """
-    found = (
+    sinks = (
         sink_of(each.operator_id, each.label, _elements(lake, each, SINK_STATES))
         for each in record.operators
     )
-    return [sink for sink in found if sink is not None]
+    return [sink for sink in sinks if sink is not None]
 
 
 def _elements(lake: str, operator: OperatorRecord, states: Collection[str]) -> list[StateElement]:
     """The elements of some list states, by state, subtask and position."""
     units = {table.path: table.units for table in operator.tables}
-    found = []
+    elements = []
     for state in operator.operator_states:
         if state.name not in states or state.key_type:
             continue
         rows = read_operator_rows(lake, state, units[state.table])
         subtasks, positions = rows.column("subtask"), rows.column("position")
         data = parse_operator_state(state.meta_info)[1].encode(rows)
-        found += [
+        elements += [
             StateElement(state.name, subtasks[row].as_py(), positions[row].as_py(),
                          data[row].as_py())
             for row in range(len(rows))
         ]  # fmt: skip
-    return found
+    return elements

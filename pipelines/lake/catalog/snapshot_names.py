@@ -58,9 +58,11 @@ def resolve_snapshot(lake: Lake, job: str, name: str) -> str:
             remedy=f"the oldest is {ids[0]!r}",
         )
     if until:
-        taken = [record for record in records if record.taken_at < until]
-        if taken:
-            return max(taken, key=lambda record: (record.taken_at, record.imported_at)).snapshot_id
+        earlier = [record for record in records if record.taken_at < until]
+        if earlier:
+            return max(
+                earlier, key=lambda record: (record.taken_at, record.imported_at)
+            ).snapshot_id
         first = min(records, key=lambda record: record.taken_at)
         raise NotFoundError(
             f"job {job!r} has no snapshot that was taken on {name} or before",

@@ -96,7 +96,7 @@ def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:
     Raises:
         DamagedLakeError: It has the state of tables, files that are not carried, or operators that
             are not those of the row.
-        SnapshotError: It is no `_metadata`.
+        SnapshotError: The bytes are not a `_metadata`.
     """
     metadata = read_metadata(record.metadata, "carried _metadata")
     problem = _contradiction(metadata, record)
@@ -110,7 +110,7 @@ def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:
 
 def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
     """What of a carried `_metadata` is not what the row says; empty if all of it is."""
-    sizes = {one.blob: one.size for one in record.carried}
+    sizes = {carried.blob: carried.size for carried in record.carried}
     foreign: list[StreamHandle] = []
 
     def look(handle: StreamHandle) -> StreamHandle:
@@ -127,7 +127,10 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
     map_streams(metadata, look)
     if foreign:
         return f"{foreign[0]!r:.200} is no file that is carried"
-    shapes = {one.operator_id: (one.parallelism, one.max_parallelism) for one in metadata.operators}
+    shapes = {
+        operator.operator_id: (operator.parallelism, operator.max_parallelism)
+        for operator in metadata.operators
+    }
     for operator in record.operators:
         if shapes.get(operator.operator_id) != (operator.parallelism, operator.max_parallelism):
             return f"operator {operator.label!r} is not as the row has it"
@@ -157,7 +160,7 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
         lake: The lake's directory.
 
     Raises:
-        MissingFileError: It is not there.
+        MissingFileError: The file does not exist.
         DamagedLakeError: At the end: these were not the bytes that were carried.
     """
     path, digest = f"{CARRIED_DIRECTORY}/{carried}", hashlib.sha256()

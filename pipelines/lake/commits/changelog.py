@@ -63,8 +63,8 @@ class _Segment:
     @classmethod
     def parse(cls, file: PartitionFile) -> _Segment | None:
         """What a file's name says; None if it is no changelog's."""
-        found = _FILE.fullmatch(posixpath.basename(file.path))
-        return None if found is None else cls(int(found[1]), int(found[2]), file)
+        match = _FILE.fullmatch(posixpath.basename(file.path))
+        return None if match is None else cls(int(match[1]), int(match[2]), file)
 
 
 class DeltaChangelogs(EmbeddedChangelogs):
@@ -141,8 +141,8 @@ class _DeltaChangelog:
         batches = [batch for segment in sealed for batch in self._batches(segment)]
         rows = _compacted(pa.Table.from_batches(batches, ROWS))
         # even without a row it has its offsets, so that they never come again
-        made = self._write(sealed[0].first, sealed[-1].last, rows)
-        self._replace(made, sealed)
+        compacted = self._write(sealed[0].first, sealed[-1].last, rows)
+        self._replace(compacted, sealed)
         for gone in sealed:
             self._table.directory.delete(gone.file.path)
         self._remove_orphans()
@@ -166,7 +166,7 @@ class _DeltaChangelog:
             size = target.tell()
         return _Segment(first, last, PartitionFile(path, size, rows.num_rows))
 
-    def _replace(self, made: _Segment, gone: list[_Segment]) -> None:
+    def _replace(self, new: _Segment, gone: list[_Segment]) -> None:
         """Commit a file in the place of others."""
 
         def choose(
@@ -178,17 +178,17 @@ class _DeltaChangelog:
                     place=f"{self._table.uri}, partition {self._files.value}",
                     remedy="end one of the two; the other goes on from the last record in the log",
                 )
-            return [made.file], [one.file for one in gone]
+            return [new.file], [segment.file for segment in gone]
 
         with self._lock:
-            moment = Transaction(f"partition {self._files.value}", self._segments_end(made))
+            moment = Transaction(f"partition {self._files.value}", self._segments_end(new))
             self._files.commit(choose, moment)
             self._segments = sorted(
-                [*(segment for segment in self._segments if segment not in gone), made]
+                [*(segment for segment in self._segments if segment not in gone), new]
             )
 
-    def _segments_end(self, made: _Segment) -> int:
-        return max([made.last, *(segment.last for segment in self._segments)])
+    def _segments_end(self, new: _Segment) -> int:
+        return max([new.last, *(segment.last for segment in self._segments)])
 
     def _batches(self, segment: _Segment) -> Iterator[pa.RecordBatch]:
         return self._files.batches(segment.file, ROWS, BATCH_ROWS)
@@ -203,8 +203,8 @@ class _DeltaChangelog:
 
 
 def _segments(files: Iterable[PartitionFile]) -> list[_Segment]:
-    found = (_Segment.parse(file) for file in files)
-    return sorted(one for one in found if one is not None)
+    segments = (_Segment.parse(file) for file in files)
+    return sorted(segment for segment in segments if segment is not None)
 
 
 def _compacted(rows: pa.Table) -> pa.Table:

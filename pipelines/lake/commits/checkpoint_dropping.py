@@ -113,7 +113,7 @@ def _drop_files(log: FileCheckpointLog, keep: int) -> int:
         records = list(log.read())
         if _names(log) != names or len(names) != len(records):
             continue  # others write: which record is in which file is not sure
-        kept = {id(one) for one in newest_of_each_key(records, keep)}
+        kept = {id(record) for record in newest_of_each_key(records, keep)}
         gone = [n for n, record in zip(names, records, strict=True) if id(record) not in kept]
         for name in gone:
             log.directory.delete(name)

@@ -163,8 +163,8 @@ class DeltaCheckpointLog:
 
     def _records(self, table: DeltaTable, after: int) -> Iterator[LogRecord]:
         try:
-            wanted = ds.field("offset") > after
-            rows = read_rows(table, self.directory, SCHEMA, wanted).sort_by("offset")
+            condition = ds.field("offset") > after
+            rows = read_rows(table, self.directory, SCHEMA, condition).sort_by("offset")
             if any(column.null_count for column in rows.columns):
                 raise pa.ArrowInvalid("a record without offset, key, message or time")
         except (DeltaError, pa.ArrowException, OSError) as error:
@@ -200,5 +200,5 @@ def newest_of_each_key(records: Iterable[LogRecord], newest: int) -> list[LogRec
 
 
 def _end(table: DeltaTable) -> int:
-    found = table.transaction_version(TRANSACTION)
-    return -1 if found is None else int(found)
+    version = table.transaction_version(TRANSACTION)
+    return -1 if version is None else int(version)

@@ -77,12 +77,10 @@ def migrate_records(
     """
     done = []
     for versions in last_records(read_records(log), tasks).values():
-        one, two = versions.get(1), versions.get(2)
+        v1, v2 = versions.get(1), versions.get(2)
         task = next(iter(versions.values())).task
         try:
-            outcome, key, message, made = (
-                _back(one, two) if rollback else _forth(one, two, changelogs)
-            )
+            outcome, key, message, made = _back(v1, v2) if rollback else _forth(v1, v2, changelogs)
         except CheckpointRecordError as error:
             done.append(TaskMigration(task, REFUSED, why=str(error)))
             continue
@@ -96,7 +94,7 @@ def upgraded(record: TaskRecord, changelogs: Mapping[str, tuple[str, str]]) -> C
     """What a record says in version 2.
 
     Raises:
-        CheckpointRecordError: It has offsets of changelogs that are not named.
+        CheckpointRecordError: The record has offsets of changelogs that are not named.
     """
     offsets = record.checkpoint.offsets
     named = {
@@ -116,53 +114,55 @@ def upgraded(record: TaskRecord, changelogs: Mapping[str, tuple[str, str]]) -> C
             place=str(unnamed[0]),
             remedy=f"name it: STORE={unnamed[0].system}.{unnamed[0].stream}",
         )
-    made = upgrade(record.checkpoint, named)
-    if made.id == CheckpointId(0, 0):  # without changelogs, version 1 has no id
-        made = CheckpointV2(CheckpointId(record.record.appended_at, 0), made.input_offsets)
-    return made
+    checkpoint = upgrade(record.checkpoint, named)
+    if checkpoint.id == CheckpointId(0, 0):  # without changelogs, version 1 has no id
+        checkpoint = CheckpointV2(
+            CheckpointId(record.record.appended_at, 0), checkpoint.input_offsets
+        )
+    return checkpoint
 
 
 _Step = tuple[str, bytes, bytes, str]
 
 
 def _forth(
-    one: TaskRecord | None, two: TaskRecord | None, changelogs: Mapping[str, tuple[str, str]]
+    v1: TaskRecord | None, v2: TaskRecord | None, changelogs: Mapping[str, tuple[str, str]]
 ) -> _Step:
-    if one is None:
+    if v1 is None:
         return "nothing to do", b"", b"", ""
-    made = upgraded(one, changelogs)
-    if two is not None and (_behind(two, one) or _says(two.checkpoint, made)):
-        return "migrated before", b"", b"", str(two.id)
-    return "migrated", _key(one, 2), write_checkpoint_v2(made), str(made.id)
+    checkpoint = upgraded(v1, changelogs)
+    if v2 is not None and (_behind(v2, v1) or _says(v2.checkpoint, checkpoint)):
+        return "migrated before", b"", b"", str(v2.id)
+    return "migrated", _key(v1, 2), write_checkpoint_v2(checkpoint), str(checkpoint.id)
 
 
-def _back(one: TaskRecord | None, two: TaskRecord | None) -> _Step:
-    if two is None or not isinstance(two.checkpoint, CheckpointV2):
+def _back(v1: TaskRecord | None, v2: TaskRecord | None) -> _Step:
+    if v2 is None or not isinstance(v2.checkpoint, CheckpointV2):
         return "nothing to do", b"", b"", ""
-    checkpoint = two.checkpoint
-    made = downgrade(checkpoint)
-    if one is not None and (one.record.offset > two.record.offset or one.checkpoint == made):
-        return "rolled back before", b"", b"", str(two.id)
-    held = {store for stores in checkpoint.markers.values() for store in stores}
-    lost = sorted(held - set(checkpoint.markers.get(CHANGELOG_FACTORY, {})))
+    checkpoint = v2.checkpoint
+    downgraded = downgrade(checkpoint)
+    if v1 is not None and (v1.record.offset > v2.record.offset or v1.checkpoint == downgraded):
+        return "rolled back before", b"", b"", str(v2.id)
+    marked = {store for stores in checkpoint.markers.values() for store in stores}
+    lost = sorted(marked - set(checkpoint.markers.get(CHANGELOG_FACTORY, {})))
     if lost:
         raise CheckpointRecordError(
             f"store {lost[0]!r} has no changelog, and version 1 has no place for other markers",
-            place=f"task {two.task}",
+            place=f"task {v2.task}",
             remedy="commit once with `changelog` in stores.<store>.backup.factories",
         )
-    return "rolled back", _key(two, 1), write_checkpoint_v1(made), str(two.id)
+    return "rolled back", _key(v2, 1), write_checkpoint_v1(downgraded), str(v2.id)
 
 
-def _behind(two: TaskRecord, one: TaskRecord) -> bool:
-    return two.record.offset > one.record.offset
+def _behind(v2: TaskRecord, v1: TaskRecord) -> bool:
+    return v2.record.offset > v1.record.offset
 
 
-def _says(two: object, made: CheckpointV2) -> bool:
+def _says(two: object, expected: CheckpointV2) -> bool:
     return (
         isinstance(two, CheckpointV2)
-        and two.input_offsets == made.input_offsets
-        and (two.markers.get(CHANGELOG_FACTORY, {}) == made.markers.get(CHANGELOG_FACTORY, {}))
+        and two.input_offsets == expected.input_offsets
+        and (two.markers.get(CHANGELOG_FACTORY, {}) == expected.markers.get(CHANGELOG_FACTORY, {}))
     )
 
 
@@ -174,7 +174,7 @@ def changelog_of(text: str) -> tuple[str, tuple[str, str]]:
     """A store and its changelog, of `STORE=SYSTEM.STREAM`.
 
     Raises:
-        ValueError: It is not.
+        ValueError: The text is not of that form.
     """
     store, _, place = text.partition("=")
     system, _, stream = place.partition(".")

@@ -41,7 +41,7 @@ class TaskRecord:
     """A checkpoint in a log.
 
     Attributes:
-        record: As it lies there.
+        record: The record as the log has it.
         key: Its key.
         checkpoint: What it says.
     """
@@ -60,14 +60,14 @@ class TaskRecord:
         """The commit's id, as far as the record says it."""
         if isinstance(self.checkpoint, CheckpointV2):
             return self.checkpoint.id
-        found = []
+        ids = []
         for written in self.checkpoint.offsets.values():
             head, separator, _ = (written or "").partition(":")
             try:
-                found += [CheckpointId.parse(head)] if separator else []
+                ids += [CheckpointId.parse(head)] if separator else []
             except CheckpointRecordError:
                 continue  # an input's offset may look like anything
-        return max(found, default=None)
+        return max(ids, default=None)
 
     @property
     def backends(self) -> dict[str, list[str]]:
@@ -90,7 +90,7 @@ def open_log(location: str) -> CheckpointLog:
     """The log at a place: a Delta table, a directory of records, or `kafka://HOST:PORT/TOPIC`.
 
     Raises:
-        NotFoundError: It is neither.
+        NotFoundError: There is no log at the location.
     """
     if location.startswith(KAFKA):
         return _topic(location)
@@ -108,16 +108,18 @@ def open_log(location: str) -> CheckpointLog:
 
 def kafka_changelogs(location: str) -> Changelogs:
     """The changelogs of a cluster, `kafka://HOST:PORT`."""
-    found: Changelogs = _kafka().KafkaChangelogs(_cluster(location.removeprefix(KAFKA).strip("/")))
-    return found
+    changelogs: Changelogs = _kafka().KafkaChangelogs(
+        _cluster(location.removeprefix(KAFKA).strip("/"))
+    )
+    return changelogs
 
 
 def _topic(location: str) -> CheckpointLog:
     servers, _, topic = location.removeprefix(KAFKA).partition("/")
     if not servers or not topic:
         raise NotFoundError(f"{location!r} names no topic", remedy=f"{KAFKA}HOST:PORT/TOPIC")
-    found: CheckpointLog = _kafka().KafkaCheckpointLog(_cluster(servers), topic)
-    return found
+    log: CheckpointLog = _kafka().KafkaCheckpointLog(_cluster(servers), topic)
+    return log
 
 
 def _cluster(servers: str) -> Any:
@@ -133,17 +135,17 @@ def read_records(log: CheckpointLog) -> list[TaskRecord]:
     """Every checkpoint of a version that is known, in the order of the log.
 
     Raises:
-        CheckpointRecordError: One is broken.
+        CheckpointRecordError: A record is broken.
     """
-    found = (record_of(record) for record in log.read())
-    return [one for one in found if one is not None]
+    records = (record_of(record) for record in log.read())
+    return [record for record in records if record is not None]
 
 
 def record_of(record: LogRecord) -> TaskRecord | None:
     """What a record says; None if its type is not known here.
 
     Raises:
-        CheckpointRecordError: It is broken.
+        CheckpointRecordError: The record is broken.
     """
     try:
         key = read_key(record.key)
@@ -165,14 +167,15 @@ def last_records(
         tasks: Only these; all by default.
 
     Raises:
-        NotFoundError: One of them has no record.
+        NotFoundError: A task has no record.
     """
     wanted = set(tasks)
-    found: dict[tuple[str, str], dict[int, TaskRecord]] = {}
-    for one in records:
-        if not wanted or one.task in wanted:
-            found.setdefault((one.key.grouper, one.task), {})[one.checkpoint.version] = one
-    missing = sorted(wanted - {task for _, task in found})
+    versions_by_task: dict[tuple[str, str], dict[int, TaskRecord]] = {}
+    for record in records:
+        if not wanted or record.task in wanted:
+            versions = versions_by_task.setdefault((record.key.grouper, record.task), {})
+            versions[record.checkpoint.version] = record
+    missing = sorted(wanted - {task for _, task in versions_by_task})
     if missing:
         raise NotFoundError(f"no record of task {missing[0]!r}", remedy="list the log's tasks")
-    return dict(sorted(found.items(), key=lambda one: (one[0][1], one[0][0])))
+    return dict(sorted(versions_by_task.items(), key=lambda item: (item[0][1], item[0][0])))

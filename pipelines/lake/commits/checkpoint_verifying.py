@@ -65,7 +65,7 @@ def verify_log(
 
     Args:
         log: The log.
-        backends: Those that can be asked; markers of others are not looked at.
+        backends: The backends that can be asked; markers of others are not looked at.
         job: Its name and its id.
         tasks: Only these; all by default.
         every: Whether every record of version 2 is looked at; else the last of each task, of
@@ -79,15 +79,15 @@ def verify_log(
     wanted = tuple(tasks)
     done: list[Verified] = []
     for chosen in _chosen(log, wanted, every=every):
-        record, found = chosen, list(_verify(chosen, factories, job))
+        record, verified = chosen, list(_verify(chosen, factories, job))
         for _ in range(0 if every else LOOKS):
-            if not any(one.outcome == UNSOUND for one in found):
+            if not any(marker.outcome == UNSOUND for marker in verified):
                 break
             (again,) = _chosen(log, (record.task,), grouper=record.key.grouper)
             if again.record.message == record.record.message:
                 break
-            record, found = again, list(_verify(again, factories, job))
-        done += found
+            record, verified = again, list(_verify(again, factories, job))
+        done += verified
     return done
 
 
@@ -95,13 +95,13 @@ def faults_of(verified: Iterable[Verified]) -> list[str]:
     """What is wrong: markers that can't be restored, and stores of which none was looked at."""
     listed = list(verified)
     faults = [
-        f"task {one.task}, store {one.store}, checkpoint {one.checkpoint}: {one.why}"
-        for one in listed
-        if one.outcome == UNSOUND
+        f"task {marker.task}, store {marker.store}, checkpoint {marker.checkpoint}: {marker.why}"
+        for marker in listed
+        if marker.outcome == UNSOUND
     ]
     stores: dict[tuple[str, str, str], set[str]] = {}
-    for one in listed:
-        stores.setdefault((one.task, one.store, one.checkpoint), set()).add(one.outcome)
+    for marker in listed:
+        stores.setdefault((marker.task, marker.store, marker.checkpoint), set()).add(marker.outcome)
     faults += [
         f"task {task}, store {store}, checkpoint {checkpoint}: no marker of it was looked at"
         for (task, store, checkpoint), outcomes in stores.items()

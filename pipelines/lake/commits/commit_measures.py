@@ -72,7 +72,7 @@ class CommitReports:
         """Add a row for every task that counted something; all of them are one commit.
 
         Args:
-            measures: Of each task, the same object every time.
+            measures: The measures of each task, the same object every time.
         """
         now = self.clock()
         with self._lock:
@@ -91,7 +91,7 @@ class CommitReports:
         """Add a row for every task of a run, once however often this is called.
 
         Args:
-            counts: Of each task, by the names that `CommitMeasures` has.
+            counts: The counts of each task, by the names that `CommitMeasures` has.
             version: The run's number; what is not above the last one was told before.
         """
         table = open_table(self.directory)
@@ -114,9 +114,9 @@ class CommitReports:
         if table is None:
             return []
         begin = pa.scalar(since * 1000, pa.timestamp("us", "UTC"))
-        wanted = ds.field("reported_at") >= begin
+        condition = ds.field("reported_at") >= begin
         try:
-            rows = read_rows(table, self.directory, SCHEMA, wanted)
+            rows = read_rows(table, self.directory, SCHEMA, condition)
             if any(column.null_count for column in rows.columns):
                 raise pa.ArrowInvalid("a report with a count that is missing")
         except (DeltaError, pa.ArrowException, OSError) as error:
@@ -153,4 +153,4 @@ class CommitReports:
 def total(reports: Iterable[CommitReport]) -> dict[str, int]:
     """All counts together."""
     listed = list(reports)
-    return {name: sum(one.counts[name] for one in listed) for name in COUNTED}
+    return {name: sum(report.counts[name] for report in listed) for name in COUNTED}

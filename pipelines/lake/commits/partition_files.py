@@ -49,7 +49,7 @@ class PartitionFiles:
 
     Attributes:
         table: The table.
-        columns: All of it, the partition's column too.
+        columns: All columns, the partition's included.
         column: The partition's, a string.
         value: What it says in these files.
     """
@@ -92,7 +92,7 @@ class PartitionFiles:
         """The rows of a file, so many at a time.
 
         Raises:
-            CommitError: It is not there, or not what was written.
+            CommitError: The file does not exist, or is not what was written.
         """
         count, directory = 0, self.table.directory
         try:

@@ -116,10 +116,10 @@ class Plan:
 
     Attributes:
         run: Its number, from 1.
-        parallelism: Of its operators.
+        parallelism: The parallelism of its operators.
         max_parallelism: The number of key groups.
         processing_time: Its time, in milliseconds.
-        begins: Of each source, the offset behind which it reads.
+        begins: For each source, the offset behind which it reads.
         ends: And up to which.
         restore: The lake's snapshot that it begins with; empty at the beginning of all.
         watermark: Event time before it.
@@ -153,7 +153,7 @@ class Prepared:
         savepoint: The directory of its state, below the run's.
         watermark: Event time behind it.
         latest: The greatest event time of each source.
-        outputs: Of each sink, path, bytes and rows of its files.
+        outputs: For each sink, the path, bytes and rows of its files.
         records: How many records came in.
         markers: Of each task, where the blob store has its state; empty if that has not.
         counts: Of each task, what its commit cost, by the names that `CommitMeasures` has.
@@ -201,30 +201,30 @@ class RunLog:
         Raises:
             CorruptSnapshotError: The plan says something that can't be.
         """
-        held = self._read(run, "plan.json", Plan, PLAN_RULES)
-        if held is not None and held.run != run:
-            raise self._refused(run, "plan.json", f"run: {held.run}, which is another run")
-        return held
+        plan = self._read(run, "plan.json", Plan, PLAN_RULES)
+        if plan is not None and plan.run != run:
+            raise self._refused(run, "plan.json", f"run: {plan.run}, which is another run")
+        return plan
 
     def prepared(self, run: int) -> Prepared | None:
         """What a run came to; None if it did not get there.
 
         Raises:
-            CorruptSnapshotError: It says something that can't be, or names files elsewhere.
+            CorruptSnapshotError: The record breaks a rule, or names files elsewhere.
         """
-        held = self._read(run, "prepared.json", Prepared, PREPARED_RULES)
-        if held is None:
+        prepared = self._read(run, "prepared.json", Prepared, PREPARED_RULES)
+        if prepared is None:
             return None
-        if held.savepoint != f"{held.attempt}/{SAVEPOINT}":
-            problem = f"savepoint: {held.savepoint!r:.200}, which is not the attempt's"
+        if prepared.savepoint != f"{prepared.attempt}/{SAVEPOINT}":
+            problem = f"savepoint: {prepared.savepoint!r:.200}, which is not the attempt's"
             raise self._refused(run, "prepared.json", problem)
-        within = re.escape(output_directory(self.job, run, held.attempt))
+        within = re.escape(output_directory(self.job, run, prepared.attempt))
         ours = re.compile(within + r"/[\w.-]+\.parquet", re.ASCII)
-        for path in (file[0] for files in held.outputs.values() for file in files):
+        for path in (file[0] for files in prepared.outputs.values() for file in files):
             if not ours.fullmatch(path):
                 problem = f"outputs: {path!r:.200}, which is no file of the attempt's"
                 raise self._refused(run, "prepared.json", problem)
-        return held
+        return prepared
 
     def done(self, run: int) -> bool:
         """Whether a run is committed."""
@@ -262,14 +262,14 @@ class RunLog:
         """Look whether another process runs the job.
 
         Raises:
-            ConflictError: One that is alive does.
+            ConflictError: A process that is alive runs the job.
             DamagedLakeError: Something is there that no process of ours wrote.
         """
         if self.directory.is_file(LOCK):
-            held = read_note(self.directory, LOCK, {})
-            if alive(held):
+            note = read_note(self.directory, LOCK, {})
+            if alive(note):
                 raise ConflictError(
-                    f"process {held['process']} of {held['host']} runs the job",
+                    f"process {note['process']} of {note['host']} runs the job",
                     place=self.directory.full(LOCK),
                     remedy="wait until it is done, or remove the file if it is not there any more",
                 )
@@ -291,8 +291,8 @@ class RunLog:
         if self.directory.is_file(LOCK) and self.directory.read(LOCK) == data:
             self.directory.delete(LOCK)
 
-    def _write(self, run: int, name: str, held: dict[str, Any]) -> None:
-        data = json.dumps({"version": VERSION, **held}, indent=1, sort_keys=True)
+    def _write(self, run: int, name: str, content: dict[str, Any]) -> None:
+        data = json.dumps({"version": VERSION, **content}, indent=1, sort_keys=True)
         directory = self.run_directory(run)
         directory.create()
         directory.write(name, data.encode())
@@ -304,8 +304,8 @@ class RunLog:
         if not directory.is_file(name):
             return None
         try:
-            held: dict[str, Any] = json.loads(directory.read(name))
-            version = held.pop("version")
+            content: dict[str, Any] = json.loads(directory.read(name))
+            version = content.pop("version")
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise self._refused(run, name, f"this is no word of a run ({error})") from error
         if version != VERSION:
@@ -314,13 +314,13 @@ class RunLog:
                 remedy="a newer statelake reads it",
             )  # fmt: skip
         try:
-            made = kind(**held)
+            parsed = kind(**content)
         except TypeError as error:
             raise self._refused(run, name, f"this is no word of a run ({error})") from error
-        fault = broken_rule(vars(made), rules)
+        fault = broken_rule(vars(parsed), rules)
         if fault is not None:
             raise self._refused(run, name, f"{fault[0]}: {fault[1]}")
-        return made
+        return parsed
 
     def _refused(self, run: int, name: str, problem: str) -> CorruptSnapshotError:
         return CorruptSnapshotError(

@@ -65,7 +65,7 @@ class StoreFile:
     """A file of a store's table.
 
     Attributes:
-        checkpoint: Of the commit that wrote it.
+        checkpoint: The id of the commit that wrote it.
         full: Whether it has all that the store held; else what changed.
         path: Below the table.
         size: Its bytes.
@@ -81,24 +81,26 @@ class StoreFile:
     @classmethod
     def parse(cls, path: str, size: int = 0, rows: int = 0) -> StoreFile | None:
         """The file of a path; None if it is no store's."""
-        found = _FILE.fullmatch(posixpath.basename(path))
-        if found is None:
+        match = _FILE.fullmatch(posixpath.basename(path))
+        if match is None:
             return None
-        return cls(CheckpointId.parse(found[1]), found[2] == "full", path, size, rows)
+        return cls(CheckpointId.parse(match[1]), match[2] == "full", path, size, rows)
 
 
 def superseded(files: Iterable[StoreFile], last: CheckpointId, keep: int) -> list[StoreFile]:
     """The files that none of a task's last commits needs.
 
     Args:
-        files: All that lie there, in a version or not.
+        files: All files of the task, in a version or not.
         last: The commit whose record is the log's last.
         keep: How many commits stay, the last one included.
     """
     listed = list(files)
-    upto = sorted({one.checkpoint for one in listed if one.checkpoint <= last})[-keep:]
-    bases = [one.checkpoint for one in listed if one.full and upto and one.checkpoint <= upto[0]]
-    return [one for one in listed if bases and one.checkpoint < max(bases)]
+    upto = sorted({file.checkpoint for file in listed if file.checkpoint <= last})[-keep:]
+    bases = [
+        file.checkpoint for file in listed if file.full and upto and file.checkpoint <= upto[0]
+    ]
+    return [file for file in listed if bases and file.checkpoint < max(bases)]
 
 
 class LakeBackend(StateBackendFactory):
@@ -182,17 +184,21 @@ class TaskPart:
 
     def present(self) -> list[StoreFile]:
         """All files that lie there."""
-        found = self.table.directory.files_below(self.directory)
-        return [one for path, size in found if (one := StoreFile.parse(path, size)) is not None]
+        files = self.table.directory.files_below(self.directory)
+        return [
+            store_file
+            for path, size in files
+            if (store_file := StoreFile.parse(path, size)) is not None
+        ]
 
     def read(self, file: StoreFile) -> Iterator[Row]:
         """The rows of a file.
 
         Raises:
-            CommitError: It is not there, or not what was written.
+            CommitError: The file does not exist, or is not what was written.
         """
-        held = PartitionFile(file.path, file.size, file.rows)
-        for batch in self.partition.batches(held, ROWS, BATCH_ROWS):
+        partition_file = PartitionFile(file.path, file.size, file.rows)
+        for batch in self.partition.batches(partition_file, ROWS, BATCH_ROWS):
             keys, values = (column.to_pylist() for column in batch.columns)
             yield from zip(keys, values, strict=True)
 
@@ -242,20 +248,20 @@ class TaskPart:
 
 
 def _store_files(files: Iterable[PartitionFile]) -> list[StoreFile]:
-    found = (StoreFile.parse(*file) for file in files)
-    return sorted(one for one in found if one is not None)
+    store_files = (StoreFile.parse(*file) for file in files)
+    return sorted(file for file in store_files if file is not None)
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Rows in pieces of some mebibytes."""
     group: list[Row] = []
-    held = 0
+    size = 0
     for row in rows:
         group.append(row)
-        held += len(row[0]) + len(row[1] or b"") + 16
-        if held >= ROW_GROUP_BYTES:
+        size += len(row[0]) + len(row[1] or b"") + 16
+        if size >= ROW_GROUP_BYTES:
             yield group
-            group, held = [], 0
+            group, size = [], 0
     if group:
         yield group
 
@@ -306,7 +312,7 @@ class _Backup(TaskBackupManager):
         self.context.measures.add("files_sent")
         self.context.measures.add("bytes_sent", file.size)
         if not full:
-            self.context.measures.add("bytes_saved", sum(one.size for one in known or ()))
+            self.context.measures.add("bytes_saved", sum(earlier.size for earlier in known or ()))
         self._known[store] = [file] if full else [*(known or ()), file]
         self._markers[store] = str(version)
         return self._markers[store]

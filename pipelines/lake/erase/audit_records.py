@@ -78,7 +78,7 @@ class AuditRecord:
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, what it says unpacked."""
+        """The whole record, with its content unpacked."""
         return asdict(self) | {"said": json.loads(self.said)}
 
 
@@ -123,7 +123,7 @@ def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
 
 
 def add_record(
-    lake: Lake, kind: str, request: str, requested_by: str, said: Mapping[str, Any]
+    lake: Lake, kind: str, request: str, requested_by: str, content: Mapping[str, Any]
 ) -> AuditRecord:
     """Put a record behind the others.
 
@@ -137,7 +137,7 @@ def add_record(
             directory, SCHEMA, configuration=CONFIGURATION, name="erasures"
         )
         before = audit_records(lake)
-        text = json.dumps(said, sort_keys=True)
+        text = json.dumps(content, sort_keys=True)
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         previous = before[-1].digest if before else ""
         open_ = AuditRecord(len(before), kind, request, now, requested_by, text, previous)

@@ -162,7 +162,9 @@ def audit_erasure(
     there = set(all_jobs(lake))
     jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]
     records = records_of(lake, jobs)
-    needles, left_out = needles_of(asked, [one for of_job in records.values() for one in of_job])
+    needles, left_out = needles_of(
+        asked, [snapshot for of_job in records.values() for snapshot in of_job]
+    )
     if not needles:
         raise EncodeError(
             f"each form of it has less than {LEAST_BYTES} bytes that say something, which are"
@@ -173,18 +175,18 @@ def audit_erasure(
     tasks = [task for place in ("", *also) for task in _tasks(lake, place, searcher)]
     searched = engine.map(_search_file, tasks, progress)
     rows, unread = _rows_left(lake, asked, records, engine)
-    hits = [hit for one in searched for hit in one.hits]
+    hits = [hit for result in searched for hit in result.hits]
     places: dict[str, dict[str, int]] = {}
     for task in tasks:
         place = places.setdefault(task.directory.uri, {"files": 0, "bytes": 0})
         place["files"] += 1
         place["bytes"] += task.size
-    left = [task.name for task, one in zip(tasks, searched, strict=True) if one.not_unpacked]
-    said = {
+    left = [task.name for task, result in zip(tasks, searched, strict=True) if result.not_unpacked]
+    content = {
         "erasure": erasure.digest,
         "files": len(tasks),
         "file_bytes": sum(task.size for task in tasks),
-        "unpacked_bytes": sum(one.unpacked for one in searched),
+        "unpacked_bytes": sum(result.unpacked for result in searched),
         "places": places,
         "forms": dict(Counter(needle.form for needle in needles)),
         "forms_left_out": left_out,
@@ -195,9 +197,9 @@ def audit_erasure(
         "unread": unread,
         "only": erasure.to_json()["said"].get("only", []),
     }
-    record = add_record(lake, "audit", asked.request, requester_here(), said)
+    record = add_record(lake, "audit", asked.request, requester_here(), content)
     shown: dict[str, Any] = {
-        field.name: said[field.name] for field in fields(AuditResult) if field.name in said
+        field.name: content[field.name] for field in fields(AuditResult) if field.name in content
     }
     return AuditResult(**{**shown, "hits": hits}, request=asked.request, record=record)
 

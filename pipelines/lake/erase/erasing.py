@@ -212,7 +212,7 @@ class Erasure:
         """Where to begin: at the start, or behind what a process before this one did.
 
         Raises:
-            ConflictError: That process is at work, or another erasure of a job has not ended.
+            ConflictError: Its process is at work, or another erasure of a job has not ended.
         """
         before = ErasureNote.read(self.lake, self.asked.request)
         start = 0
@@ -234,7 +234,7 @@ class Erasure:
         """Whether the catalog names new files, as the note of an erasure that ended says.
 
         Raises:
-            DamagedLakeError: It names neither these nor the old ones.
+            DamagedLakeError: The catalog names neither the new files nor the old ones.
         """
         named = _named(
             record
@@ -320,8 +320,12 @@ class Erasure:
         table = self.lake.table(path)
         if table.open() is None:
             return
-        needed = {unit.path for one in _tables(self.records[job]) if one.path == path
-                  for unit in one.units}  # fmt: skip
+        needed = {
+            unit.path
+            for table_record in _tables(self.records[job])
+            if table_record.path == path
+            for unit in table_record.units
+        }
         if {file.path for file in table.files()} - needed:
             raise ConflictError(
                 "it was edited and not committed, so that nobody knows what of it is to stay",
@@ -334,35 +338,35 @@ class Erasure:
     def write_files(self) -> None:
         """Write each file again without the rows that go."""
         tasks = [replace(file.task, prefix=self.note.token) for file in self.files]
-        made = self.options.engine.map(rewrite_pieces, tasks, self.options.progress)
-        self.rewritten = [of_file for (of_file,) in made]
+        rewritten = self.options.engine.map(rewrite_pieces, tasks, self.options.progress)
+        self.rewritten = [of_file for (of_file,) in rewritten]
 
     def note_files(self) -> None:
         """Say which new file stands for which old one, so that a crash is gone on from."""
-        for file, made in zip(self.files, self.rewritten, strict=True):
-            new = made.files[0] if made.files else None
+        for file, rewritten_file in zip(self.files, self.rewritten, strict=True):
+            new = rewritten_file.files[0] if rewritten_file.files else None
             self.note.replaced.setdefault(file.table, {})[file.unit.path] = new
         self.note.write(self.lake)
 
     def switch(self) -> None:
         """Let the catalog name the new files, in one commit."""
-        made = {
-            (file.table, file.unit.path): one
-            for file, one in zip(self.files, self.rewritten, strict=True)
+        results = {
+            (file.table, file.unit.path): rewritten_file
+            for file, rewritten_file in zip(self.files, self.rewritten, strict=True)
         }
         changed = []
         for records in self.records.values():
             for record in records:
-                new = self._erased(record, made)
+                new = self._erased(record, results)
                 if new != record and self.asked.of_snapshot(record.snapshot_id):
                     changed.append(replace(new, erased=[*record.erased, self.asked.request]))
         self.lake.replace(changed)
 
     def _erased(
-        self, record: SnapshotRecord, made: Mapping[tuple[str, str], Rewritten]
+        self, record: SnapshotRecord, results: Mapping[tuple[str, str], Rewritten]
     ) -> SnapshotRecord:
         """A snapshot without what goes; an equal one if it has nothing of it."""
-        operators = [self._erased_operator(operator, made) for operator in record.operators]
+        operators = [self._erased_operator(operator, results) for operator in record.operators]
         record = replace(
             record,
             operators=operators,
@@ -373,14 +377,14 @@ class Erasure:
         return without_opaque_state(record) if self.asked.carried == "drop" else record
 
     def _erased_operator(
-        self, operator: OperatorRecord, made: Mapping[tuple[str, str], Rewritten]
+        self, operator: OperatorRecord, results: Mapping[tuple[str, str], Rewritten]
     ) -> OperatorRecord:
         for table in operator.tables:
             units: list[UnitRecord] = []
             moved: set[int] = set()
             counts: dict[str, list[Any]] = {}
             for unit in table.units:
-                rewritten = made.get((table.path, unit.path))
+                rewritten = results.get((table.path, unit.path))
                 if rewritten is None:
                     units.append(unit)
                     continue

@@ -52,7 +52,7 @@ _NOTE: Mapping[str, Rule] = {
 
 @dataclass
 class ErasureNote:
-    """What is going on.
+    """The note of an erasure in progress.
 
     Attributes:
         request: The id of the request.
@@ -85,7 +85,7 @@ class ErasureNote:
         """What a process before this one left; None if there is nothing.
 
         Raises:
-            ConflictError: That process is at work.
+            ConflictError: The process that wrote it is still at work.
             DamagedLakeError: There is a note that no erasure wrote.
         """
         try:

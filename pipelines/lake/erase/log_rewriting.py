@@ -44,7 +44,7 @@ def check_log(table: StateTable) -> None:
     """Look whether the entries of a log can be rewritten, before any is.
 
     Raises:
-        DamagedLakeError: One is missing: the older ones are in a checkpoint alone.
+        DamagedLakeError: A version's entry is missing: older ones are only in a checkpoint.
         UnreadableTableError: A version hides rows of its files.
     """
     versions = _versions(table)
@@ -114,7 +114,7 @@ def _actions(table: StateTable, version: int) -> list[Action]:
     """The actions of a version.
 
     Raises:
-        DamagedLakeError: They are none.
+        DamagedLakeError: The lines are not actions.
     """
     try:
         lines = table.directory.read(_path(version)).splitlines()
@@ -138,18 +138,18 @@ def _named(action: Action) -> str | None:
 
 def _announced(actions: list[Action], replaced: Replaced) -> list[Action]:
     """What names an old file also removes the new one."""
-    made = list(actions)
+    changed = list(actions)
     named = _all_named(actions)
     for action in actions:
         new = replaced.get(_named(action) or "")
         if new is not None and new.path not in named:
-            made.append(_removal(new, action))
-    return made
+            changed.append(_removal(new, action))
+    return changed
 
 
 def _exchanged(actions: list[Action], replaced: Replaced) -> list[Action]:
     """What adds an old file adds the new one, and removes the old one."""
-    made: list[Action] = []
+    changed: list[Action] = []
     coming = {_named(action) for action in actions if "add" in action} & replaced.keys()
     new_paths = {new.path for path in coming if (new := replaced[path or ""]) is not None}
     for action in actions:
@@ -157,11 +157,11 @@ def _exchanged(actions: list[Action], replaced: Replaced) -> list[Action]:
         if "add" in action and path in coming:
             new = replaced[path]
             if new is not None:
-                made.append(_addition(new, action))
-            made.append(_removal_of(path, action))
+                changed.append(_addition(new, action))
+            changed.append(_removal_of(path, action))
         elif not ("remove" in action and path in new_paths):
-            made.append(action)
-    return made
+            changed.append(action)
+    return changed
 
 
 def _forgotten(actions: list[Action], replaced: Replaced) -> list[Action]:
@@ -218,9 +218,9 @@ def _removal_of(path: str, action: Action) -> Action:
 def _cleaned(action: Action) -> Action:
     """An action without values of rows: statistics of columns, tags, predicates."""
     if "commitInfo" in action:
-        said = action["commitInfo"]
-        kept = {name: said[name] for name in KEPT_OF_COMMITS if name in said}
-        restored = (said.get("operationParameters") or {}).get("version")
+        commit_info = action["commitInfo"]
+        kept = {name: commit_info[name] for name in KEPT_OF_COMMITS if name in commit_info}
+        restored = (commit_info.get("operationParameters") or {}).get("version")
         kept["operationParameters"] = {} if restored is None else {"version": restored}
         return {"commitInfo": kept}
     for kind in ("add", "remove"):
@@ -233,13 +233,13 @@ def _cleaned(action: Action) -> Action:
 
 
 def _counts(statistics: Any) -> str | None:
-    """Of statistics: the number of rows, and which key groups they are of."""
+    """What stays of a file's statistics: its number of rows, and their key groups."""
     try:
-        said = json.loads(statistics)
-        kept = {"numRecords": said["numRecords"]} if "numRecords" in said else {}
+        counts = json.loads(statistics)
+        kept = {"numRecords": counts["numRecords"]} if "numRecords" in counts else {}
         for name in KEPT_STATISTICS:
-            if "key_group" in said.get(name, {}):
-                kept[name] = {"key_group": said[name]["key_group"]}
+            if "key_group" in counts.get(name, {}):
+                kept[name] = {"key_group": counts[name]["key_group"]}
     except (AttributeError, TypeError, ValueError):
         return None
     return json.dumps(kept) if kept else None

@@ -46,13 +46,13 @@ class ErasedKeys(ListedKeys):
         if not isinstance(rows, StateRows):
             return rows
         if rows.layout.opaque_key:
-            found = rows.batch.column(KEY).cast(pa.large_binary())
+            keys = rows.batch.column(KEY).cast(pa.large_binary())
         else:
-            found = key_bytes(rows)
+            keys = key_bytes(rows)
         if self.key_groups is not None:  # prove the hash by which other files are not read
             with suppress(UnknownHashError):
                 check_key_groups(rows, self.max_parallelism)
-        return kept_rows(rows, pc.invert(pc.is_in(found, self.keys)))
+        return kept_rows(rows, pc.invert(pc.is_in(keys, self.keys)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ class Needle:
     """A form that is searched for.
 
     Attributes:
-        word: Which of the words of the request it is of, by its place.
+        word: The index, among the request's words, of the one that it is a form of.
         form: What it is called.
         data: The bytes.
         digits: Whether it is a number as text, which is none of ours within a longer word.
@@ -114,8 +114,8 @@ def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
         kind = column.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind):
             size = kind.bit_width // 8
-            held = bytes(column.buffers()[1])[:size]
-            yield f"{key.name} in a column", held
+            data = bytes(column.buffers()[1])[:size]
+            yield f"{key.name} in a column", data
             if pa.types.is_integer(kind) and size < 4:  # Parquet has no shorter number
                 yield (
                     f"{key.name} in a column",

@@ -47,14 +47,14 @@ def give_own_versions(
         for record in of_job:
             operators = []
             for operator in record.operators:
-                made = []
+                new_tables = []
                 for table in operator.tables:
                     if table.path in tables:
                         shown[table.path] = operator, table
                         if asked.of_snapshot(record.snapshot_id):
                             table = _shown(lake, operator, table, note.token)  # noqa: PLW2901
-                    made.append(table)
-                operators.append(replace(operator, tables=made))
+                    new_tables.append(table)
+                operators.append(replace(operator, tables=new_tables))
             new = replace(record, operators=operators)
             if new != record:
                 changed.append(new)
@@ -67,14 +67,14 @@ def give_own_versions(
 def _shown(lake: Lake, operator: OperatorRecord, table: TableRecord, token: str) -> TableRecord:
     """A table at a version that has the files, which is made unless it is there."""
     opened = lake.table(table.path)
-    wanted = {unit.path for unit in table.units}
+    paths = {unit.path for unit in table.units}
     for version in {table.version, opened.require().version()}:
-        if version >= 0 and {file.path for file in opened.files(version)} == wanted:
+        if version >= 0 and {file.path for file in opened.files(version)} == paths:
             return replace(table, version=version)
-    made = opened.replace_files(
+    new_version = opened.replace_files(
         layout_of(lake, operator, table).schema,
         [TableFile.of(unit) for unit in table.units],
         partition_by=table.partition_by or None,
         attempt=token,
     )
-    return replace(table, version=made)
+    return replace(table, version=new_version)

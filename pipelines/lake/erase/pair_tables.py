@@ -84,8 +84,8 @@ class HeldKeys:
         data = column.buffers()[2] if len(column) else None
         if data is None or next(self._somewhere.find(data), None) is None:
             return pa.repeat(False, len(column))
-        held = [value is not None and self.has(value) for value in column.to_pylist()]
-        return pa.array(held, pa.bool_())
+        matches = [value is not None and self.has(value) for value in column.to_pylist()]
+        return pa.array(matches, pa.bool_())
 
     def in_file(self, directory: Directory, path: str) -> bool:
         """Whether a key is in a file, as it is or in what is compressed in it."""

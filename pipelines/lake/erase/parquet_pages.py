@@ -32,7 +32,7 @@ def pages_of(data: pa.Buffer) -> Iterator[tuple[str, pa.Buffer | bytes]]:
         data: A whole file.
 
     Raises:
-        DamagedLakeError: It can't be read.
+        DamagedLakeError: The file can't be read.
     """
     try:
         file = pq.ParquetFile(pa.BufferReader(data))

@@ -229,12 +229,12 @@ class Planner:
                 looked_at.append(file)
         self._refuse_unknown()
         counts = self.engine.map(_rows_going, tasks, progress)
-        found = [
+        found_files = [
             (file, FoundFile(file.table.path, file.unit, met, dropped, task))
             for file, task, (met, dropped) in zip(looked_at, tasks, counts, strict=True)
             if met
         ]
-        return self._plan(shared, found), [file for _, file in found]
+        return self._plan(shared, found_files), [file for _, file in found_files]
 
     def _shared_files(self) -> list[_SharedFile]:
         files: dict[tuple[str, str], _SharedFile] = {}
@@ -262,10 +262,10 @@ class Planner:
                 self._fitting |= fitting
             if len(self._keys[name].keys):
                 transforms.append(self._keys[name].of_unit(unit))
-        for wanted, predicate in self.asked.where.items():
+        for state_name, predicate in self.asked.where.items():
             with suppress(NotFoundError):
-                owner, state = find_state([operator], wanted, file.record.snapshot_id)
-                self._named.add(wanted)
+                owner, state = find_state([operator], state_name, file.record.snapshot_id)
+                self._named.add(state_name)
                 if file.table.path in tables_of(owner, state):
                     session = self._session(file.record)
                     transforms.append(rows_where(session, operator, file.table, predicate))
@@ -293,29 +293,29 @@ class Planner:
                     remedy=f"keys are of type {', '.join(sorted(types - {''}))}; write them as"
                     " `statelake dump` prints them",
                 )
-        for wanted in self.asked.where:
-            if wanted not in self._named:
+        for state_name in self.asked.where:
+            if state_name not in self._named:
                 operators = [op for record in self._all() for op in record.operators]
                 labels = sorted({operator.label for operator in operators})
                 raise NotFoundError(
-                    f"no snapshot has a state {wanted!r}",
+                    f"no snapshot has a state {state_name!r}",
                     remedy=f"write it as operator/state; operators are: {', '.join(labels)}",
                 )
 
     def _plan(
-        self, shared: Sequence[_SharedFile], found: Sequence[tuple[_SharedFile, FoundFile]]
+        self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, FoundFile]]
     ) -> ErasurePlan:
         states: dict[tuple[str, str, str], FoundState] = {}
         owners: dict[tuple[str, str, str], set[str]] = {}
         everywhere: set[tuple[str, str]] = set()
-        for file, going in found:
+        for file, going in found_files:
             everywhere.update(file.owners)
             for state, rows in going.rows.items():
                 name = file.record.job, file.operator.label, state
                 entry = states.setdefault(name, FoundState(*name))
                 entry.rows += rows
                 entry.files += 1
-                owners.setdefault(name, set()).update(one for _, one in file.owners)
+                owners.setdefault(name, set()).update(snapshot for _, snapshot in file.owners)
         for name, entry in states.items():
             entry.snapshots = len(owners[name])
         words = words_of(self.asked)
@@ -328,10 +328,12 @@ class Planner:
         return ErasurePlan(
             jobs=list(self.records),
             snapshots=len(records),
-            states=sorted(states.values(), key=lambda one: (one.job, one.operator, one.state)),
+            states=sorted(
+                states.values(), key=lambda state: (state.job, state.operator, state.state)
+            ),
             rows=sum(entry.rows for entry in states.values()),
-            files=len(found) + sum(of_task.files for of_task in of_tasks.rows),
-            file_bytes=sum(going.unit.size for _, going in found)
+            files=len(found_files) + sum(of_task.files for of_task in of_tasks.rows),
+            file_bytes=sum(going.unit.size for _, going in found_files)
             + sum(of_task.file_bytes for of_task in of_tasks.rows),
             snapshots_found=sorted(everywhere),
             notes=[
@@ -342,9 +344,9 @@ class Planner:
             opaque=[
                 (record.job, record.snapshot_id) for record in records if has_opaque_state(record)
             ],
-            whole=self._whole(shared, found),
+            whole=self._whole(shared, found_files),
             elsewhere=self._elsewhere() + of_tasks.elsewhere,
-            kept_for=self._kept_for({(going.table, going.unit.path) for _, going in found}),
+            kept_for=self._kept_for({(going.table, going.unit.path) for _, going in found_files}),
             mentions=[
                 f"{of_task.area}/{of_task.name} of {of_task.job}"
                 for of_task in of_tasks.rows
@@ -371,34 +373,38 @@ class Planner:
         """Look whether there are all snapshots that were named.
 
         Raises:
-            NotFoundError: One is not there.
+            NotFoundError: A snapshot does not exist.
         """
-        known = {record.snapshot_id for record in self._all()}
+        ids = {record.snapshot_id for record in self._all()}
         for snapshot_id in self.asked.snapshots:
-            if snapshot_id not in known:
+            if snapshot_id not in ids:
                 raise NotFoundError(
                     f"no snapshot {snapshot_id!r} of {', '.join(self.records)}",
                     remedy="`statelake snapshots` lists them",
                 )
 
     def _whole(
-        self, shared: Sequence[_SharedFile], found: Sequence[tuple[_SharedFile, FoundFile]]
+        self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, FoundFile]]
     ) -> list[str]:
         """The states that would be left without a row by a predicate."""
         rows: Counter[str] = Counter()
         for file in shared:
             rows[file.table.path] += file.unit.rows
         going: Counter[str] = Counter()
-        for _, one in found:
-            going[one.table] += one.dropped
+        for _, found_file in found_files:
+            going[found_file.table] += found_file.dropped
         whole = []
-        for wanted in self.asked.where:
-            for file, one in found:
+        for state_name in self.asked.where:
+            for file, found_file in found_files:
                 with suppress(NotFoundError):
-                    owner, state = find_state([file.operator], wanted, "")
-                    emptied = rows[one.table] == going[one.table]
-                    if one.table in tables_of(owner, state) and emptied and wanted not in whole:
-                        whole.append(wanted)
+                    owner, state = find_state([file.operator], state_name, "")
+                    emptied = rows[found_file.table] == going[found_file.table]
+                    if (
+                        found_file.table in tables_of(owner, state)
+                        and emptied
+                        and state_name not in whole
+                    ):
+                        whole.append(state_name)
         return whole
 
     def _elsewhere(self) -> list[str]:

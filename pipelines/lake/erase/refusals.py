@@ -51,13 +51,13 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
         )
 
 
-def refuse_other_snapshots(said: Mapping[str, Any], asked: ErasureRequest) -> None:
+def refuse_other_snapshots(content: Mapping[str, Any], asked: ErasureRequest) -> None:
     """Look whether an erasure that is gone on with was of the same snapshots.
 
     Raises:
-        ConflictError: It was of others.
+        ConflictError: The erasure was begun for other snapshots.
     """
-    if said and said.get("only", []) != sorted(asked.snapshots):
+    if content and content.get("only", []) != sorted(asked.snapshots):
         raise ConflictError(
             f"erasure {asked.request!r} was begun of other snapshots",
             remedy="give each --snapshot that was given then, and no other",

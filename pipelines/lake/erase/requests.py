@@ -53,7 +53,7 @@ def check_request(request: str) -> None:
     """Refuse an id by which no file can be called.
 
     Raises:
-        LakeError: It is such.
+        LakeError: The id can't be a file's name.
     """
     if not _REQUEST.fullmatch(request):
         raise LakeError(
@@ -92,5 +92,5 @@ def keyed_digest(asked: ErasureRequest, secret: bytes) -> str:
     """
     if not secret:
         return ""
-    said = json.dumps([sorted(asked.keys), sorted(asked.where.items())]).encode()
-    return hmac.new(secret, said, hashlib.sha256).hexdigest()
+    message = json.dumps([sorted(asked.keys), sorted(asked.where.items())]).encode()
+    return hmac.new(secret, message, hashlib.sha256).hexdigest()

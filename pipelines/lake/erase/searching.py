@@ -59,12 +59,12 @@ class Searcher:
             return
         view.flags.writeable = False
         positions = np.empty(AT_ONCE, np.int64)
-        found = np.empty(AT_ONCE, np.int64)
+        hits = np.empty(AT_ONCE, np.int64)
         count = find_any(
             view, self._window, self._shifts, self._heads, self._following, self._words,
-            self._bounds, positions, found,
+            self._bounds, positions, hits,
         )  # fmt: skip
-        for at, number in zip(positions[:count].tolist(), found[:count].tolist(), strict=True):
+        for at, number in zip(positions[:count].tolist(), hits[:count].tolist(), strict=True):
             needle = self.needles[number]
             around = (
                 view[max(at - 1, 0) : at].tobytes(),

@@ -119,7 +119,7 @@ class TaskState:
         """Look whether a job runs, or is to bring back what was prepared.
 
         Raises:
-            ConflictError: It does, or is.
+            ConflictError: The job runs, or a run of it is prepared and not completed.
         """
         for job, log in self.runs.items():
             log.refuse_running(is_alive)
@@ -138,37 +138,37 @@ class TaskState:
             DamagedLakeError: A table can't be read.
             NotFoundError: There is nothing of its kind in a place that was named.
         """
-        found = FoundTaskState()
+        task_state = FoundTaskState()
         for job, log in self.runs.items():
             ids = {record.snapshot_id for record in self.records[job]}
             for run in self._runs_going(job):
                 for attempt in log.attempts(run):
                     directory = log.run_directory(run).child(attempt)
-                    found.left.append(directory.full())
-                    found.holding |= self._in_any(directory) or (
+                    task_state.left.append(directory.full())
+                    task_state.holding |= self._in_any(directory) or (
                         self.held.too_short and f"run-{run:08d}" not in ids
                     )
         if self.asked.snapshots:
-            found.elsewhere += [
+            task_state.elsewhere += [
                 f"stores and changelogs of job {job!r}, which are no snapshot's"
                 for job in self.records
                 if any(_kept(self.lake, job, (STORES, CHANGELOGS)))
             ]
-            return found
+            return task_state
         for table in self._tables():
             going = table.find(self.held)
             if going.rows or going.mentions:
-                size = sum(one for _, one in going.files)
-                found.rows.append(
+                size = sum(file_bytes for _, file_bytes in going.files)
+                task_state.rows.append(
                     FoundRows(table.job, table.area, table.name, going.rows, len(going.files),
                               size, going.mentions)
                 )  # fmt: skip
         for place in self.asked.changelogs:
-            found.rows += self._in_changelogs(place)
+            task_state.rows += self._in_changelogs(place)
         for place in self.asked.blobs:
-            self._look_at_blobs(place, found)
-        found.elsewhere += self._elsewhere()
-        return found
+            self._look_at_blobs(place, task_state)
+        task_state.elsewhere += self._elsewhere()
+        return task_state
 
     def erase(self) -> None:
         """Let all of it go."""
@@ -237,7 +237,7 @@ class TaskState:
                     prefixes |= {folder for folder in folders if folder.startswith(ours)}
         return prefixes
 
-    def _look_at_blobs(self, place: str, found: FoundTaskState) -> None:
+    def _look_at_blobs(self, place: str, task_state: FoundTaskState) -> None:
         """Blobs of runs, which go, and others that have it."""
         directory = Directory(place).confined()
         if not directory.exists("blobs"):
@@ -249,12 +249,12 @@ class TaskState:
             of_task = folder_of(folder_of(path.partition("/")[2]))
             if of_task in prefixes:
                 going += 1
-                found.holding |= self.held.in_file(directory, path)
+                task_state.holding |= self.held.in_file(directory, path)
             elif self.held.in_file(directory, path):
                 others.add(of_task)
         if going:
-            found.left.append(f"{going} blobs of runs in {place}")
-        found.elsewhere += [
+            task_state.left.append(f"{going} blobs of runs in {place}")
+        task_state.elsewhere += [
             f"blobs of {of_task} in {place}, which only its task can write again: erase it there,"
             " let it commit, and `statelake checkpoints drop --keep 1 --blobs`"
             for of_task in sorted(others)

@@ -46,23 +46,23 @@ def weigh_recorded(
     """
     groups = KeyGroupRange(0, operator.max_parallelism - 1)
     prefix = prefix_bytes(operator.max_parallelism)
-    found: dict[str, StateWeights] = {}
+    weights: dict[str, StateWeights] = {}
     tables = tables_of_operator(lake.location, operator)
     for number, table in enumerate(tables, 1):
         states = [keyed for keyed in operator.states if keyed.table == table.path]
         sizes = group_sizes(states, operator.max_parallelism)
-        wanted = {keyed.name for keyed in states if state in (None, keyed.name)}
+        names = {keyed.name for keyed in states if state in (None, keyed.name)}
         for _, meta_info in table.states:
             described, layout = table.parse(meta_info)
-            if described.name in wanted:
+            if described.name in names:
                 times = [Expiry(time) for time in until]
-                found[described.name] = StateWeights(layout, most, times)
-        for chunk in chunks_of(sizes, groups, CHUNK_BYTES) if wanted else ():
+                weights[described.name] = StateWeights(layout, most, times)
+        for chunk in chunks_of(sizes, groups, CHUNK_BYTES) if names else ():
             for rows in table.read(chunk):
-                if rows.name in wanted:
-                    found[rows.name].add(encode_rows(rows, prefix))
-        for name in wanted:
-            found[name].close()
+                if rows.name in names:
+                    weights[rows.name].add(encode_rows(rows, prefix))
+        for name in names:
+            weights[name].close()
         if progress is not None:
             progress(number, len(tables))
-    return {keyed.name: found[keyed.name] for keyed in operator.states if keyed.name in found}
+    return {keyed.name: weights[keyed.name] for keyed in operator.states if keyed.name in weights}

@@ -39,7 +39,7 @@ class Change:
             timestamp.
         before: Its value (and `ttl`, the time of its last access) in the snapshot before; of a
             timer nothing.
-        after: The same in this one.
+        after: Its value (and `ttl`) in this snapshot.
     """
 
     change: str
@@ -125,7 +125,7 @@ def key_history(
         state: Only of the state of that name.
 
     Raises:
-        EncodeError: It is no key of any operator of any snapshot.
+        EncodeError: The text is no key of any operator of any snapshot.
         LakeError: A file can't be read.
         NotFoundError: There is no such job, or no snapshot has such an operator or state.
         DamagedLakeError: The row of a snapshot can't be believed.

@@ -75,7 +75,7 @@ def rows_in_lake(
         One for each operator with keys that it can be one of.
 
     Raises:
-        EncodeError: It is no key of any of them.
+        EncodeError: The text is no key of any operator.
         LakeError: A file can't be read; raised where the rows are taken.
         NotFoundError: There is no such operator or state, or no keyed state at all.
     """
@@ -156,10 +156,10 @@ def _operator(record: SnapshotRecord, wanted: str) -> OperatorRecord:
     matches = [each for each in record.operators if each.operator_id.startswith(wanted)]
     if len(matches) == 1 and len(wanted) >= SHORTEST_ID:
         return matches[0]
-    known: Sequence[str] = [each.label for each in record.operators]
+    labels: Sequence[str] = [each.label for each in record.operators]
     raise NotFoundError(
         f"no operator {wanted!r} in snapshot {record.snapshot_id}",
-        remedy=f"it has: {', '.join(known) or 'none'}",
+        remedy=f"it has: {', '.join(labels) or 'none'}",
     )
 
 

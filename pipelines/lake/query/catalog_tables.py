@@ -117,16 +117,18 @@ def _splits(lake: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
                 "source": source.kind,
             }  # fmt: skip
             for status, subtask, split in source.splits():
-                said = {
+                columns = {
                     name: printable(value) if isinstance(value, str) else value
                     for name, value in split.columns().items()
                 }
-                word = said.get("offset")
+                word = columns.get("offset")
                 if isinstance(word, str):
-                    said |= {"offset": None, "offset_word": word}
-                if isinstance(said.get("stopping_offset"), str):
-                    said["stopping_offset"] = None
-                yield row | {"status": status, "subtask": subtask, "version": split.version} | said
+                    columns |= {"offset": None, "offset_word": word}
+                if isinstance(columns.get("stopping_offset"), str):
+                    columns["stopping_offset"] = None
+                yield (
+                    row | {"status": status, "subtask": subtask, "version": split.version} | columns
+                )
 
 
 def _each_operator(records: Iterable[SnapshotRecord]) -> Iterator[tuple[OperatorRecord, Row]]:

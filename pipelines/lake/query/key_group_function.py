@@ -46,8 +46,8 @@ def key_group(keys: Any, max_parallelism: Any) -> pa.Array:
         KeyGroupError: There is no such max parallelism.
     """
     column = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    known = {serializer().arrow_type: serializer() for serializer in _SERIALIZERS}
-    serializer = known.get(column.type)
+    serializers = {serializer().arrow_type: serializer() for serializer in _SERIALIZERS}
+    serializer = serializers.get(column.type)
     if serializer is None:
         raise UnknownHashError(
             f"key_group() knows no hash of {column.type}: several Java classes look like it",

@@ -124,7 +124,7 @@ class Session:
         """What kind of statement a query is: `SELECT`, `DELETE` and so on.
 
         Raises:
-            QueryError: It is none, or several.
+            QueryError: The text is no statement, or several.
         """
         with self.telling():
             statements = self.connection.extract_statements(self.resolved(query, register=False))
@@ -137,7 +137,7 @@ class Session:
         """Run a query that reads, and end the one before.
 
         Raises:
-            QueryError: It does not read, or DuckDB refuses it.
+            QueryError: The statement does not read, or DuckDB refuses it.
             StateError: A table that it names can't be read.
         """
         self._end()
@@ -153,7 +153,7 @@ class Session:
             if kind == "EXPLAIN":
                 return _explained(self.connection.execute(text).fetchall())
             relation = self.connection.sql(text)
-            kinds = [str(one) for one in relation.types]
+            kinds = [str(column_type) for column_type in relation.types]
             reader = self._reader = relation.to_arrow_reader(BATCH_ROWS)
         fields = [
             pa.field(field.name, pa.int64()) if kind == "HUGEINT" else field
@@ -191,7 +191,7 @@ class Session:
             if len(parts) == 2 and parts[0].lower() == CATALOG:
                 name = parts[1].lower()
                 if name not in CATALOG_TABLES:
-                    known = ", ".join(f"{CATALOG}.{one}" for one in CATALOG_TABLES)
+                    known = ", ".join(f"{CATALOG}.{table_name}" for table_name in CATALOG_TABLES)
                     raise QueryError(f"no table {'.'.join(parts)}", remedy=f"there are {known}")
                 if register:
                     rows = catalog_table(self.lake, name)
@@ -225,13 +225,13 @@ class Session:
         """The columns of the lake's tables that a piece of a query names."""
         tables = self._tables_in(query).values()
         opened = [OpenedTable(self.lake.table(table.path), table.version) for table in tables]
-        return list(dict.fromkeys(name for one in opened for name in one.schema.names))
+        return list(dict.fromkeys(name for table in opened for name in table.schema.names))
 
     def register(self, table: NamedTable) -> None:
         """Give DuckDB a table under its name.
 
         Raises:
-            StateError: It can't be opened.
+            StateError: The table can't be opened.
         """
         if table.every_snapshot:
             self._register_every_snapshot(table)
@@ -254,7 +254,9 @@ class Session:
                 paths = dict(operator_tables_by_name(operator))
                 if operator.label != table.operator or state not in paths:
                     continue
-                versions = {one.path: one.version for one in operator.tables}
+                versions = {
+                    table_record.path: table_record.version for table_record in operator.tables
+                }
                 name = f"{table.name} {record.snapshot_id}"
                 self._register(name, paths[state], versions[paths[state]])
                 snapshot = record.snapshot_id.replace("'", "''")

@@ -36,7 +36,7 @@ class Statement:
     """A statement that changes one table.
 
     Attributes:
-        text: As its user wrote it, on one line.
+        text: The statement as its user wrote it, on one line.
         kind: `DELETE`, `UPDATE` or `INSERT`.
         table: The table.
         head: The SQL up to the table's name.
@@ -60,7 +60,7 @@ def parse_statement(session: Session, text: str) -> Statement:
         text: One DELETE, UPDATE or INSERT.
 
     Raises:
-        QueryError: It is no such statement, or names no table first.
+        QueryError: The text is no such statement, or does not begin with a table.
         NotFoundError: There is no table of that name.
     """
     kind = session.kind_of(text)
@@ -132,8 +132,8 @@ class PreparedStatement:
         indexed = pa.table([*rows.columns, indexes], names=[*rows.schema.names, ROW])
         with self.session.telling():
             self._fill(indexed)
-            found = connection.execute(f"{self.sql}\nRETURNING {ROW}").fetchall()
-            met = np.unique(np.array(found, np.int64))
+            returned = connection.execute(f"{self.sql}\nRETURNING {ROW}").fetchall()
+            met = np.unique(np.array(returned, np.int64))
             if not met.size:
                 return rows, 0
             if self.statement.kind == "DELETE":
@@ -161,7 +161,9 @@ class PreparedStatement:
             QueryError: DuckDB refuses it, or a value does not fit its column.
         """
         with self.session.telling():
-            self._fill(pa.schema([pa.field(one.name, one.type) for one in schema]).empty_table())
+            self._fill(
+                pa.schema([pa.field(field.name, field.type) for field in schema]).empty_table()
+            )
             self.session.connection.execute(self.sql).fetchall()
             added = self.session.connection.sql(f"FROM {quoted(TARGET)}").to_arrow_table()
         rows = self._typed(added, schema)

@@ -38,9 +38,9 @@ class OpenedTable:
         partition: The partition column; empty if there is none.
 
     Raises:
-        UnreadableTableError: It uses a feature of Delta that its files alone do not show.
-        DamagedLakeError: Its log can't be read.
-        UnsafePathError: It names files elsewhere, or there is a link.
+        UnreadableTableError: The table uses a feature of Delta that its files alone do not show.
+        DamagedLakeError: The table's log can't be read.
+        UnsafePathError: The table names files elsewhere, or there is a link.
     """
 
     def __init__(self, table: StateTable, version: int | None = None) -> None:
@@ -63,7 +63,7 @@ class OpenedTable:
         """The rows of one file.
 
         Raises:
-            LakeError: It can't be read.
+            LakeError: The table can't be read.
         """
         try:
             return self._dataset([file]).to_table()

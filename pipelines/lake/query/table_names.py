@@ -175,7 +175,7 @@ class TableNames:
     def __iter__(self) -> Iterator[NamedTable]:
         """All tables, but for the views of all snapshots."""
         for job in sorted(self.jobs):
-            yield from (one for one in self.of_job(job).values() if not one.every_snapshot)
+            yield from (table for table in self.of_job(job).values() if not table.every_snapshot)
 
     @cached_property
     def remedy(self) -> str:

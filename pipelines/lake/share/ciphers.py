@@ -154,7 +154,7 @@ class Cipher:
 
     def octets(self, value: bytes) -> bytes:
         """Other bytes, as many."""
-        made = bytearray()
+        keystream = bytearray()
         before = hashlib.blake2b(digest_size=HASH_BYTES, key=self._key)
         for at in range(0, len(value), BYTES_BLOCK):
             block = value[at : at + BYTES_BLOCK]
@@ -162,8 +162,8 @@ class Cipher:
             tweak = b"octets %d " % len(value) + before.digest()
             before.update(block)
             number = self.permuted(int.from_bytes(block, "big"), 256 ** len(block), tweak)
-            made += number.to_bytes(len(block), "big")
-        return bytes(made)
+            keystream += number.to_bytes(len(block), "big")
+        return bytes(keystream)
 
     def text(self, value: str) -> str:
         """Another text: a digit for each digit, a letter for each letter, small and capital.
@@ -193,13 +193,13 @@ class Cipher:
                 number = number * count + ord(character) - first
                 size *= count
         number = self.permuted(number, size, b"text %r" % kinds + before)
-        made = list(block)
+        characters = list(block)
         for at in range(len(kinds) - 1, -1, -1):
             first, count = kinds[at]
             if count > 1:
                 number, offset = divmod(number, count)
-                made[at] = chr(first + offset)
-        return "".join(made)
+                characters[at] = chr(first + offset)
+        return "".join(characters)
 
     def uuid(self, value: str) -> str:
         """Another UUID."""
@@ -233,10 +233,10 @@ def _parsed(value: str) -> Callable[[Cipher], str] | None:
     """What masks a text that others parse; None for any other."""
     if _UUID.fullmatch(value):
         return lambda cipher: cipher.uuid(value)
-    found = _TIME.fullmatch(value)
-    if found is not None:
-        minutes = int(found[1]) * 60 + int(found[2])
-        return lambda cipher: cipher.time_text(minutes, found[3] or "", found[4] or "")
+    match = _TIME.fullmatch(value)
+    if match is not None:
+        minutes = int(match[1]) * 60 + int(match[2])
+        return lambda cipher: cipher.time_text(minutes, match[3] or "", match[4] or "")
     if _DATE.fullmatch(value):
         with suppress(ValueError):
             day = date.fromisoformat(value)

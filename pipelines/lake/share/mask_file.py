@@ -67,42 +67,45 @@ def read_mask(path: str) -> Mask:
         EncodeError: The file can't be understood, or there is no such secret; the message names
             the place, and never the secret.
     """
-    said, _ = read_yaml(path, "states", "give a YAML file that says what is masked: docs/share.md")
-    unknown = sorted(map(str, set(said) - _SECTIONS))
+    content, _ = read_yaml(
+        path, "states", "give a YAML file that says what is masked: docs/share.md"
+    )
+    unknown = sorted(map(str, set(content) - _SECTIONS))
     if unknown:
         raise _fault(
             path, f"{unknown[0]!r}", f"it has no such part: {', '.join(sorted(_SECTIONS))}"
         )
-    others = said.get("others", "")
+    others = content.get("others", "")
     if others not in ("", KEEP, DROP):
         raise _fault(path, "others", f"{others!r} is neither keep nor drop")
     keys = {
-        name: _key_rules(path, f"keys: {name}", rule) for name, rule in _mapping(path, said, "keys")
+        name: _key_rules(path, f"keys: {name}", rule)
+        for name, rule in _mapping(path, content, "keys")
     }
     states = {
         name: _state_rules(path, f"states: {name}", rule)
-        for name, rule in _mapping(path, said, "states")
+        for name, rule in _mapping(path, content, "states")
     }
     rules = [*keys.values(), *(rules for rules in states.values() if not isinstance(rules, str))]
     needed = any(rule.needs_secret for each in rules for rule in each)
-    if needed and "secret" not in said:
+    if needed and "secret" not in content:
         raise _fault(path, "secret", "format and hash need one: {env: NAME}, or {file: PATH}")
-    secret = _secret(path, said["secret"]) if "secret" in said else b""
+    secret = _secret(path, content["secret"]) if "secret" in content else b""
     return Mask(path, secret, keys, states, others)
 
 
-def _mapping(path: str, said: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
-    found = said.get(name) or {}
-    if not isinstance(found, Mapping):
+def _mapping(path: str, content: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
+    mapping = content.get(name) or {}
+    if not isinstance(mapping, Mapping):
         raise _fault(path, name, "it is no mapping")
-    return [(str(key), value) for key, value in found.items()]
+    return [(str(key), value) for key, value in mapping.items()]
 
 
-def _key_rules(path: str, place: str, said: Any) -> tuple[MaskRule, ...]:
-    if isinstance(said, Mapping):
-        parts = [("key." + str(part), rule) for part, rule in said.items()]
+def _key_rules(path: str, place: str, given: Any) -> tuple[MaskRule, ...]:
+    if isinstance(given, Mapping):
+        parts = [("key." + str(part), rule) for part, rule in given.items()]
     else:
-        parts = [("key", said)]
+        parts = [("key", given)]
     rules = _rules(path, place, parts)
     for rule in rules:
         if rule.how in (NULL, CONSTANT):
@@ -110,54 +113,54 @@ def _key_rules(path: str, place: str, said: Any) -> tuple[MaskRule, ...]:
     return rules
 
 
-def _state_rules(path: str, place: str, said: Any) -> tuple[MaskRule, ...] | str:
-    if said == DROP:
+def _state_rules(path: str, place: str, rules: Any) -> tuple[MaskRule, ...] | str:
+    if rules == DROP:
         return DROP
-    if isinstance(said, Mapping) and set(said) != {CONSTANT}:
-        return _rules(path, place, [(str(part), rule) for part, rule in said.items()])
-    return _rules(path, place, [("value", said)])
+    if isinstance(rules, Mapping) and set(rules) != {CONSTANT}:
+        return _rules(path, place, [(str(part), rule) for part, rule in rules.items()])
+    return _rules(path, place, [("value", rules)])
 
 
 def _rules(path: str, place: str, parts: list[tuple[str, Any]]) -> tuple[MaskRule, ...]:
     """The rules of some parts; those that are kept have none."""
     rules = []
-    for part, said in parts:
+    for part, given in parts:
         steps = _STEP.findall(part)
         column = steps[0] if steps else ""
         if "".join(steps) != part or column not in _COLUMNS:
             raise _fault(
                 path, f"{place}, {part!r}", f"it begins with none of {', '.join(_COLUMNS)}"
             )
-        if said == KEEP:
+        if given == KEEP:
             continue
         names = tuple(step if step == ELEMENTS else step.lstrip(".") for step in steps[1:])
-        rules.append(_rule(path, f"{place}, {part!r}", column, names, said))
+        rules.append(_rule(path, f"{place}, {part!r}", column, names, given))
     return tuple(rules)
 
 
-def _rule(path: str, place: str, column: str, steps: tuple[str, ...], said: Any) -> MaskRule:
-    if isinstance(said, Mapping) and set(said) == {CONSTANT}:
-        return MaskRule(column, steps, CONSTANT, said[CONSTANT])
-    if said is None or said in (FORMAT, HASH, NULL):
-        return MaskRule(column, steps, NULL if said is None else str(said))
-    if said == DROP:
+def _rule(path: str, place: str, column: str, steps: tuple[str, ...], given: Any) -> MaskRule:
+    if isinstance(given, Mapping) and set(given) == {CONSTANT}:
+        return MaskRule(column, steps, CONSTANT, given[CONSTANT])
+    if given is None or given in (FORMAT, HASH, NULL):
+        return MaskRule(column, steps, NULL if given is None else str(given))
+    if given == DROP:
         raise _fault(path, place, "a part can't be dropped: its type would be another; use null")
     raise _fault(
-        path, place, f"{said!r} is none of {FORMAT}, {HASH}, {NULL}, {KEEP}, {{{CONSTANT}: ...}}"
+        path, place, f"{given!r} is none of {FORMAT}, {HASH}, {NULL}, {KEEP}, {{{CONSTANT}: ...}}"
     )
 
 
-def _secret(path: str, said: Any) -> bytes:
+def _secret(path: str, given: Any) -> bytes:
     """The secret, from where the file says that it is."""
-    kinds = set(said) if isinstance(said, Mapping) else set()
+    kinds = set(given) if isinstance(given, Mapping) else set()
     if kinds not in ({"env"}, {"file"}):
         raise _fault(path, "secret", "it is neither {env: NAME} nor {file: PATH}")
     if kinds == {"env"}:
-        named = str(said["env"])
+        named = str(given["env"])
         secret = os.environ.get(named, "").encode("utf-8", "surrogateescape")
         where = f"the environment variable {named}"
     else:
-        named = where = str(said["file"])
+        named = where = str(given["file"])
         try:
             secret = Path(named).read_bytes().strip()
         except OSError as error:

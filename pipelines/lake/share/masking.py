@@ -222,11 +222,11 @@ def _in_micros(column: pa.Array, change: Callable[[int], int]) -> pa.Array:
     bits = pa.int32() if column.type.bit_width == 32 else pa.int64()
     unit = {"s": 1_000_000, "ms": 1000}.get(column.type.unit, 1)
     parts = 1000 if column.type.unit == "ns" else 1
-    made = []
+    micros = []
     for value in column.cast(bits).to_pylist():
         whole, rest = divmod(value, parts)
-        made.append(change(whole * unit) // unit * parts + rest)
-    return pa.array(made, bits).cast(column.type)
+        micros.append(change(whole * unit) // unit * parts + rest)
+    return pa.array(micros, bits).cast(column.type)
 
 
 def _moments(column: pa.Array, cipher: Cipher) -> pa.Array:

@@ -30,7 +30,7 @@ def parse_share(text: str) -> float:
     """A share as people write it: `1%`, `0.01`.
 
     Raises:
-        DeclarationError: It is none, or not above 0% and up to 100%.
+        DeclarationError: The text is no share, or not above 0% and up to 100%.
     """
     number = text.strip()
     try:

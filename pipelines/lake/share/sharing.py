@@ -79,7 +79,7 @@ class Sharing:
             metadata: What it carries.
 
         Raises:
-            UnsupportedFormatError: It has state that can't be sampled or masked.
+            UnsupportedFormatError: The snapshot has state that can't be sampled or masked.
             EncodeError: The mask says nothing of a state, or what can't be done.
             NotFoundError: The mask names what is not there.
         """
@@ -194,7 +194,7 @@ class _Planning:
         self.unnamed: list[str] = []
 
     def planned(self) -> SharedSnapshot:
-        """All of it."""
+        """The whole plan."""
         if self.sharing.mask is not None:
             _refuse_unknown(self.sharing.mask, self.record)
         metadata = self._metadata()
@@ -238,11 +238,11 @@ class _Planning:
                 for what, without in gone.items():
                     self._leave_out(f"the {what} of operator {label}, which can't be {self._verb}")
                     subtasks[index] = replace(subtasks[index], **without)
-        made = replace(operator, subtasks=subtasks)
-        if made.coordinator is not None and self.sharing.mask is not None:
+        shared = replace(operator, subtasks=subtasks)
+        if shared.coordinator is not None and self.sharing.mask is not None:
             self._leave_out(f"the coordinator's state of operator {label}, which can't be masked")
-            made = replace(made, coordinator=None)
-        return made
+            shared = replace(shared, coordinator=None)
+        return shared
 
     @property
     def _verb(self) -> str:
@@ -269,12 +269,14 @@ class _Planning:
             state.name: self._keyed_rules(operator, state, layouts[state.name])
             for state in (operator.states if key_rules is not None else ())
         }
-        keyed = {name: (key_rules or ()) + one for name, one in rules.items() if one is not None}
-        rules = {one.name: self._operator_rules(operator, one) for one in operator.operator_states}
-        others = {name: one for name, one in rules.items() if one is not None}
+        keyed = {name: (key_rules or ()) + rule for name, rule in rules.items() if rule is not None}
+        rules = {
+            state.name: self._operator_rules(operator, state) for state in operator.operator_states
+        }
+        others = {name: rule for name, rule in rules.items() if rule is not None}
         states = [state for state in operator.states if state.name in keyed]
-        operator_states = [one for one in operator.operator_states if one.name in others]
-        paths = {state.table for state in states} | {one.table for one in operator_states}
+        operator_states = [state for state in operator.operator_states if state.name in others]
+        paths = {state.table for state in states} | {state.table for state in operator_states}
         tables = [table for table in operator.tables if table.path in paths]
         left = replace(operator, states=states, operator_states=operator_states, tables=tables)
         sharing = self.sharing
@@ -289,7 +291,7 @@ class _Planning:
             return ()
         layout = next(iter(layouts.values()))
         mask, place = self.sharing.mask, f"keys of operator {operator.label}"
-        opaque = any(one.opaque_key for one in layouts.values())
+        opaque = any(keyed_layout.opaque_key for keyed_layout in layouts.values())
         if opaque and self.sharing.sample is not None:
             self._leave_out(
                 f"the keyed state of operator {operator.label}, whose keys of type"
@@ -323,7 +325,9 @@ class _Planning:
         if state.kind == TIMERS:
             return self._said(operator, TIMERS, schema, [layout.namespace], free=True)
         parts = [layout.namespace, layout.user_key, layout.value, layout.stored_value()]
-        return self._said(operator, state.name, schema, [one for one in parts if one is not None])
+        return self._said(
+            operator, state.name, schema, [part for part in parts if part is not None]
+        )
 
     def _operator_rules(
         self, operator: OperatorRecord, state: OperatorStateRecord
@@ -362,14 +366,18 @@ class _Planning:
         if said is None and not free and not mask.others:
             self.unnamed.append(name)
             return ()
-        opaque = next((one.name for one in parts if _has_opaque(one)), None)
+        opaque = next((part.name for part in parts if _has_opaque(part)), None)
         if opaque is not None and said != ():
             self._leave_out(f"the state {name} of {opaque}, which can't be masked")
             return None
         keyed = KEY in schema.names and NAMESPACE in schema.names
         for rule in rules:
             if rule.column not in schema.names or (keyed and rule.column == KEY):
-                there = [one for one in schema.names if one in ("value", "user_key", "namespace")]
+                there = [
+                    column
+                    for column in schema.names
+                    if column in ("value", "user_key", "namespace")
+                ]
                 raise EncodeError(
                     f"{name} has no {rule.column} to be masked",
                     place=mask.path,
@@ -399,13 +407,13 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
     """Refuse a mask that names what is not there.
 
     Raises:
-        NotFoundError: It does.
+        NotFoundError: An operator or state that it names does not exist.
     """
     operators: dict[str, str] = {}  # what it may be called, and what it is called in messages
     states: dict[str, str] = {}
     for operator in record.operators:
         names = [TIMERS if state.kind == TIMERS else state.name for state in operator.states]
-        names += [one.name for one in operator.operator_states]
+        names += [state.name for state in operator.operator_states]
         for label in {operator.uid, operator.operator_id, operator.label} - {""}:
             states |= {f"{label}/{name}": f"{operator.label}/{name}" for name in names}
             if operator.states:

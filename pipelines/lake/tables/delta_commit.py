@@ -64,9 +64,9 @@ class DeltaCommit:
         self.schema = _delta_schema(schema)
         self.partition_by = [] if partition_by is None else [partition_by]
         self._token = uuid.uuid4().hex
-        said = {**(properties.custom_metadata or {}), COMMIT_KEY: self._token}
+        metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: self._token}
         self.properties = CommitProperties(
-            said, properties.max_commit_retries, properties.app_transactions
+            metadata, properties.max_commit_retries, properties.app_transactions
         )
         self._now = int(time.time() * 1000)
         self._added: list[AddAction] = []
@@ -90,11 +90,13 @@ class DeltaCommit:
             key_groups: The first and the last key group that it has rows of, by which engines
                 leave files out.
         """
-        known: dict[str, Any] = {"numRecords": rows}
+        file_statistics: dict[str, Any] = {"numRecords": rows}
         if key_groups is not None:
-            known["minValues"], known["maxValues"] = ({"key_group": end} for end in key_groups)
-            known["nullCount"] = {"key_group": 0}
-        statistics = json.dumps(known)
+            file_statistics["minValues"], file_statistics["maxValues"] = (
+                {"key_group": end} for end in key_groups
+            )
+            file_statistics["nullCount"] = {"key_group": 0}
+        statistics = json.dumps(file_statistics)
         values = self._values(partition)
         self._added.append(AddAction(path, size, values, self._now, True, statistics))
 
@@ -103,7 +105,7 @@ class DeltaCommit:
 
         Args:
             path: Below the table, of letters that need no escape.
-            rows: All of one partition.
+            rows: All rows of one partition.
             partition: The value of the partition column in it.
         """
         stored = [name for name in rows.column_names if name not in self.partition_by]

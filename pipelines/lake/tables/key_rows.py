@@ -72,7 +72,7 @@ def sought_key(table: TableRows, value: Any) -> SoughtKey:
     """A key that is to be looked for in a table, and its likes of the same operator.
 
     Raises:
-        EncodeError: It is no key of the operator's type.
+        EncodeError: The key is not of the operator's key type.
     """
     return SoughtKey(value, encode_key(key_serializer(table), value, table.max_parallelism))
 
@@ -117,13 +117,13 @@ def _rows_of_key(
 ) -> Any:
     """Which rows have the key, of a row group's columns that make up keys."""
     numbered = keys.append_column("row", pa.array(np.arange(len(keys))))
-    found = [np.zeros(0, np.int64)]
+    row_numbers = [np.zeros(0, np.int64)]
     for state, layout in parsed:
         of_state = rows_of_queue(numbered, state).combine_chunks()
         for batch in of_state.to_batches():
             rows = StateRows(0, state.name, layout, batch)
-            found.append(batch.column("row").filter(_has_key(rows, key)).to_numpy())
-    return np.sort(np.concatenate(found))
+            row_numbers.append(batch.column("row").filter(_has_key(rows, key)).to_numpy())
+    return np.sort(np.concatenate(row_numbers))
 
 
 def _has_key(rows: StateRows, key: SoughtKey) -> pa.BooleanArray:
@@ -141,10 +141,10 @@ def _has_key(rows: StateRows, key: SoughtKey) -> pa.BooleanArray:
 
 def _may_hold(row_group: pq.RowGroupMetaData, key: SoughtKey) -> bool:
     """Whether a row group may have the key, by the smallest and the largest of its columns."""
-    wanted: dict[str, Any] = {KEY_GROUP: key.encoded.key_group, KEY: key.value}
+    sought: dict[str, Any] = {KEY_GROUP: key.encoded.key_group, KEY: key.value}
     for index in range(row_group.num_columns):
         column = row_group.column(index)
-        value = wanted.get(column.path_in_schema)
+        value = sought.get(column.path_in_schema)
         # floats have several zeros and no place for NaN, and bytes may be cut off
         if type(value) not in (int, str) or not column.is_stats_set:
             continue

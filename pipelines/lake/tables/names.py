@@ -71,14 +71,14 @@ def path_segment(name: str) -> str:
     long for a file system ends in digits of its digest instead.
     """
     if _PLAIN.fullmatch(name) and not name.startswith("."):
-        made = name
+        segment = name
     else:
         head = _escape(name[:1]) if name[:1] in ("", ".", "_") else _escape_others(name[0])
-        made = (head or "~") + _escape_others(name[1:])
-    if len(made) <= LONGEST:
-        return made
+        segment = (head or "~") + _escape_others(name[1:])
+    if len(segment) <= LONGEST:
+        return segment
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{made[: LONGEST - 18]}~~{digest[:16]}"
+    return f"{segment[: LONGEST - 18]}~~{digest[:16]}"
 
 
 def default_snapshot_id(source: str, digest: str, checkpoint_id: int) -> str:
@@ -211,8 +211,8 @@ def new_folder(attempt: str) -> str:
 
 def token_of(path: str) -> str:
     """The attempt that wrote a file of ours, by its path below its table; empty if none did."""
-    found = _UNIT.fullmatch(path) or _STAGED.fullmatch(path)
-    return "" if found is None else found[1]
+    match = _UNIT.fullmatch(path) or _STAGED.fullmatch(path)
+    return "" if match is None else match[1]
 
 
 def is_edited_file(path: str) -> bool:
@@ -237,16 +237,16 @@ def is_table_of(job: str, path: str, state: str | None = None, *, area: str = ""
         area: `keyed`, `timers` or `operator`; any by default.
     """
     within, _, rest = path.partition("/")
-    found, *names = rest.split("/")
-    if within != _job_directory(job) or found not in (KEYED, TIMERS, OPERATOR):
+    own_area, *names = rest.split("/")
+    if within != _job_directory(job) or own_area not in (KEYED, TIMERS, OPERATOR):
         return False
-    if area not in ("", found) or len(names) != (1 if found == TIMERS else 2):
+    if area not in ("", own_area) or len(names) != (1 if own_area == TIMERS else 2):
         return False
     if not all(map(_PATH_SEGMENT.fullmatch, names)):
         return False
-    if state is None or found == TIMERS:
+    if state is None or own_area == TIMERS:
         return True
-    wanted = path_segment(state)
-    return names[-1].startswith(wanted) and bool(
-        _OTHERWISE.fullmatch(names[-1].removeprefix(wanted))
+    segment = path_segment(state)
+    return names[-1].startswith(segment) and bool(
+        _OTHERWISE.fullmatch(names[-1].removeprefix(segment))
     )

@@ -111,15 +111,15 @@ def alike_units(
         for operator in operators
         for state in operator.operator_states
     }
-    found = {}
+    units = {}
     for operator in previous.operators:
         versions = {table.path: table.units for table in operator.tables}
         for state in operator.operator_states:
             if parse_operator_state(state.meta_info)[0] == now.get(
                 (operator.operator_id, state.name)
             ):
-                found[state.table] = versions[state.table]
-    return found
+                units[state.table] = versions[state.table]
+    return units
 
 
 def plan_operator_tasks(
@@ -135,21 +135,23 @@ def plan_operator_tasks(
         previous: The units that the previous snapshot has of a table of the same types.
     """
     tasks: list[tuple[Piece, ...]] = []
-    held: list[Piece] = []
+    group: list[Piece] = []
     size = 0
     for operator in operators:
         for state in operator.operator_states:
             path = tables[operator.operator_id, state.name]
-            known = {(one.first, one.last): one.fingerprint for one in previous.get(path, [])}
+            fingerprints = {
+                (unit.first, unit.last): unit.fingerprint for unit in previous.get(path, [])
+            }
             for first, last, weight in _ranges(state):
-                mark = known.get((first, last), b"")
+                mark = fingerprints.get((first, last), b"")
                 piece = Piece(operator.operator_id, state.name, path, first, last, mark)
-                if held and size + weight > PIECE_BYTES:
-                    tasks.append(tuple(held))
-                    held, size = [], 0
-                held.append(piece)
+                if group and size + weight > PIECE_BYTES:
+                    tasks.append(tuple(group))
+                    group, size = [], 0
+                group.append(piece)
                 size += weight
-    return [*tasks, tuple(held)] if held else tasks
+    return [*tasks, tuple(group)] if group else tasks
 
 
 def _ranges(state: NonKeyedState) -> Iterator[tuple[int, int, int]]:
@@ -215,7 +217,7 @@ def _fingerprint(parts: Sequence[NonKeyedPart], broadcast: bool) -> tuple[bytes,
         sizes.append(sum(map(len, elements)))
         digest.update(f"{part.subtask if not broadcast else 0}:{len(elements)};".encode())
         if broadcast:
-            elements = [one for pair in sorted(part.contents()) for one in pair]
+            elements = [item for pair in sorted(part.contents()) for item in pair]
         for element in elements:
             digest.update(len(element).to_bytes(8, "big"))
             digest.update(element)
@@ -252,23 +254,23 @@ def read_operator_rows(
         place = directory.full(unit.path)
         try:
             with directory.open_input(unit.path) as file:
-                found = pq.ParquetFile(file).read(columns=schema.names)
+                table = pq.ParquetFile(file).read(columns=schema.names)
         except (MissingFileError, OSError, pa.ArrowException) as error:
             raise LakeError(
                 f"a file of the table can't be read ({error})",
                 place=place,
                 remedy="only `statelake drop` may remove files: restore it from a backup",
             ) from error
-        if unit.rows not in (-1, len(found)):
+        if unit.rows not in (-1, len(table)):
             raise LakeError(
-                f"{len(found)} rows, and the catalog says {unit.rows}",
+                f"{len(table)} rows, and the catalog says {unit.rows}",
                 place=place,
                 remedy="restore the file from a backup of the lake",
             )
-        missing = sorted(set(schema.names) - set(found.schema.names))
+        missing = sorted(set(schema.names) - set(table.schema.names))
         if missing:
             raise LakeError(f"column {missing[0]!r} is missing", place=place)
-        tables.append(found.select(schema.names).cast(schema))
+        tables.append(table.select(schema.names).cast(schema))
     rows = pa.concat_tables(tables)
     if not described.broadcast:
         rows = rows.sort_by([("subtask", "ascending"), ("position", "ascending")])
@@ -282,7 +284,7 @@ def describe_operator_states(
     results: Iterable[PieceResult],
 ) -> list[OperatorStateRecord]:
     """What the catalog says of an operator's states, from what their pieces held."""
-    found = []
+    records = []
     by_state: dict[str, list[PieceResult]] = {}
     for result in results:
         if result.piece.operator_id == operator.operator_id:
@@ -291,7 +293,7 @@ def describe_operator_states(
         pieces = by_state.get(state.name, [])
         subtasks = [subtask for piece in pieces for subtask in piece.subtasks]
         counted = subtasks[:1] if state.broadcast else subtasks
-        found.append(
+        records.append(
             OperatorStateRecord(
                 name=state.name,
                 mode=state.mode.name,
@@ -299,10 +301,10 @@ def describe_operator_states(
                 value_type=state.value_type,
                 key_type=state.key_type,
                 meta_info=state.meta_info,
-                elements=sum(one.elements for one in counted),
-                state_bytes=sum(one.state_bytes for one in counted),
+                elements=sum(subtask.elements for subtask in counted),
+                state_bytes=sum(subtask.state_bytes for subtask in counted),
                 subtasks=subtasks,
                 disagreeing=[index for piece in pieces for index in piece.disagreeing],
             )
         )
-    return found
+    return records

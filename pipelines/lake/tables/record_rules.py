@@ -49,7 +49,7 @@ class Rule:
 
     Attributes:
         kept: Whether a value is that.
-        wanted: The same in words.
+        wanted: What the rule asks for, in words.
     """
 
     kept: Callable[[Any], bool]
@@ -58,13 +58,13 @@ class Rule:
 
 def between(low: float, high: float = math.inf) -> Rule:
     """A number in a range, its ends included."""
-    wanted = f"{low} to {high}" if high < math.inf else f"{low} or more"
-    return Rule(lambda value: low <= value <= high, wanted)
+    range_text = f"{low} to {high}" if high < math.inf else f"{low} or more"
+    return Rule(lambda value: low <= value <= high, range_text)
 
 
 def _one_of(values: Iterable[str]) -> Rule:
-    known = frozenset(values)
-    return Rule(known.__contains__, f"one of {', '.join(sorted(map(repr, known)))}")
+    allowed = frozenset(values)
+    return Rule(allowed.__contains__, f"one of {', '.join(sorted(map(repr, allowed)))}")
 
 
 COUNT = between(0)
@@ -130,21 +130,21 @@ def record_fault(record: SnapshotRecord, *, whole: bool) -> str:
         record: The row.
         whole: Whether its operators were read.
     """
-    found = next(_faults(record, whole=whole), None)
-    return "" if found is None else f"{found[0]}: {found[1]}"
+    fault = next(_faults(record, whole=whole), None)
+    return "" if fault is None else f"{fault[0]}: {fault[1]}"
 
 
 def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
     yield from _broken(record, "")
-    entries = sum(one.entries for one in record.operators)
+    entries = sum(operator.entries for operator in record.operators)
     if whole and (record.entries, record.state_bytes) != (
         entries,
-        sum(one.state_bytes for one in record.operators),
+        sum(operator.state_bytes for operator in record.operators),
     ):
         yield "entries", "they, or their bytes, are not those of its operators"
-    yield from _repeated("operators", (one.operator_id for one in record.operators))
-    yield from _repeated("carried", (one.blob for one in record.carried))
-    tables = [table.path for one in record.operators for table in one.tables]
+    yield from _repeated("operators", (operator.operator_id for operator in record.operators))
+    yield from _repeated("carried", (carried.blob for carried in record.carried))
+    tables = [table.path for operator in record.operators for table in operator.tables]
     yield from _repeated("tables", tables)
     for index, operator in enumerate(record.operators):
         for where, problem in _operator_faults(record.job, operator):
@@ -153,13 +153,13 @@ def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
 
 def _broken(value: Any, where: str) -> Iterator[Fault]:
     """Values that break their rule, those of what is within too."""
-    found = broken_rule(vars(value), RULES[type(value)])
-    if found is not None:
-        yield where + found[0], found[1]
+    fault = broken_rule(vars(value), RULES[type(value)])
+    if fault is not None:
+        yield where + fault[0], fault[1]
     for name, inner in vars(value).items():
         if isinstance(inner, list) and inner and type(inner[0]) in RULES:
-            for index, one in enumerate(inner):
-                yield from _broken(one, f"{where}{name}[{index}].")
+            for index, entry in enumerate(inner):
+                yield from _broken(entry, f"{where}{name}[{index}].")
 
 
 def _repeated(what: str, names: Iterable[object]) -> Iterator[Fault]:
@@ -241,7 +241,7 @@ def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) 
         return
     end = operator.max_parallelism if keyed else operator.parallelism
     reached, before = -1, (-1, -1)
-    for unit in sorted(table.units, key=lambda one: one.first):
+    for unit in sorted(table.units, key=lambda record: record.first):
         if not unit.first <= unit.last < end:
             yield where, f"{unit.path} of {unit.first} to {unit.last}, and there are {end}"
         if unit.first <= reached:

@@ -91,8 +91,8 @@ class StateRecord:
         ttl: Whether each value carries the time of its last access.
         meta_info: Its meta info, as Flink wrote it.
         entries: In all key groups.
-        state_bytes: Of keys and values, in all key groups.
-        key_groups: Those that have entries.
+        state_bytes: The bytes of keys and values, in all key groups.
+        key_groups: The key groups that have entries.
     """
 
     name: str
@@ -109,12 +109,12 @@ class StateRecord:
 
     def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
         """This state with what other key groups have, in order, and its counts again."""
-        ordered = sorted(groups, key=lambda one: one.key_group)
+        ordered = sorted(groups, key=lambda group: group.key_group)
         return replace(
             self,
             key_groups=ordered,
-            entries=sum(one.entries for one in ordered),
-            state_bytes=sum(one.state_bytes for one in ordered),
+            entries=sum(group.entries for group in ordered),
+            state_bytes=sum(group.state_bytes for group in ordered),
         )
 
 
@@ -136,10 +136,10 @@ class OperatorStateRecord:
         mode: `SPLIT_DISTRIBUTE`, `UNION` or `BROADCAST`.
         table: The path of its table.
         value_type: Java types, as Java writes them.
-        key_type: The same, of a broadcast state; empty for lists.
+        key_type: The type of the keys of a broadcast state; empty for lists.
         meta_info: Its meta info, as Flink wrote it.
         elements: Rows of its table: elements of a list, entries of a broadcast state.
-        state_bytes: Theirs; of a broadcast state, one copy's.
+        state_bytes: Their bytes; for a broadcast state, those of one copy.
         subtasks: The subtasks that have elements; of a broadcast state, all that have a copy.
         disagreeing: Subtasks whose copy of a broadcast state is not the one in the table.
     """
@@ -229,21 +229,21 @@ class SnapshotRecord:
         origin: `import` or `commit`.
         kind: `savepoint` or `checkpoint`.
         format: `canonical`, `native` or `checkpoint`.
-        metadata_version: Of its `_metadata`.
-        checkpoint_id: As the job counted it.
+        metadata_version: The version of its `_metadata`.
+        checkpoint_id: The checkpoint's number in the job.
         taken_at: When it was taken, as whoever imported it said; if nobody did, when its file
             `_metadata` was last written, which a copy changes.
         imported_at: When this row was written.
         source: Where it was read from.
-        digest: Of its `_metadata`, by which the same snapshot is recognised.
+        digest: The digest of its `_metadata`, by which the same snapshot is recognised.
         compression: `snappy` or `none`, as it was written.
         note: What the user said of it.
         entries: In all states.
-        state_bytes: Of all keys and values.
+        state_bytes: The bytes of all keys and values.
         written_bytes: How much this snapshot added to the lake.
         metadata: Its `_metadata` without the state that has tables: what an export begins with.
         carried: Files of state that has no tables: raw state, in-flight buffers.
-        operators: Those with keyed or operator state.
+        operators: The operators with keyed or operator state.
         holds: Why it may not be dropped; while there is one, nobody does.
         erased: The erasures by which rows of it went, by their requests.
     """
@@ -314,8 +314,8 @@ class SnapshotRecord:
         Raises:
             DamagedLakeError: A value is not of its type.
         """
-        made: SnapshotRecord = _from_dict(cls, row)
-        return made
+        record: SnapshotRecord = _from_dict(cls, row)
+        return record
 
 
 def key_group_records(measure: Measure, state: str) -> list[KeyGroupRecord]:
@@ -349,7 +349,9 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 def _arrow_fields(cls: Any) -> list[pa.Field]:
     hints = get_type_hints(cls)
-    return [pa.field(one.name, _arrow_type(hints[one.name])) for one in fields(cls)]
+    return [
+        pa.field(attribute.name, _arrow_type(hints[attribute.name])) for attribute in fields(cls)
+    ]
 
 
 @cache
@@ -358,7 +360,9 @@ def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
     hints = get_type_hints(cls)
     items = {name: get_args(hint)[0] if get_origin(hint) is list else None
              for name, hint in hints.items()}  # fmt: skip
-    return [(one.name, hints[one.name], items[one.name]) for one in fields(cls)]
+    return [
+        (attribute.name, hints[attribute.name], items[attribute.name]) for attribute in fields(cls)
+    ]
 
 
 def _to_dict(record: Any) -> dict[str, Any]:

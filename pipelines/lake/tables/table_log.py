@@ -50,8 +50,8 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
 
     Raises:
         MissingFileError: There is no log.
-        TableNotFoundError: It is empty.
-        DeltaError: It can't be read, or has no such version.
+        TableNotFoundError: The directory has no log.
+        DeltaError: The log can't be read, or has no such version.
         UnsafePathError: There is a link.
     """
     place = _LogPlace(directory)

@@ -49,7 +49,7 @@ class TableRows:
         lake: The lake's location.
         path: The table's path.
         partitioning: How it is partitioned.
-        key_serializer: As Flink wrote it.
+        key_serializer: The snapshot of the key serializer, as Flink wrote it.
         states: Id in the header that is to be written, and meta info, of each state in it.
         units: Its files.
         plain: Whether it was written without the decoders of users that there are now.
@@ -65,7 +65,7 @@ class TableRows:
 
     @property
     def max_parallelism(self) -> int:
-        """The operator's."""
+        """The operator's maximum parallelism."""
         return self.partitioning.max_parallelism
 
     def parse(self, meta_info: bytes) -> tuple[KeyedState, KeyedLayout]:
@@ -93,15 +93,15 @@ class TableRows:
             return []
         rows = pa.concat_tables(tables)
         rows = _of_groups(rows, key_groups)
-        found = []
+        states = []
         for index, state, layout in parsed:
             mine = rows_of_queue(rows, state).select(layout.schema.names).combine_chunks()
-            found += [
+            states += [
                 StateRows(index, state.name, layout, batch)
                 for batch in mine.to_batches()
                 if len(batch)
             ]
-        return found
+        return states
 
 
 def read_unit(
@@ -168,7 +168,7 @@ def typed_rows(
     Args:
         table: The rows as read.
         unit: The file.
-        columns: Of the table, all or some of them, the key group among them.
+        columns: Some or all columns of the table, the key group among them.
         partitioning: How the table is partitioned.
         place: The file's path, for messages.
 
@@ -222,7 +222,7 @@ def table_rows(
     """What reads a table of a snapshot back; `ids` are those of the header to be written.
 
     Raises:
-        LakeError: Its values were decoded as nothing decodes them now.
+        LakeError: The values would be written as another type than they were imported as.
     """
     states = [state for state in operator.states if state.table == table.path]
     for state in states:

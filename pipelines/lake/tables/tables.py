@@ -141,10 +141,10 @@ class StateTable:
         Raises:
             NotALakeError: There is no table.
         """
-        found = self.open(version)
-        if found is None:
+        table = self.open(version)
+        if table is None:
             raise NotALakeError("no Delta table", place=self.uri, remedy="is this the lake?")
-        return found
+        return table
 
     def files(self, version: int | None = None) -> list[TableFile]:
         """The files of a version, by what the log says.
@@ -180,8 +180,8 @@ class StateTable:
         Of those that are there, not counted up: what the latest one is called, anyone may have set.
         """
         names = self.directory.names(LOG_DIRECTORY)
-        found = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
-        return sorted((one for one in found if one > version), reverse=True)
+        versions = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
+        return sorted((later for later in versions if later > version), reverse=True)
 
     def maker(self, version: int) -> str:
         """The attempt of statelake that made a version; empty if someone else did."""
@@ -224,24 +224,24 @@ class StateTable:
         Raises:
             ConflictError: Others kept committing.
         """
-        wanted = {file.path: file for file in files}
+        new_files = {file.path: file for file in files}
 
         def commit() -> int | None:
             properties = _properties(attempt)
             change = DeltaCommit(self.directory, schema, partition_by, properties)
             table = self.open()
             if table is None:
-                for file in wanted.values():
+                for file in new_files.values():
                     change.add(file.path, file.size, file.rows, file.partition, file.key_groups)
                 change.create(CONFIGURATION)
                 return 0
             present = {file.path: file for file in files_of(table)}
             same_schema = table.schema() == change.schema
-            if same_schema and present.keys() == wanted.keys():
+            if same_schema and present.keys() == new_files.keys():
                 return table.version()
-            kept = present.keys() & wanted.keys() if same_schema else set()
-            for path in sorted(wanted.keys() - kept):
-                file = wanted[path]
+            kept = present.keys() & new_files.keys() if same_schema else set()
+            for path in sorted(new_files.keys() - kept):
+                file = new_files[path]
                 change.add(path, file.size, file.rows, file.partition, file.key_groups)
             if same_schema:
                 for path in sorted(present.keys() - kept):
@@ -302,10 +302,10 @@ def log_path(path: str, place: str) -> str:
         place: Where the table is.
 
     Raises:
-        UnsafePathError: It leads out of the table, decoded or as it is.
+        UnsafePathError: The path leads out of the table, as written or URL-decoded.
     """
-    for one in (path, unquote(path)):
-        relative_path(one, what="a file of the table", place=place, inside="it")
+    for name in (path, unquote(path)):
+        relative_path(name, what="a file of the table", place=place, inside="it")
     return unquote(path)
 
 
@@ -313,7 +313,7 @@ def check_files(table: DeltaTable, directory: Directory) -> None:
     """Look where the files of an opened version are, before an engine takes them by their paths.
 
     Raises:
-        UnsafePathError: One is elsewhere, or it, or the way to it, is a link.
+        UnsafePathError: A file lies elsewhere, or it or a directory above it is a link.
     """
     directory.confined().refuse_links()
     for path in _log_paths(table, directory):
@@ -357,10 +357,10 @@ def read_rows(
         table: The version.
         directory: The table's.
         schema: The columns; those that a file lacks are null.
-        wanted: Which rows.
+        wanted: The condition that rows meet.
 
     Raises:
-        UnreadableTableError: Its files alone are not its content.
+        UnreadableTableError: The table has features by which its files alone are not its content.
         OSError, ArrowException: A file can't be read.
     """
     refuse_features(table)

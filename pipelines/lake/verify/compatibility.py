@@ -30,7 +30,7 @@ def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
         operator.operator_id: (operator.uid or operator.operator_id, _carried(operator))
         for operator in read_metadata(record.metadata, "carried _metadata").operators
     }
-    found = [
+    schemas = [
         operator_schema(
             operator.label,
             operator.key_serializer,
@@ -40,7 +40,7 @@ def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
         )
         for operator in record.operators
     ]
-    return found + [operator_schema(label, b"", [], held) for label, held in carried.values()]
+    return schemas + [operator_schema(label, b"", [], held) for label, held in carried.values()]
 
 
 def _carried(operator: OperatorState) -> list[str]:
@@ -79,7 +79,7 @@ def check_against(
 
     Raises:
         SnapshotError: `against` is a savepoint that can't be read.
-        EncodeError: It is a file that can't be understood.
+        EncodeError: The file can't be understood.
     """
     if against.endswith(SPEC_SUFFIXES):
         return check_changes(record, read_changes(against))
@@ -94,7 +94,7 @@ def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> lis
         NotFoundError: A change is about a state that the snapshot does not have.
     """
     old = schemas_of_record(record)
-    new = {one.label: one for one in old}
+    new = {held.label: held for held in old}
     for change in changes:
         operator, state, _ = resolve_change(record, change)
         schema, name = new[operator.label], state.name

@@ -35,7 +35,7 @@ class StateDifference:
     """How one state differs.
 
     Attributes:
-        operator: Its operator.
+        operator: The state's operator.
         state: Its name.
         status: `same`, `changed`, `added`, `removed`, or `retyped` where the types differ too
             much to compare entries.
@@ -71,11 +71,11 @@ def diff_snapshots(
     """
     before, after = lake.snapshot(job, earlier), lake.snapshot(job, later)
     work = _Diff(lake, examples, choose_engine(engine), progress)
-    found = []
+    differences = []
     for key in _operators(before, after):
         pair = (_operator(before, key), _operator(after, key))
-        found += work.operator(*pair)
-    return found
+        differences += work.operator(*pair)
+    return differences
 
 
 def _operators(*records: SnapshotRecord) -> list[str]:
@@ -83,8 +83,8 @@ def _operators(*records: SnapshotRecord) -> list[str]:
 
 
 def _operator(record: SnapshotRecord, operator_id: str) -> OperatorRecord | None:
-    found = [operator for operator in record.operators if operator.operator_id == operator_id]
-    return found[0] if found else None
+    operators = [operator for operator in record.operators if operator.operator_id == operator_id]
+    return operators[0] if operators else None
 
 
 @dataclass(frozen=True)
@@ -108,15 +108,15 @@ class _Diff:
         self, before: OperatorRecord | None, after: OperatorRecord | None
     ) -> list[StateDifference]:
         """All states of an operator."""
-        one = after or before
-        if one is None:
+        present = after or before
+        if present is None:
             return []
         first = {state.name: state for state in before.states} if before else {}
         second = {state.name: state for state in after.states} if after else {}
-        found = []
+        differences = []
         for name in dict.fromkeys([*first, *second]):
             old, new = first.get(name), second.get(name)
-            difference = StateDifference(one.label, name, "same")
+            difference = StateDifference(present.label, name, "same")
             if before is None or after is None or old is None or new is None:
                 difference.status = "removed" if new is None else "added"
                 difference.removed = old.entries if old else 0
@@ -128,8 +128,8 @@ class _Diff:
                 difference.removed, difference.added = old.entries, new.entries
             else:
                 self._compare(difference, (before, old), (after, new))
-            found.append(difference)
-        return found + self._operator_states(one.label, before, after)
+            differences.append(difference)
+        return differences + self._operator_states(present.label, before, after)
 
     def _operator_states(
         self, label: str, before: OperatorRecord | None, after: OperatorRecord | None
@@ -145,30 +145,36 @@ class _Diff:
             if after
             else {}
         )
-        found = []
+        differences = []
         for name in dict.fromkeys([*first, *second]):
             old, new = first.get(name), second.get(name)
-            one = StateDifference(label, name, "same")
+            difference = StateDifference(label, name, "same")
             if before is None or after is None or old is None or new is None:
-                one.status = "removed" if new is None else "added"
-                one.removed = old.elements if old else 0
-                one.added = new.elements if new else 0
-                one.examples = [
-                    {"change": one.status, "before" if new is None else "after": row}
+                difference.status = "removed" if new is None else "added"
+                difference.removed = old.elements if old else 0
+                difference.added = new.elements if new else 0
+                difference.examples = [
+                    {"change": difference.status, "before" if new is None else "after": row}
                     for owner, state in ((before, old), (after, new))
                     if owner is not None and state is not None
                     for row in first_rows(self.lake.location, owner, state, self.examples)
                 ]
             elif _element_types(old) != _element_types(new):
-                one.status = "retyped"
-                one.removed, one.added = old.elements, new.elements
+                difference.status = "retyped"
+                difference.removed, difference.added = old.elements, new.elements
             else:
-                one.added, one.removed, one.changed, one.examples = diff_operator_state(
-                    self.lake.location, (before, old), (after, new), self.examples
+                difference.added, difference.removed, difference.changed, difference.examples = (
+                    diff_operator_state(
+                        self.lake.location, (before, old), (after, new), self.examples
+                    )
                 )
-                one.status = "changed" if one.added or one.removed or one.changed else "same"
-            found.append(one)
-        return found
+                difference.status = (
+                    "changed"
+                    if difference.added or difference.removed or difference.changed
+                    else "same"
+                )
+            differences.append(difference)
+        return differences
 
     def _compare(
         self,
@@ -176,7 +182,7 @@ class _Diff:
         before: tuple[OperatorRecord, StateRecord],
         after: tuple[OperatorRecord, StateRecord],
     ) -> None:
-        rows = [self._rows(*one) for one in (before, after)]
+        rows = [self._rows(*side) for side in (before, after)]
         tasks = [
             _Task(rows[0], rows[1], groups, self.examples)
             for groups in _differing(before[0], rows[0], after[0], rows[1])
@@ -198,20 +204,20 @@ class _Diff:
             return []
         place = "after" if change == "added" else "before"
         rows = self._rows(operator, state)
-        found: list[dict[str, Any]] = []
+        examples: list[dict[str, Any]] = []
         for unit in rows.units:
-            if len(found) >= self.examples:
+            if len(examples) >= self.examples:
                 break
             states = replace(rows, units=(unit,)).read(KeyGroupRange(unit.first, unit.last))
-            count = sum(len(one.batch) for one in states)
-            found += [
+            count = sum(len(state_rows.batch) for state_rows in states)
+            examples += [
                 {"change": change, place: _shown(states, row)}
-                for row in range(min(count, self.examples - len(found)))
+                for row in range(min(count, self.examples - len(examples)))
             ]
-        return found
+        return examples
 
     def _rows(self, operator: OperatorRecord, state: StateRecord) -> TableRows:
-        (table,) = (one for one in operator.tables if one.path == state.table)
+        (table,) = (record for record in operator.tables if record.path == state.table)
         return _only(table_rows(self.lake.location, operator, table, _ids(operator)), state)
 
 
@@ -220,7 +226,7 @@ def _ids(operator: OperatorRecord) -> dict[str, int]:
 
 
 def _only(rows: TableRows, state: StateRecord) -> TableRows:
-    states = tuple(one for one in rows.states if one[1] == state.meta_info)
+    states = tuple(held for held in rows.states if held[1] == state.meta_info)
     return replace(rows, states=states)
 
 
@@ -275,8 +281,8 @@ def _compare_groups(task: _Task) -> StateDifference:
     differs = pc.fill_null(
         pc.not_equal(joined.column("value"), joined.column("value_after")), False
     )
-    found = StateDifference("", "", "")
-    found.added, found.removed, found.changed = (
+    difference = StateDifference("", "", "")
+    difference.added, difference.removed, difference.changed = (
         int(pc.sum(mask).as_py() or 0) for mask in (added, removed, differs)
     )
     for what, mask in (("changed", differs), ("removed", removed), ("added", added)):
@@ -286,8 +292,8 @@ def _compare_groups(task: _Task) -> StateDifference:
                 example["before"] = _shown(before, row["row"])
             if row["row_after"] is not None:
                 example["after"] = _shown(after, row["row_after"])
-            found.examples.append(example)
-    return found
+            difference.examples.append(example)
+    return difference
 
 
 def _keys_and_values(states: list[StateRows]) -> pa.Table:

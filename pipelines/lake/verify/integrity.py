@@ -47,14 +47,14 @@ def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list
         A sentence for each difference; none if all is well.
     """
     faults = []
-    known = {operator.operator_id: operator for operator in record.operators}
+    operators = {operator.operator_id: operator for operator in record.operators}
     for operator in snapshot.operators:
         if not operator.keyed_states and not operator.operator_states:
             continue
-        if operator.operator_id not in known:
+        if operator.operator_id not in operators:
             faults.append(f"operator {operator.label} is not in the lake")
             continue
-        held = known[operator.operator_id]
+        held = operators[operator.operator_id]
         states = {state.name: state for state in held.states}
         for name, (counts, _) in measure_operator(operator).items():
             expected = np.zeros(operator.max_parallelism, np.int64)
@@ -73,13 +73,13 @@ def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list
 def _operator_state_faults(operator: Operator, held: OperatorRecord) -> list[str]:
     """Differences of operator state: elements a subtask, and copies that are not the same."""
     faults = []
-    known = {state.name: state for state in held.operator_states}
+    states = {state.name: state for state in held.operator_states}
     for state in operator.operator_states:
         where = f"{held.label}/{state.name}"
-        if state.name not in known:
+        if state.name not in states:
             faults.append(f"{where}: operator state that is not in the lake")
             continue
-        record = known[state.name]
+        record = states[state.name]
         faults += [
             f"{where}: the copy of subtask {index} is not that of the first"
             for index in record.disagreeing
@@ -111,8 +111,8 @@ def _table_faults(lake: Lake, operator: OperatorRecord) -> list[str]:
             faults.append(f"{record.path}: {rows} rows, and {expected} entries")
         else:
             with ThreadPoolExecutor(READERS) as pool:
-                found = pool.map(partial(_unit_fault, table), record.units)
-                faults += [fault for fault in found if fault]
+                unit_faults = pool.map(partial(_unit_fault, table), record.units)
+                faults += [fault for fault in unit_faults if fault]
     return faults
 
 
@@ -150,14 +150,16 @@ def stored_faults(
     faults = []
     for done, operator in enumerate(record.operators, 1):
         try:
-            found = _table_faults(lake, operator)
-            found = found or list(_row_faults(lake, operator))
-            faults += found or list(_size_faults(lake, operator))
+            operator_faults = _table_faults(lake, operator)
+            operator_faults = operator_faults or list(_row_faults(lake, operator))
+            faults += operator_faults or list(_size_faults(lake, operator))
         except (StateError, DeltaError, OSError, pa.ArrowException) as error:
             faults.append(f"{operator.label}: {' '.join(str(error).split())}")
         if progress is not None:
             progress(done, len(record.operators))
-    return faults + [fault for one in record.carried if (fault := _carried_fault(lake, one))]
+    return faults + [
+        fault for carried in record.carried if (fault := _carried_fault(lake, carried))
+    ]
 
 
 def _size_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
@@ -173,17 +175,17 @@ def _size_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
 def _row_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
     """Key groups whose rows are not as many as the catalog says, and keys in wrong ones."""
     ids = {state.name: index for index, state in enumerate(operator.states)}
-    counts = {one.name: np.zeros(operator.max_parallelism, np.int64) for one in operator.states}
+    counts = {state.name: np.zeros(operator.max_parallelism, np.int64) for state in operator.states}
     wrong: dict[str, str] = {}
     for record in operator.keyed_tables:
         rows = table_rows(lake.location, operator, record, ids)
         for key_groups in _slices(record.units):
-            for one in rows.read(key_groups):
-                groups = fixed_values(one.batch.column("key_group"), np.int32)
-                counts[one.name] += np.bincount(groups, minlength=operator.max_parallelism)
-                fault = _misplaced(operator, one)
+            for state_rows in rows.read(key_groups):
+                groups = fixed_values(state_rows.batch.column("key_group"), np.int32)
+                counts[state_rows.name] += np.bincount(groups, minlength=operator.max_parallelism)
+                fault = _misplaced(operator, state_rows)
                 if fault:
-                    wrong.setdefault(one.name, fault)
+                    wrong.setdefault(state_rows.name, fault)
     for state in operator.states:
         yield from _count_faults(operator, state, counts[state.name])
     yield from wrong.values()
@@ -192,7 +194,7 @@ def _row_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
 def _slices(units: list[UnitRecord]) -> list[KeyGroupRange]:
     """Key groups that are read together: those of files that share some."""
     slices: list[KeyGroupRange] = []
-    for unit in sorted(units, key=lambda one: one.first):
+    for unit in sorted(units, key=lambda record: record.first):
         if slices and unit.first <= slices[-1].last:
             slices[-1] = KeyGroupRange(slices[-1].first, max(slices[-1].last, unit.last))
         else:
@@ -219,13 +221,13 @@ def _misplaced(operator: OperatorRecord, rows: StateRows) -> str:
         right = assign_key_groups(rows, operator.max_parallelism)
     except KeyGroupError:
         return ""
-    found = np.flatnonzero(right != fixed_values(rows.batch.column("key_group"), np.int32))
-    if not found.size:
+    misplaced = np.flatnonzero(right != fixed_values(rows.batch.column("key_group"), np.int32))
+    if not misplaced.size:
         return ""
-    key = rows.batch.column("key")[int(found[0])].as_py()
+    key = rows.batch.column("key")[int(misplaced[0])].as_py()
     return (
-        f"{operator.label}/{rows.name}: {found.size} or more keys in a key group that is not"
-        f" theirs, {key!r} the first, which hashes to {right[found[0]]}"
+        f"{operator.label}/{rows.name}: {misplaced.size} or more keys in a key group that is not"
+        f" theirs, {key!r} the first, which hashes to {right[misplaced[0]]}"
     )
 
 

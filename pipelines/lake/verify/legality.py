@@ -32,7 +32,7 @@ def load_job(named: str) -> JobDeclaration:
             one), or `orders.json`.
 
     Raises:
-        DeclarationError: It is not there, or declares no job.
+        DeclarationError: The name is not there, or declares no job.
         PluginError: The module fails when it is imported.
     """
     if named.endswith(".json"):
@@ -44,14 +44,14 @@ def load_job(named: str) -> JobDeclaration:
             return job_from_json(text)
         except DeclarationError as error:
             raise error.within(named) from error
-    found = declared_object(named)
-    if isinstance(found, Job):
-        found = found.declaration()
-    if not isinstance(found, JobDeclaration):
+    declaration = declared_object(named)
+    if isinstance(declaration, Job):
+        declaration = declaration.declaration()
+    if not isinstance(declaration, JobDeclaration):
         raise DeclarationError(
-            f"it is {_article(found)}, not a JobDeclaration", place=named, remedy=_REMEDY
+            f"it is {_article(declaration)}, not a JobDeclaration", place=named, remedy=_REMEDY
         )
-    return found
+    return declaration
 
 
 def load_runnable(named: str) -> Job:
@@ -61,33 +61,33 @@ def load_runnable(named: str) -> Job:
         named: `acme.jobs:ORDERS` or `jobs.py:ORDERS`: a `Job`, or a function that gives one.
 
     Raises:
-        DeclarationError: It is not there, or no job that can be run.
+        DeclarationError: The name is not there, or is no job that can be run.
         PluginError: The module fails when it is imported.
     """
-    found = declared_object(named)
-    if not isinstance(found, Job):
+    job = declared_object(named)
+    if not isinstance(job, Job):
         raise DeclarationError(
-            f"it is {_article(found)}, not a Job", place=named,
+            f"it is {_article(job)}, not a Job", place=named,
             remedy="name a state_core.process.Job, or a function that gives one",
         )  # fmt: skip
-    return found
+    return job
 
 
 def declared_object(named: str) -> Any:
     """What `MODULE:NAME` or `FILE.py:NAME` names; what it gives, if it is a function.
 
     Raises:
-        DeclarationError: It names nothing.
+        DeclarationError: The text names nothing.
         PluginError: The module fails when it is imported.
     """
     module, colon, name = named.rpartition(":")
     if not colon or not module or not name:
         raise DeclarationError(f"{named!r} names no job", remedy=_REMEDY)
-    found: Any = load_plugin(module)
+    named_object: Any = load_plugin(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    given = isinstance(found, Job | JobDeclaration) or not callable(found)
-    return found if given else _called(found, named)
+        named_object = getattr(named_object, part, None)
+    given = isinstance(named_object, Job | JobDeclaration) or not callable(named_object)
+    return named_object if given else _called(named_object, named)
 
 
 def _called(function: Callable[[], Any], named: str) -> Any:
@@ -96,12 +96,12 @@ def _called(function: Callable[[], Any], named: str) -> Any:
     except DeclarationError as error:
         raise error.within(named) from error
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        raise DeclarationError(f"it fails ({said})", place=named) from error
+        problem = f"{type(error).__name__}: {error}"
+        raise DeclarationError(f"it fails ({problem})", place=named) from error
 
 
-def _article(found: object) -> str:
-    return "not there" if found is None else f"of type {type(found).__name__}"
+def _article(named_object: object) -> str:
+    return "not there" if named_object is None else f"of type {type(named_object).__name__}"
 
 
 def held_of_record(record: SnapshotRecord) -> list[HeldOperator]:

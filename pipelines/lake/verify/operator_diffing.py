@@ -27,7 +27,7 @@ def diff_operator_state(
     examples: int,
 ) -> ElementDifference:
     """Compare one state of two snapshots: added, removed, changed, and a few examples."""
-    first, second = (_contents(lake, *one) for one in (before, after))
+    first, second = (_contents(lake, *side) for side in (before, after))
     broadcast = before[1].mode == "BROADCAST"
     removed, added = list((first - second).items()), list((second - first).items())
     shown: list[dict[str, Any]] = []
@@ -36,8 +36,8 @@ def diff_operator_state(
         old, new = ({key: value for (key, value), _ in some} for some in (removed, added))
         both = old.keys() & new.keys()
         changed = len(both)
-        removed = [one for one in removed if one[0][0] not in both]
-        added = [one for one in added if one[0][0] not in both]
+        removed = [item for item in removed if item[0][0] not in both]
+        added = [item for item in added if item[0][0] not in both]
     sides = {"removed": (before, removed), "added": (after, added)}
     for what, (side, some) in sides.items():
         for element, _ in some[: max(0, examples - len(shown))]:
@@ -65,7 +65,7 @@ def _contents(
 
 
 def _rows(lake: str, operator: OperatorRecord, state: OperatorStateRecord) -> pa.RecordBatch:
-    (table,) = (one for one in operator.tables if one.path == state.table)
+    (table,) = (record for record in operator.tables if record.path == state.table)
     return read_operator_rows(lake, state, table.units)
 
 

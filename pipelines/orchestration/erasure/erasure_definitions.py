@@ -48,7 +48,7 @@ def erasure_definitions(erasure: LakeErasure) -> dg.Definitions:
 
 
 def _assets(erasure: LakeErasure) -> list[dg.AssetSpec]:
-    """What is told of requests; nothing of it is materialized but by the two jobs."""
+    """The assets of erasure requests, which only the two jobs materialize."""
     group = erasure.named("erasure")
     requests, plan = erasure.key(REQUESTS), erasure.key(PLAN)
     return [

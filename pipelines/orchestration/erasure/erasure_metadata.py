@@ -60,7 +60,7 @@ def plan_metadata(
 def audit_metadata(
     result: AuditResult, erased: Mapping[str, Any], redaction: Redaction
 ) -> dict[str, Any]:
-    """Of an audit.
+    """The metadata of an audit.
 
     Args:
         result: The audit.

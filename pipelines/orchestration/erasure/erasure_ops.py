@@ -36,7 +36,7 @@ ERASURE = "erasure"
 
 
 class RequestConfig(dg.Config):
-    """Which request.
+    """The request that is meant.
 
     Attributes:
         request: Its id.
@@ -126,8 +126,8 @@ def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
                     context.log.info("nothing of it is left")
                     return
                 # that nothing of it is here is what was asked to be seen to
-                said = before.said(request.asked, secret)
-                add_record(lake, "erase", config.request, requested_by, said)
+                content = before.said(request.asked, secret)
+                add_record(lake, "erase", config.request, requested_by, content)
 
         Redaction(request.asked).run(work)
         return config.request
@@ -188,12 +188,14 @@ def _plan(lake: Lake, request: RequestFile, context: dg.OpExecutionContext) -> E
 def _recorded(lake: Lake, request: RequestFile, secret: bytes) -> Mapping[str, Any] | None:
     """What the newest record of an erasure of all that is asked says; None if there is none."""
     asked = keyed_digest(request.asked, secret)
-    said = [
+    contents = [
         record.to_json()["said"]
         for record in audit_records(lake)
         if (record.kind, record.request) == ("erase", request.asked.request)
     ]
-    return next((one for one in reversed(said) if one["asked"] in ("", asked)), None)
+    return next(
+        (content for content in reversed(contents) if content["asked"] in ("", asked)), None
+    )
 
 
 def _planned(
@@ -202,10 +204,10 @@ def _planned(
     """What the newest plan of a request says.
 
     Raises:
-        NotFoundError: It was never planned.
+        NotFoundError: The erasure was never planned.
     """
-    wanted = dg.AssetRecordsFilter(asset_key=erasure.key(PLAN), asset_partitions=[request])
-    for record in instance.fetch_materializations(wanted, limit=1).records:
+    record_filter = dg.AssetRecordsFilter(asset_key=erasure.key(PLAN), asset_partitions=[request])
+    for record in instance.fetch_materializations(record_filter, limit=1).records:
         if record.asset_materialization is not None:
             return dict(record.asset_materialization.metadata)
     raise NotFoundError(
@@ -220,8 +222,8 @@ def _refuse_unplanned(
     """Refuse a request that is not as it was when it was planned.
 
     Raises:
-        ConflictError: It is not.
-        DamagedLakeError: Its plan is none of ours.
+        ConflictError: The request, or the secret, was changed since.
+        DamagedLakeError: The newest plan was not written by statelake.
     """
     if not planned.keys() >= {"planned", "digest of the request"}:
         raise DamagedLakeError(

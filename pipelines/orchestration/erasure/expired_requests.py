@@ -72,11 +72,16 @@ def states_of_requests(records: Iterable[AuditRecord]) -> dict[tuple[str, str], 
     states: dict[tuple[str, str], str] = {}
     names: dict[str, tuple[str, str]] = {}
     for record in records:
-        said = record.to_json()["said"]
+        content = record.to_json()["said"]
         if record.kind == "erase":
-            names[record.digest] = record.request, said["asked"]
+            names[record.digest] = record.request, content["asked"]
             states[names[record.digest]] = ERASED
-        elif said["erasure"] in names:
-            left = said["hit_count"] or said["rows"] or said["not_unpacked"] or said["unread"]
-            states[names[said["erasure"]]] = LEFT if left else AUDITED
+        elif content["erasure"] in names:
+            left = (
+                content["hit_count"]
+                or content["rows"]
+                or content["not_unpacked"]
+                or content["unread"]
+            )
+            states[names[content["erasure"]]] = LEFT if left else AUDITED
     return states

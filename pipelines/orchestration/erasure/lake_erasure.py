@@ -25,7 +25,7 @@ class LakeErasure:
     Attributes:
         settings: What the configuration says of them.
         locations: Where the lake is.
-        pools: Those of all that writes tables of the lake.
+        pools: The pools of all steps that write tables of the lake.
     """
 
     settings: ErasureSettings
@@ -48,9 +48,9 @@ class LakeErasure:
     @property
     def requests(self) -> RequestDirectory:
         """Where requests come in."""
-        said = self.settings
-        blobs, changelogs = tuple(said.blobs), tuple(said.changelogs)
-        return RequestDirectory(said.requests, said.promised_days, blobs, changelogs)
+        settings = self.settings
+        blobs, changelogs = tuple(settings.blobs), tuple(settings.changelogs)
+        return RequestDirectory(settings.requests, settings.promised_days, blobs, changelogs)
 
     def open_lake(self) -> Lake:
         """The lake."""

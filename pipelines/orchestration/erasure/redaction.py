@@ -35,18 +35,18 @@ class Redaction:
         forms = {form for word in telling_words(asked) for form in _forms(word) if form.strip()}
         self._forms = sorted(forms, key=len, reverse=True)
 
-    def text(self, said: str) -> str:
+    def text(self, original: str) -> str:
         """A text in which words of the request, and beginnings of long ones, are replaced."""
         for form in self._forms:
-            if len(form) <= CUT and form in said:
-                said = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", REDACTED, said)
-            while len(form) > CUT and form[:CUT] in said:
-                at = said.index(form[:CUT])
+            if len(form) <= CUT and form in original:
+                original = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", REDACTED, original)
+            while len(form) > CUT and form[:CUT] in original:
+                at = original.index(form[:CUT])
                 alike = takewhile(
-                    lambda pair: pair[0] == pair[1], zip(said[at:], form, strict=False)
+                    lambda pair: pair[0] == pair[1], zip(original[at:], form, strict=False)
                 )
-                said = said[:at] + REDACTED + said[at + sum(1 for _ in alike) :]
-        return said
+                original = original[:at] + REDACTED + original[at + sum(1 for _ in alike) :]
+        return original
 
     def run(self, work: Callable[[], Result]) -> Result:
         """The result of some work.

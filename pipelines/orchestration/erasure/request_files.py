@@ -53,8 +53,8 @@ class RequestFile:
 
     def digest(self, secret: bytes) -> str:
         """A hash of all of it, which nobody without the secret can compare with a guess."""
-        said = json.dumps(asdict(self), sort_keys=True, default=datetime.isoformat)
-        return hmac.new(secret, said.encode(), hashlib.sha256).hexdigest()
+        text = json.dumps(asdict(self), sort_keys=True, default=datetime.isoformat)
+        return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _parsed(request: str, data: bytes, promised_days: float) -> RequestFile:
     """A request of the bytes of its file.
 
     Raises:
-        DeclarationError: They are none.
+        DeclarationError: The content is no request.
     """
     try:
         values = json.loads(data, object_pairs_hook=_named_once)

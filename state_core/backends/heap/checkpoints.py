@@ -131,7 +131,7 @@ class HeapCheckpointStrategy:
         """Write one state's part of a key group."""
         entries = state.groups[index]
         head = state_id.to_bytes(2, "big") + len(entries).to_bytes(4, "big")
-        pieces: list[Any] = [head, *(one.data for one in _native(state, entries))]
+        pieces: list[Any] = [head, *(piece.data for piece in _native(state, entries))]
         return [compress_snappy(b"".join(pieces))] if self.compressed else pieces
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -159,7 +159,9 @@ def _native(state: FrozenState, entries: dict[bytes, Any]) -> Iterator[U8Array]:
     elif layout.kind is StateKind.MAP:
         plain = replace(layout, user_key=None)  # keys without user keys
         for maps in in_pieces(entries.items()):
-            yield _entries(plain, [key for key, _ in maps], [_whole(one) for _, one in maps])
+            yield _entries(
+                plain, [key for key, _ in maps], [_whole(user_map) for _, user_map in maps]
+            )
     elif layout.kind is StateKind.LIST:
         element = stored_serializer(layout)
         for keys, values in state.chunks(entries):

@@ -223,9 +223,9 @@ class HeapListTable(_HeapTable):
         self.put_many(entries.group_of.tolist(), keys, values)
 
     def _made(self, pieces: list[bytes]) -> _Elements:
-        made = _Elements(pieces)
-        made.made = self.versions.current
-        return made
+        elements = _Elements(pieces)
+        elements.made = self.versions.current
+        return elements
 
     @staticmethod
     def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
@@ -302,8 +302,8 @@ class HeapMapTable(_HeapTable):
     def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield keys and values, one for each entry of a map."""
         for pairs in in_pieces(entries.items()):
-            keys = [key + user_key for key, one in pairs for user_key in one]
-            yield keys, [value for _, one in pairs for value in one.values()]
+            keys = [key + user_key for key, user_map in pairs for user_key in user_map]
+            yield keys, [value for _, user_map in pairs for value in user_map.values()]
 
 
 def in_pieces(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -110,7 +110,7 @@ class IncrementalStrategy:
         if not header.states:
             return None
         copied = 0
-        taken: dict[str, str] = {}
+        uploaded: dict[str, str] = {}
         shared: list[tuple[str, StreamHandle | None]] = []
         private: list[tuple[str, StreamHandle | None]] = []
         for path in sorted(resources.directory.iterdir()):
@@ -126,14 +126,14 @@ class IncrementalStrategy:
             if known is None or not target.shared.confined().is_file(known):
                 known = _upload(path, target.shared)
                 copied += size
-            taken[path.name] = known
+            uploaded[path.name] = known
             shared.append((path.name, FileHandle(_uri(target.shared, known), size)))
         out = DataOutput()
         write_keyed_header(header, out)
         meta = str(uuid.uuid4())
         with target.directory.open_output(meta) as file:
             file.write(out.to_bytes())
-        self._taken[target.checkpoint_id] = taken
+        self._taken[target.checkpoint_id] = uploaded
         return IncrementalHandle(
             target.checkpoint_id,
             self.storage.backend_id,
@@ -150,7 +150,11 @@ class IncrementalStrategy:
         """Let later checkpoints build on this one."""
         if checkpoint_id in self._taken and checkpoint_id > self._complete:
             self._complete = checkpoint_id
-            self._taken = {one: files for one, files in self._taken.items() if one >= checkpoint_id}
+            self._taken = {
+                checkpoint: files
+                for checkpoint, files in self._taken.items()
+                if checkpoint >= checkpoint_id
+            }
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Let no later checkpoint build on this one."""

@@ -82,7 +82,7 @@ class StateDescriptor:
             declaration: A declaration of `state_core.declarations`, of mode `NONE`.
 
         Raises:
-            DeclarationError: It is no keyed state, or its function can't be found.
+            DeclarationError: The declaration is no keyed state, or its function can't be found.
         """
         kind = declaration.kind
         if declaration.redistribution_mode.value != "NONE":
@@ -114,7 +114,7 @@ class StateDescriptor:
         Raises:
             EncodeError: A type is missing, or can't be understood.
         """
-        made = NewKeyedState(
+        new_state = NewKeyedState(
             self.name,
             (),
             self.kind.value,
@@ -123,4 +123,4 @@ class StateDescriptor:
             namespace,
             self.ttl is not None,
         )
-        return made.meta_info(key)
+        return new_state.meta_info(key)

@@ -71,8 +71,8 @@ class KeyContext:
         """Set the current key.
 
         Raises:
-            KeyGroupError: It is null, belongs to another subtask, or its hash can't be derived.
-            EncodeError: It is not of the key's type.
+            KeyGroupError: The key is null, belongs to another subtask, or has no hash known here.
+            EncodeError: The key is not of the backend's key type.
         """
         group, encoded = self.locate(key)
         self.key, self.group, self.encoded = key, group, encoded
@@ -81,7 +81,7 @@ class KeyContext:
         """Return the key group and the bytes of a key.
 
         Raises:
-            KeyGroupError: As in `set`.
+            KeyGroupError: The key is null, belongs to another subtask, or has no hash known here.
         """
         plain = type(key) is str or type(key) is int  # no two of these are equal and unlike
         if plain and (located := self._located.get(key)) is not None:

@@ -97,7 +97,7 @@ class OperatorListState:
         """Append an element.
 
         Raises:
-            EncodeError: It is null, or of another type.
+            EncodeError: The element is null, or of another type.
         """
         self._held.elements.append(self._element(value))
 
@@ -272,16 +272,16 @@ class OperatorStateBackend:
         Raises:
             SnapshotError: A file can't be read.
         """
-        for one in assigned:
-            if one.handle.stream is None:
+        for share in assigned:
+            if share.handle.stream is None:
                 continue
-            file = open_operator_file(files.open(one.handle.stream), one.handle, files.heads)
+            file = open_operator_file(files.open(share.handle.stream), share.handle, files.heads)
             for info in file.states:
                 stored = self._states.setdefault(
                     info.name, _StoredState(info, operator_layout(info), restored=True)
                 )
-                if info.name in one.elements:
-                    _load(stored, file, *one.elements[info.name])
+                if info.name in share.elements:
+                    _load(stored, file, *share.elements[info.name])
 
     def _written(
         self, states: list[tuple[StateMetaInfo, list[bytes]]], target: SnapshotTarget
@@ -357,7 +357,8 @@ def _migrate(stored: _StoredState, layout: OperatorLayout) -> None:
     if stored.layout.key is not None and layout.key is not None:
         key = stored.layout.key, layout.key
         stored.entries = {
-            _moved(*key, one): _moved(*value, other) for one, other in stored.entries.items()
+            _moved(*key, old_key): _moved(*value, old_value)
+            for old_key, old_value in stored.entries.items()
         }
 
 

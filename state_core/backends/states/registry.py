@@ -174,10 +174,10 @@ class StateRegistry:
         return encode_rows(migrate_rows(rows, layout.value), 0)
 
 
-def same_info(one: StateMetaInfo, two: StateMetaInfo) -> bool:
+def same_info(first: StateMetaInfo, second: StateMetaInfo) -> bool:
     """Return whether two meta infos are the same in a snapshot."""
     written = []
-    for info in (one, two):
+    for info in (first, second):
         out = DataOutput()
         write_state_meta_info(info, out)
         written.append(out.to_bytes())

@@ -133,7 +133,7 @@ class SnapshotTask(Generic[Handle]):
         """Write the snapshot, and release its resources whatever happens.
 
         Raises:
-            SnapshotError: It was run or cancelled before.
+            SnapshotError: The task was run or cancelled before.
         """
         write = self._claim()
         if write is None:
@@ -198,9 +198,9 @@ def merge_by_key_group(iterators: Iterable[KeyedStateSnapshotIterator]) -> Itera
         before, following = following, after
 
 
-def _same_group(one: SnapshotRun | None, two: SnapshotRun | None) -> bool:
-    return one is not None and two is not None and one.key_group == two.key_group
+def _same_group(first: SnapshotRun | None, second: SnapshotRun | None) -> bool:
+    return first is not None and second is not None and first.key_group == second.key_group
 
 
-def _same_state(one: SnapshotRun | None, two: SnapshotRun | None) -> bool:
-    return _same_group(one, two) and one.state_id == two.state_id  # type: ignore[union-attr]
+def _same_state(first: SnapshotRun | None, second: SnapshotRun | None) -> bool:
+    return _same_group(first, second) and first.state_id == second.state_id  # type: ignore[union-attr]

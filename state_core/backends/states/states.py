@@ -236,7 +236,7 @@ class ListState(State[ListTable]):
         """Append an element.
 
         Raises:
-            EncodeError: It is null.
+            EncodeError: The element is null.
         """
         self.table.append(*self._at, self._element(value))
 

@@ -176,10 +176,10 @@ class TtlListState(_Ttl[ListState]):
         if elements and not living:
             self.original.clear()
         elif living and self.access.ttl.on_read:
-            elements = living = [self.access.wrap(one["value"]) for one in living]
+            elements = living = [self.access.wrap(element["value"]) for element in living]
             self.original.update(living)
         shown = elements if self.access.ttl.return_expired else living
-        return [one["value"] for one in shown]
+        return [element["value"] for element in shown]
 
     def add(self, value: Any) -> None:
         """Append an element."""
@@ -264,8 +264,8 @@ class TtlMapState(_Ttl[MapState]):
 def ttl_reduce(reduce: Callable[[Any, Any], Any], access: LastAccess) -> Callable[[Any, Any], Any]:
     """Return the function over values with their times, which ignores expired ones."""
 
-    def reduced(one: TtlValue, two: TtlValue) -> TtlValue | None:
-        living = [access.unexpired(one), access.unexpired(two)]
+    def reduced(first: TtlValue, second: TtlValue) -> TtlValue | None:
+        living = [access.unexpired(first), access.unexpired(second)]
         living = [value for value in living if value is not None]
         if not living:
             return None
@@ -303,7 +303,11 @@ class TtlAggregateFunction:
 
     def merge(self, a: TtlValue, b: TtlValue) -> TtlValue | None:
         """Return two accumulators combined into one, without expired ones."""
-        living = [one for one in map(self.access.unexpired, (a, b)) if one is not None]
+        living = [
+            accumulator
+            for accumulator in map(self.access.unexpired, (a, b))
+            if accumulator is not None
+        ]
         if not living:
             return None
         return self.access.wrap(self.original.merge(*living) if len(living) == 2 else living[0])

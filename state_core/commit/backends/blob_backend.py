@@ -78,8 +78,8 @@ def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
     """Read the snapshot index that a marker names.
 
     Raises:
-        DeletedBlobError: It does not exist any more.
-        CheckpointRecordError: It is malformed.
+        DeletedBlobError: The index does not exist any more.
+        CheckpointRecordError: The index is malformed.
     """
     return read_snapshot_index(b"".join(blobs.get(marker)), f"blob {marker}")
 
@@ -176,13 +176,13 @@ class _Backup(TaskBackupManager):
         context = self.context
         marker, before = self._previous.get(store, (None, None))
         old = before.directory if before else DirIndex()
-        known = dict(present_files(old))
+        old_files = dict(present_files(old))
         folder = join(self._prefix(store), str(checkpoint))
         source = context.stores.directory(store, checkpoint)
         seen: dict[str, FileIndex] = {}
         for path, size in context.stores.disk.files(source):
             if path != CHECKPOINT_FILE:
-                seen[path] = self._file(store, folder, join(source, path), path, size, known)
+                seen[path] = self._file(store, folder, join(source, path), path, size, old_files)
         metadata = SnapshotMetadata(
             checkpoint, context.job_name, context.job_id, context.task, store
         )
@@ -199,11 +199,11 @@ class _Backup(TaskBackupManager):
         local: str,
         path: str,
         size: int,
-        known: Mapping[str, FileIndex],
+        old_files: Mapping[str, FileIndex],
     ) -> FileIndex:
         """Return the index of a file, which is uploaded unless its content is as before."""
         context = self.context
-        before = known.get(path)
+        before = old_files.get(path)
         if before is not None and before.metadata.size == size:
             immutable = context.stores.specs[store].immutable(path)
             looked_at = immutable and self._seen.get(store, {}).get(path) is before
@@ -306,8 +306,8 @@ class _Restore(TaskRestoreManager):
 
         files = list(present_files(self._indexes[store][1].directory))
         if self._threads == 1:
-            for one in files:
-                get(*one)
+            for path, file in files:
+                get(path, file)
             return
         with ThreadPoolExecutor(self._threads) as pool:
             getting = [pool.submit(get, *file) for file in files]
@@ -319,7 +319,7 @@ class _Restore(TaskRestoreManager):
 
     def _content(self, path: str, file: FileIndex) -> Iterator[bytes]:
         checksum = size = 0
-        for part in sorted(file.blobs, key=lambda one: one.offset):
+        for part in sorted(file.blobs, key=lambda blob: blob.offset):
             if part.offset != size:
                 raise CommitError(f"{path}: its blobs have a gap at {size}", place=part.id)
             for piece in self._blobs.get(part.id):

@@ -40,14 +40,14 @@ class BlobStore(Protocol):
         """Store a blob in a folder that expires, and return its id.
 
         Raises:
-            StateError: It was not stored, or not completely.
+            StateError: The blob was not stored, or not completely.
         """
 
     def get(self, blob: str) -> Iterator[bytes]:
         """Yield a blob in pieces of at most a mebibyte.
 
         Raises:
-            DeletedBlobError: It does not exist any more.
+            DeletedBlobError: The blob does not exist any more.
         """
 
     def delete(self, blob: str) -> None:
@@ -119,7 +119,9 @@ class MemoryBlobStore:
 
     def expiring(self, prefix: str) -> dict[str, int]:
         """Return the folders that expire."""
-        return {one: at for one, at in self.folders.items() if one.startswith(f"{prefix}/")}
+        return {
+            folder: at for folder, at in self.folders.items() if folder.startswith(f"{prefix}/")
+        }
 
     def list(self, prefix: str) -> list[str]:
         """Return the ids of all blobs."""
@@ -175,7 +177,7 @@ class FileSystemBlobStore:
         """Remove a blob.
 
         Raises:
-            UnsafePathError: It has no id that this store makes.
+            UnsafePathError: The id is none that this store makes.
         """
         path = join(_BLOBS, blob)
         if not _ID.fullmatch(blob):
@@ -202,8 +204,8 @@ class FileSystemBlobStore:
 
     def list(self, prefix: str) -> list[str]:
         """Return the ids of all blobs."""
-        found = self.directory.files_below(join(_BLOBS, prefix))
-        ids = (path.partition("/")[2] for path, _ in found)
+        files = self.directory.files_below(join(_BLOBS, prefix))
+        ids = (path.partition("/")[2] for path, _ in files)
         return [id_ for id_ in ids if _ID.fullmatch(id_)]
 
     def _read(self, path: str) -> bytes:

@@ -102,7 +102,7 @@ class Changelogs(Protocol):
         """Check that a stream has this number of partitions.
 
         Raises:
-            CommitError: It has another number.
+            CommitError: The stream has another number of partitions.
         """
 
 
@@ -201,14 +201,14 @@ class FileChangelogs(EmbeddedChangelogs):
 
     def partitions(self) -> list[SystemStreamPartition]:
         """Return the partitions that have a directory."""
-        found = []
+        partitions = []
         for system in self._tree.names():
             for stream in self._tree.names(system) if system.startswith("system=") else ():
                 for number in self._tree.names(f"{system}/{stream}"):
                     if stream.startswith("stream=") and number.isdecimal():
                         names = system.partition("=")[2], stream.partition("=")[2]
-                        found.append(SystemStreamPartition(*names, int(number)))
-        return found
+                        partitions.append(SystemStreamPartition(*names, int(number)))
+        return partitions
 
     def erase(self, partition: SystemStreamPartition, goes: Callable[[Change], bool]) -> int:
         """Remove changes from all segments of a partition that nobody has open; return how many.
@@ -277,7 +277,7 @@ class _FileChangelog:
     ) -> Iterator[Change]:
         with self._lock:
             segments = list(self._segments)
-        behind = [*(_first_offset(one) for one in segments[1:]), None]
+        behind = [*(_first_offset(segment) for segment in segments[1:]), None]
         for segment, following in zip(segments, behind, strict=False):
             if following is not None and following <= start:
                 continue
@@ -291,13 +291,13 @@ class _FileChangelog:
         """Compact whole segments, but never the one that is appended to."""
         with self._lock:
             sealed = [
-                one
-                for one, following in zip(self._segments, self._segments[1:], strict=False)
+                segment
+                for segment, following in zip(self._segments, self._segments[1:], strict=False)
                 if _first_offset(following) <= end + 1
             ]
         if len(sealed) < 2:
             return
-        changes = [one for segment in sealed for one in self._from(segment, [], 0)]
+        changes = [change for segment in sealed for change in self._from(segment, [], 0)]
         kept = _compacted(changes, end)
         batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
         # a crash behind this leaves changes twice, in their order: the state is the same
@@ -353,13 +353,13 @@ class _FileChangelog:
 
     def _from(self, segment: str, last: list[str], start: int) -> Iterator[Change]:
         """The changes of a segment; batches that end before an offset are not taken apart."""
-        held: tuple[int, bytes] | None = None
+        pending: tuple[int, bytes] | None = None
         for _, first, data in self._batches(segment, last):
-            if held is not None and first > start:
-                yield from _changes(*held)
-            held = first, data
-        if held is not None:
-            yield from _changes(*held)
+            if pending is not None and first > start:
+                yield from _changes(*pending)
+            pending = first, data
+        if pending is not None:
+            yield from _changes(*pending)
 
     def _batches(self, segment: str, last: list[str]) -> Iterator[tuple[int, int, bytes]]:
         """The batches of a segment: where each ends, its first offset, its changes.

@@ -58,11 +58,11 @@ def undoing(
         content: The content of the store, for each key of the changes; other keys are appended if
             they have a value.
     """
-    said = {change.key: change.value for change in changes}
+    logged = {change.key: change.value for change in changes}
     return [
         (key, value)
         for key, value in sorted(content.items())
-        if (key in said and said[key] != value) or (key not in said and value is not None)
+        if (key in logged and logged[key] != value) or (key not in logged and value is not None)
     ]
 
 

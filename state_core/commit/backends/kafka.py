@@ -80,13 +80,13 @@ class KafkaCluster:
             compaction_lag: Milliseconds for which nothing is compacted.
 
         Raises:
-            CommitError: It can't be created.
+            CommitError: The topic can't be created.
         """
         config = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(compaction_lag)}
-        wanted = NewTopic(topic, num_partitions=partitions, config=config)
+        new_topic = NewTopic(topic, num_partitions=partitions, config=config)
         admin = AdminClient(self.options)  # what it began ends with it
         try:
-            admin.create_topics([wanted])[topic].result(self.patience)
+            admin.create_topics([new_topic])[topic].result(self.patience)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self.failed(topic, error) from error
@@ -119,12 +119,12 @@ class KafkaCluster:
             CommitError: No broker answers, or there is no such partition.
         """
         consumer = self._consumer()
-        wanted = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         begun = time.monotonic()
         try:
             while True:
                 try:
-                    offsets = consumer.get_watermark_offsets(wanted, timeout=self.patience)
+                    offsets = consumer.get_watermark_offsets(topic_partition, timeout=self.patience)
                 except KafkaException as error:
                     late = time.monotonic() - begun > self.patience
                     if late or error.args[0].code() not in passing:
@@ -153,15 +153,21 @@ class KafkaCluster:
             CommitError: No broker answers, or there is no such partition.
         """
         consumer = self._consumer()
-        wanted = [TopicPartition(topic, number, milliseconds) for topic, number in partitions]
+        topic_partitions = [
+            TopicPartition(topic, number, milliseconds) for topic, number in partitions
+        ]
         try:
-            found = consumer.offsets_for_times(wanted, timeout=self.patience) if wanted else []
+            answers = (
+                consumer.offsets_for_times(topic_partitions, timeout=self.patience)
+                if topic_partitions
+                else []
+            )
         except KafkaException as error:
-            raise self.failed(wanted[0].topic, error) from error
+            raise self.failed(topic_partitions[0].topic, error) from error
         finally:
             consumer.close()
         offsets = {}
-        for each in found:
+        for each in answers:
             if each.error is not None:
                 raise self.failed(each.topic, each.error)
             place = each.topic, each.partition
@@ -308,7 +314,7 @@ class KafkaCheckpointLog:
         """Append a record, and wait until all in-sync replicas have it.
 
         Raises:
-            CommitError: It may have been appended, or not.
+            CommitError: The record may have been appended, or not.
         """
         with self._lock:  # the tasks of a container append at once
             sender = self._sender or _Sender(self.cluster, self.topic, 0)
@@ -350,7 +356,7 @@ class KafkaChangelogs:
         """Check that a topic has a partition for each task.
 
         Raises:
-            CommitError: It has fewer or more.
+            CommitError: The topic has fewer or more partitions.
         """
         count = self.cluster.partitions(stream)
         if count != partitions:

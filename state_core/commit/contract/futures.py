@@ -32,9 +32,9 @@ def wait_for(future: Future[Any], seconds: float) -> None:
 
 def done(value: _T) -> Future[_T]:
     """Return a future with a result."""
-    made: Future[_T] = Future()
-    made.set_result(value)
-    return made
+    future: Future[_T] = Future()
+    future.set_result(value)
+    return future
 
 
 def all_of(futures: Iterable[Future[_T]]) -> Future[list[_T]]:
@@ -53,57 +53,57 @@ def all_of(futures: Iterable[Future[_T]]) -> Future[list[_T]]:
             left -= 1
             if left:
                 return
-        errors = [error for one in waited if (error := one.exception()) is not None]
+        errors = [error for future in waited if (error := future.exception()) is not None]
         if errors:
             joined.set_exception(errors[0])
         else:
-            joined.set_result([one.result() for one in waited])
+            joined.set_result([future.result() for future in waited])
 
     if not waited:
         return done([])
-    for one in waited:
-        one.add_done_callback(count)
+    for future in waited:
+        future.add_done_callback(count)
     return joined
 
 
 def mapped(future: Future[_T], function: Callable[[_T], _U]) -> Future[_U]:
     """Return a future of a function of a result, called at once in the thread that sets it."""
-    made: Future[_U] = Future()
+    result: Future[_U] = Future()
 
     def follow(ended: Future[_T]) -> None:
         error = ended.exception()
         if error is not None:
-            made.set_exception(error)
+            result.set_exception(error)
             return
         try:
-            made.set_result(function(ended.result()))
+            result.set_result(function(ended.result()))
         except Exception as problem:  # noqa: BLE001 - it is passed on
-            made.set_exception(problem)
+            result.set_exception(problem)
 
     future.add_done_callback(follow)
-    return made
+    return result
 
 
 def then(pool: Pool, future: Future[_T], function: Callable[[_T], _U]) -> Future[_U]:
     """Return a future of a function of a result, called on the pool; errors skip the function."""
-    made: Future[_U] = Future()
+    result: Future[_U] = Future()
 
     def finish(ended: Future[_U]) -> None:
         error = ended.exception()
         if error is not None:
-            made.set_exception(error)
+            result.set_exception(error)
         else:
-            made.set_result(ended.result())
+            result.set_result(ended.result())
 
     def follow(ended: Future[_T]) -> None:
         error = ended.exception()
         if error is not None:
-            made.set_exception(error)
+            result.set_exception(error)
             return
         try:
             pool.submit(lambda: function(ended.result())).add_done_callback(finish)
         except RuntimeError as problem:  # the pool was shut down meanwhile
-            made.set_exception(problem)
+            result.set_exception(problem)
 
     future.add_done_callback(follow)
-    return made
+    return result

@@ -111,7 +111,7 @@ class TaskBackupManager(ABC):
             Markers for `upload`, by store.
 
         Raises:
-            CommitOrderError: It was not initialized, or an upload has not ended.
+            CommitOrderError: The backend was not initialized, or an upload has not ended.
         """
         self._expect("snapshot", "ready")
         if self._uploading is not None and not self._uploading.done():
@@ -150,7 +150,7 @@ class TaskBackupManager(ABC):
             markers: This backend's markers in that record, by store.
 
         Raises:
-            CommitOrderError: It was not initialized, or an upload has not ended.
+            CommitOrderError: The backend was not initialized, or an upload has not ended.
         """
         self._expect("clean_up", "ready")
         if self._uploading is not None and not self._uploading.done():
@@ -284,7 +284,7 @@ class StateBackendAdmin(ABC):
         """Check that the resources exist and fit.
 
         Raises:
-            CommitError: One is missing, or does not fit.
+            CommitError: A resource is missing, or does not fit.
         """
 
 

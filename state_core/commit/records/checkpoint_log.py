@@ -50,7 +50,7 @@ class CheckpointLog(Protocol):
         """Append a record, which is durable when this returns.
 
         Raises:
-            StateError: It may have been appended, or not.
+            StateError: The record may have been appended, or not.
         """
 
     def read(self, after: int = -1) -> Iterable[LogRecord]:
@@ -148,14 +148,14 @@ class FileCheckpointLog:
         return [name for name in self.directory.names() if name.endswith(_SUFFIX)]
 
     def _offset(self, name: str) -> int:
-        found = _NAME.fullmatch(name)
-        if not found:
+        match = _NAME.fullmatch(name)
+        if not match:
             raise CheckpointRecordError(
                 "this is not the name of a record",
                 place=self.directory.full(name),
                 remedy="remove the file",
             )
-        return int(found[1])
+        return int(match[1])
 
     def _record(self, name: str, offset: int) -> LogRecord:
         data = self.directory.read(name)

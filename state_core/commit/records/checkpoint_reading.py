@@ -118,7 +118,7 @@ class CheckpointManager:
         """Return the checkpoint that a task restarts from; None before its first commit.
 
         Raises:
-            CheckpointRecordError: It is broken, or of another grouper, and validation is on.
+            CheckpointRecordError: The record is broken, or of another grouper and validation is on.
         """
         for record in self.log.read(self._position):
             self._take(record)

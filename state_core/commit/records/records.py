@@ -71,11 +71,11 @@ class CheckpointId:
             nanoseconds: The time, in nanoseconds since 1970.
             after: The task's previous id: even if the clock went back, the new id is greater.
         """
-        made = cls(*divmod(nanoseconds, _NANOS_OF_A_MILLI))
-        if after is not None and made <= after:
+        checkpoint_id = cls(*divmod(nanoseconds, _NANOS_OF_A_MILLI))
+        if after is not None and checkpoint_id <= after:
             following = after.millis * _NANOS_OF_A_MILLI + after.nanos + 1
             return cls(*divmod(following, _NANOS_OF_A_MILLI))
-        return made
+        return checkpoint_id
 
     @classmethod
     def parse(cls, text: str) -> CheckpointId:
@@ -222,7 +222,9 @@ class CheckpointLogKey:
     @property
     def version(self) -> int | None:
         """The version of records of this type; None if it is not known here."""
-        return next((one for one, name in CHECKPOINT_TYPES.items() if name == self.type), None)
+        return next(
+            (version for version, name in CHECKPOINT_TYPES.items() if name == self.type), None
+        )
 
 
 def as_v1(checkpoint: CheckpointV2, changelogs: Mapping[str, ChangelogMarker]) -> CheckpointV1:
@@ -246,14 +248,18 @@ def as_v2(checkpoint: CheckpointV1, changelogs: Mapping[str, SystemStreamPartiti
         checkpoint: The checkpoint in version 1.
         changelogs: The changelog of each store: version 1 does not distinguish it from an input.
     """
-    ends = {store: checkpoint.changelog_offset(one) for store, one in changelogs.items()}
+    ends = {
+        store: checkpoint.changelog_offset(partition) for store, partition in changelogs.items()
+    }
     own_markers = {store: end for store, end in ends.items() if end is not None}
     inputs = {
         partition: offset
         for partition, offset in checkpoint.offsets.items()
         if partition not in set(changelogs.values()) and offset is not None
     }
-    identifier = max((one for one, _ in own_markers.values()), default=CheckpointId(0, 0))
+    identifier = max(
+        (checkpoint_id for checkpoint_id, _ in own_markers.values()), default=CheckpointId(0, 0)
+    )
     markers = {
         store: ChangelogMarker(changelogs[store], end) for store, (_, end) in own_markers.items()
     }

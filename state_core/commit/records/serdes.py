@@ -53,7 +53,7 @@ def json_object(data: bytes | str, what: str) -> dict[str, Any]:
     """Parse bytes as a JSON object.
 
     Raises:
-        CheckpointRecordError: They are something else.
+        CheckpointRecordError: The bytes are no JSON object.
     """
     try:
         parsed = json.loads(data)

@@ -186,8 +186,11 @@ def successor(files: Mapping[str, FileIndex], before: DirIndex, name: str = ROOT
     return DirIndex(
         name,
         tuple(here),
-        tuple(one for one in before.files if one not in kept),
-        tuple(successor(inside, old.get(one, DirIndex(one)), one) for one, inside in below.items()),
+        tuple(file for file in before.files if file not in kept),
+        tuple(
+            successor(inside, old.get(folder, DirIndex(folder)), folder)
+            for folder, inside in below.items()
+        ),
         tuple(directory for directory in before.directories if directory.name not in below),
     )
 
@@ -241,9 +244,9 @@ def _write_directory(directory: DirIndex) -> dict[str, object]:
     return {
         "dir-name": directory.name,
         "files-present": [_write_file(file) for file in directory.files],
-        "files-removed": [_write_file(one) for one in directory.files_removed],
-        "sub-dirs-present": [_write_directory(one) for one in directory.directories],
-        "sub-dirs-removed": [_write_directory(one) for one in directory.directories_removed],
+        "files-removed": [_write_file(file) for file in directory.files_removed],
+        "sub-dirs-present": [_write_directory(inner) for inner in directory.directories],
+        "sub-dirs-removed": [_write_directory(inner) for inner in directory.directories_removed],
     }
 
 

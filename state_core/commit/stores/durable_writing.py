@@ -39,9 +39,9 @@ def _write(file: int, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             rest = memoryview(chunk)
             while rest:
-                taken = min(len(rest), BLOCK - buffered)
-                room[buffered : buffered + taken] = rest[:taken]
-                buffered, rest = buffered + taken, rest[taken:]
+                count = min(len(rest), BLOCK - buffered)
+                room[buffered : buffered + count] = rest[:count]
+                buffered, rest = buffered + count, rest[count:]
                 if buffered == BLOCK:
                     direct = direct or _set_direct(file, True)
                     _write_all(file, room)

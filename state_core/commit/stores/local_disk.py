@@ -53,14 +53,14 @@ class LocalDisk(Protocol):
         """Return the content of a file.
 
         Raises:
-            MissingFileError: It does not exist.
+            MissingFileError: The file does not exist.
         """
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """Yield the content of a file in pieces.
 
         Raises:
-            MissingFileError: It does not exist.
+            MissingFileError: The file does not exist.
         """
 
     def write(self, path: str, data: bytes) -> None:
@@ -177,8 +177,8 @@ class PosixDisk:
 
     def remove(self, path: str) -> None:
         """Remove a file or a directory."""
-        found = self._tree.status(join(path))
-        if found is not None and stat.S_ISDIR(found.st_mode):
+        status = self._tree.status(join(path))
+        if status is not None and stat.S_ISDIR(status.st_mode):
             self._tree.remove_tree(path)
         else:
             self._tree.remove(path)

@@ -90,14 +90,14 @@ class CommitSettings:
             partition: The task's partition, in every changelog.
         """
         return {
-            name: SystemStreamPartition(*one.changelog, partition)
-            for name, one in self.stores.items()
-            if one.changelog is not None
+            name: SystemStreamPartition(*settings.changelog, partition)
+            for name, settings in self.stores.items()
+            if settings.changelog is not None
         }
 
     def backed_up_by(self, factory: str) -> list[str]:
         """Return the stores that a backend backs up."""
-        return [name for name, one in self.stores.items() if factory in one.backup]
+        return [name for name, settings in self.stores.items() if factory in settings.backup]
 
     @property
     def factories(self) -> list[str]:
@@ -139,7 +139,7 @@ class _Reader:
                 raise CommitError(f"{prefix}.changelog={stream!r} is not system.stream")
             changelog = system, topic
         named = self.list(f"{prefix}.backup.factories") or self.list("stores.backup.factories")
-        backup = [SHORT_NAMES.get(one, one) for one in named]
+        backup = [SHORT_NAMES.get(factory, factory) for factory in named]
         if not backup and changelog:
             backup = [CHANGELOG_FACTORY]
         if CHANGELOG_FACTORY in backup and changelog is None:
@@ -147,6 +147,10 @@ class _Reader:
                 f"store {store!r} is backed up to a changelog, and has none",
                 remedy=f"set {prefix}.changelog to system.stream",
             )
-        wanted = self.config.get(f"{prefix}.restore.factory")
-        restore = SHORT_NAMES.get(wanted, wanted) if wanted else next(iter(backup), None)
+        restore_factory = self.config.get(f"{prefix}.restore.factory")
+        restore = (
+            SHORT_NAMES.get(restore_factory, restore_factory)
+            if restore_factory
+            else next(iter(backup), None)
+        )
         return StoreSettings(tuple(dict.fromkeys(backup)), restore, changelog)

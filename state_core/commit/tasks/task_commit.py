@@ -78,7 +78,7 @@ class TaskCommit:
         """Raise if the asynchronous part of a commit failed; to be called between messages.
 
         Raises:
-            AsyncCommitError: It failed.
+            AsyncCommitError: The commit failed.
         """
         if self._pending is not None and self._pending.done() and self._failure is None:
             self._failure = self._pending.exception()
@@ -136,7 +136,7 @@ class TaskCommit:
         """Wait until no commit is under way.
 
         Raises:
-            AsyncCommitError: It failed, or did not end within `task.commit.timeout.ms`.
+            AsyncCommitError: The commit failed, or did not end within `task.commit.timeout.ms`.
         """
         if self._pending is not None:
             try:
@@ -219,21 +219,21 @@ class TaskCommit:
 
 def _flat(future: Future[Future[CheckpointV2]]) -> Future[CheckpointV2]:
     """Return a future of the result of a future."""
-    made: Future[CheckpointV2] = Future()
+    result: Future[CheckpointV2] = Future()
 
     def copy(ended: Future[CheckpointV2]) -> None:
         error = ended.exception()
         if error is not None:
-            made.set_exception(error)
+            result.set_exception(error)
         else:
-            made.set_result(ended.result())
+            result.set_result(ended.result())
 
     def follow(ended: Future[Future[CheckpointV2]]) -> None:
         error = ended.exception()
         if error is not None:
-            made.set_exception(error)
+            result.set_exception(error)
         else:
             ended.result().add_done_callback(copy)
 
     future.add_done_callback(follow)
-    return made
+    return result

@@ -128,8 +128,8 @@ class TaskStart:
 
     def _validate(self) -> None:
         stores = self.context.stores
-        for name, one in self.settings.stores.items():
-            wanted = {*one.backup, *([one.restore] if one.restore else [])}
+        for name, settings in self.settings.stores.items():
+            wanted = {*settings.backup, *([settings.restore] if settings.restore else [])}
             unknown = sorted(wanted - set(self.factories))
             if name not in stores.specs or unknown:
                 raise CommitError(
@@ -138,7 +138,7 @@ class TaskStart:
                     remedy=f"known are {', '.join(self.factories)}",
                 )
             self._validate_versions(name)
-            for factory in one.backup:
+            for factory in settings.backup:
                 if self.factories[factory].needs_files and not stores.specs[name].persistent:
                     raise CommitError(f"store {name!r} has no files that {factory} could back up")
 
@@ -161,17 +161,17 @@ class TaskStart:
 
     def _decide(self, store: str, last: CheckpointV2 | None) -> RestoreDecision:
         settings = self.settings.stores.get(store)
-        wanted = settings.restore if settings else None
+        restore = settings.restore if settings else None
         has_changelog = store in self.context.changelogs and CHANGELOG_FACTORY in self.factories
         spec = self.context.stores.specs[store]
         decision = decide_restore(
             store,
             last,
             self.context.stores.marked(store) if spec.persistent else (),
-            wanted,
+            restore,
             list(self.factories),
             CHANGELOG_FACTORY if has_changelog else None,
-            exact=wanted is None or self.factories[wanted].exact,
+            exact=restore is None or self.factories[restore].exact,
         )
         if decision.error:
             LOG.error("task %s: %s", self.context.task, decision.error)

@@ -66,7 +66,7 @@ def parse_schema(text: str) -> Schema:
     """The schema that JSON text is.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The schema is not valid.
     """
     try:
         schema: Schema = json.loads(text, parse_constant=_refuse_constant)
@@ -143,7 +143,7 @@ def _name(schema: Any, namespace: str, named: dict[str, dict[str, Any]]) -> Any:
         qualified = f"{namespace}.{schema}"
         return qualified if qualified in named else schema
     if isinstance(schema, list):
-        schema[:] = [_name(one, namespace, named) for one in schema]
+        schema[:] = [_name(branch, namespace, named) for branch in schema]
         return schema
     kind = schema.get("type")
     if isinstance(kind, str) and kind in NAMED:
@@ -164,11 +164,11 @@ def _name(schema: Any, namespace: str, named: dict[str, dict[str, Any]]) -> Any:
     return schema
 
 
-def same_schema(one: Schema, other: Schema) -> bool:
+def same_schema(schema: Schema, other: Schema) -> bool:
     """Return whether two schemas are equal but for documentation and aliases (`Schema.equals`)."""
-    named_schemas(one)
+    named_schemas(schema)
     named_schemas(other)
-    return bool(_canonical(one) == _canonical(other))
+    return bool(_canonical(schema) == _canonical(other))
 
 
 def _canonical(schema: Any) -> Any:
@@ -178,7 +178,9 @@ def _canonical(schema: Any) -> Any:
         return schema
     if set(schema) == {"type"} and not isinstance(schema["type"], dict | list):
         return schema["type"]
-    kept = {key: _canonical(one) for key, one in schema.items() if key not in NOT_COMPARED}
+    kept = {
+        key: _canonical(attribute) for key, attribute in schema.items() if key not in NOT_COMPARED
+    }
     if "full_name" in schema:
         kept["name"] = schema["full_name"]
     elif "name" in schema:
@@ -204,7 +206,7 @@ class _Resolver:
         """Return why the reader's schema can't read what the writer's wrote; nothing if it can."""
         reader, writer = _resolved(reader, self.reading), _resolved(writer, self.writing)
         if isinstance(writer, list):
-            return [one for branch in writer for one in self.compare(reader, branch, path)]
+            return [reason for branch in writer for reason in self.compare(reader, branch, path)]
         if isinstance(reader, list):
             if any(not self.compare(branch, writer, path) for branch in reader):
                 return []
@@ -230,8 +232,8 @@ class _Resolver:
                 return []
             return [_reason(path, reader, writer, "the size of a fixed never changes")]
         if kind == "enum":
-            known = set(reader["symbols"])
-            gone = [symbol for symbol in writer["symbols"] if symbol not in known]
+            symbols = set(reader["symbols"])
+            gone = [symbol for symbol in writer["symbols"] if symbol not in symbols]
             if not gone or "default" in reader:
                 return []
             return [Reason(path, ", ".join(gone), "", "symbols are gone, without a default")]
@@ -239,8 +241,10 @@ class _Resolver:
         if pair in self.settled:
             return self.settled[pair][:1]  # all were said where it stood for the first time
         self.settled[pair] = []  # while it is under way, nothing is held against it
-        written = {one["name"]: one["type"] for one in reversed(writer["fields"])}
-        reasons = [one for field in reader["fields"] for one in self._field(field, written, path)]
+        written = {field["name"]: field["type"] for field in reversed(writer["fields"])}
+        reasons = [
+            reason for field in reader["fields"] for reason in self._field(field, written, path)
+        ]
         self.settled[pair] = reasons
         return reasons
 

@@ -341,7 +341,7 @@ class AvroUnion(TypeSerializer):
 
     def __init__(self, branches: list[TypeSerializer]) -> None:
         self.branches = branches
-        fields = [pa.field(f"b{i}", one.arrow_type) for i, one in enumerate(branches)]
+        fields = [pa.field(f"b{i}", branch.arrow_type) for i, branch in enumerate(branches)]
         self.arrow_type = pa.struct([pa.field("branch", pa.int32()), *fields])
 
     @property
@@ -429,9 +429,9 @@ class AvroMap(TypeSerializer):
             raise EncodeError(f"{value!r} is no map")
         if pairs:
             out.write_varint(len(pairs))
-        for key, one in pairs:
+        for key, item in pairs:
             self.key.write(key, out)
-            self.value.write(one, out)
+            self.value.write(item, out)
         out.write_byte(0)
 
 

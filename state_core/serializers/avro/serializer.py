@@ -136,10 +136,10 @@ class AvroSerializer(TypeSerializer):
         if kind not in ("enum", "fixed", "record", "error"):
             return self._build(self._known(kind), within)
         if id(schema) not in self._built:
-            made = self._named(schema, kind, within)
-            if isinstance(made, _Recursive):
-                return made
-            self._built[id(schema)] = made
+            built = self._named(schema, kind, within)
+            if isinstance(built, _Recursive):
+                return built
+            self._built[id(schema)] = built
         return self._built[id(schema)]
 
     def _known(self, name: str) -> Schema:
@@ -163,29 +163,29 @@ class AvroSerializer(TypeSerializer):
         fields = [(field["name"], self._build(field["type"], inner)) for field in schema["fields"]]
         if not fields:
             return self._counted(AvroEmptyRecord(full_name))
-        return self._counted(AvroRecord(full_name, fields), *(one for _, one in fields))
+        return self._counted(AvroRecord(full_name, fields), *(field for _, field in fields))
 
     def _union(self, branches: list[TypeSerializer]) -> TypeSerializer:
-        nulls = [index for index, one in enumerate(branches) if isinstance(one, AvroNull)]
+        nulls = [index for index, branch in enumerate(branches) if isinstance(branch, AvroNull)]
         if len(branches) == 2 and len(nulls) == 1:
             value = branches[1 - nulls[0]]
             return self._counted(AvroOptional(value, nulls[0]), value)
         return self._counted(AvroUnion(branches), *branches)
 
-    def _counted(self, made: TypeSerializer, *parts: TypeSerializer) -> TypeSerializer:
+    def _counted(self, serializer: TypeSerializer, *parts: TypeSerializer) -> TypeSerializer:
         """The serializer, if it has few enough columns, and fields that take no bytes.
 
         A part that is used again counts again, since its columns are others.
         """
         sizes = [self._sizes[id(part)] for part in parts]
         columns = 1 + sum(held for held, _ in sizes)
-        empty = sum(held for _, held in sizes) + (made.min_length == 0)
-        if isinstance(made, AvroUnion):  # of which one branch is read
+        empty = sum(held for _, held in sizes) + (serializer.min_length == 0)
+        if isinstance(serializer, AvroUnion):  # of which one branch is read
             empty -= sum(isinstance(part, AvroNull) for part in parts)
         if columns > COLUMNS.most or empty > EMPTY_FIELDS.most:
             raise _UnboundedError
-        self._sizes[id(made)] = columns, empty
-        return made
+        self._sizes[id(serializer)] = columns, empty
+        return serializer
 
     @cached_property
     def record_of(self) -> dict[str, TypeSerializer]:
@@ -312,12 +312,12 @@ def _to_avro(serializer: TypeSerializer, value: Any) -> Any:
     if isinstance(serializer, AvroOptional):
         return _to_avro(serializer.value, value)
     if isinstance(serializer, AvroRecord):
-        return {name: _to_avro(one, value[name]) for name, one in serializer.fields}
+        return {name: _to_avro(field, value[name]) for name, field in serializer.fields}
     if isinstance(serializer, AvroArray):
         return [_to_avro(serializer.item, item) for item in value]
     if isinstance(serializer, AvroMap):
         pairs = value.items() if isinstance(value, dict) else value
-        return {key: _to_avro(serializer.value, one) for key, one in pairs}
+        return {key: _to_avro(serializer.value, item) for key, item in pairs}
     if isinstance(serializer, AvroUnion):
         index = value["branch"]
         return _to_avro(serializer.branches[index], value[f"b{index}"])
@@ -331,11 +331,11 @@ def _from_avro(serializer: TypeSerializer, value: Any) -> Any:
     if isinstance(serializer, AvroOptional):
         return _from_avro(serializer.value, value)
     if isinstance(serializer, AvroRecord):
-        return {name: _from_avro(one, value[name]) for name, one in serializer.fields}
+        return {name: _from_avro(field, value[name]) for name, field in serializer.fields}
     if isinstance(serializer, AvroArray):
         return [_from_avro(serializer.item, item) for item in value]
     if isinstance(serializer, AvroMap):
-        return [(key, _from_avro(serializer.value, one)) for key, one in value.items()]
+        return [(key, _from_avro(serializer.value, item)) for key, item in value.items()]
     if isinstance(serializer, AvroUnion):
         raise IncompatibleError(f"{serializer.name} can't be migrated: its branch is not known")
     return value
@@ -370,20 +370,20 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
             runtime_class: The Java class of the values.
 
         Raises:
-            EncodeError: That is no schema.
+            EncodeError: The schema is not valid, or no type can be made of it.
         """
-        made = cls()
+        snapshot = cls()
         try:
             text = schema if isinstance(schema, str) and schema[:1] in '{["' else json.dumps(schema)
             parsed = parse_schema(text)
-            made.schema_text = json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)
-            AvroSerializer(made.schema_text)
+            snapshot.schema_text = json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)
+            AvroSerializer(snapshot.schema_text)
         except StateError as error:
             raise EncodeError(f"the Avro schema is no type ({error.problem})") from error
         except (ValueError, TypeError, RecursionError) as error:
             raise EncodeError(f"the Avro schema is no type ({error})") from error
-        made.runtime_class = runtime_class
-        return made
+        snapshot.runtime_class = runtime_class
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read class and schema; version 1 had the schema only."""

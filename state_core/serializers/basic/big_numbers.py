@@ -154,7 +154,7 @@ def _check_digits(number: Decimal) -> None:
     """Refuse a number whose bytes would take too long to find.
 
     Raises:
-        EncodeError: It has too many digits.
+        EncodeError: The number has too many digits.
     """
     if number.is_finite() and number.adjusted() >= MOST_DIGITS:
         raise EncodeError(
@@ -165,21 +165,21 @@ def _check_digits(number: Decimal) -> None:
 
 def _decode_numbers(cursor: Cursor, read: Callable[[DataInput], Any]) -> list[Any]:
     """Read value by value; a row that should not be null, or is spelled otherwise, is inexact."""
-    found: list[Any] = [None] * cursor.rows
+    numbers: list[Any] = [None] * cursor.rows
     for row in range(cursor.rows):
         if cursor.present.size and not cursor.present[row]:
             continue
         start, end = int(cursor.position[row]), int(cursor.end[row])
         source = DataInput(cursor.data.data[start:end], cursor.place(start))
-        found[row] = read(source)
+        numbers[row] = read(source)
         cursor.position[row] = start + source.position
         source.position = 0
         number, size = read_big_integer(source), source.position
         out = DataOutput()
         write_big_integer(number, out)
-        if out.buffer != source.data[:size] or (found[row] is None and number is not None):
+        if out.buffer != source.data[:size] or (numbers[row] is None and number is not None):
             cursor.inexact[row] = 1
-    return found
+    return numbers
 
 
 def read_big_integer(source: DataInput) -> int | None:
@@ -230,7 +230,7 @@ def _digits_of(number: int) -> str:
 
 
 def _number_of(digits: str) -> int:
-    """The reverse."""
+    """The reverse of `_digits_of`."""
     first = len(digits) % PIECE_DIGITS
     number = int(digits[:first] or "0")
     for at in range(first, len(digits), PIECE_DIGITS):

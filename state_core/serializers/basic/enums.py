@@ -132,10 +132,10 @@ class EnumSerializerSnapshot(TypeSerializerSnapshot):
     @classmethod
     def of(cls, enum_class: str, constants: Iterable[str]) -> Self:
         """Return the snapshot of a new job's serializer."""
-        made = cls()
-        made.enum_class = enum_class
-        made.constants = tuple(constants)
-        return made
+        snapshot = cls()
+        snapshot.enum_class = enum_class
+        snapshot.constants = tuple(constants)
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read class, count and names."""
@@ -170,5 +170,5 @@ class EnumSerializerSnapshot(TypeSerializerSnapshot):
             rule = f"constants are gone: {', '.join(gone)}"
             return incompatible(before, after, rule)
         new = [name for name in self.constants if name not in old.constants]
-        made = type(self).of(self.enum_class, (*old.constants, *new))
-        return reconfigured(made, before, after, "old ordinals stay, new constants come behind")
+        snapshot = type(self).of(self.enum_class, (*old.constants, *new))
+        return reconfigured(snapshot, before, after, "old ordinals stay, new constants come behind")

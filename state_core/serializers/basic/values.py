@@ -64,7 +64,7 @@ class StringValueSerializer(TypeSerializer):
         """Read text; a value with an unpaired surrogate is inexact."""
         texts = _decode_exactly(self, cursor)
         for row, text in enumerate(texts):
-            if text is not None and any("\ud800" <= one <= "\udfff" for one in text):
+            if text is not None and any("\ud800" <= character <= "\udfff" for character in text):
                 texts[row] = text.encode("utf-8", "replace").decode()
                 cursor.inexact[row] = 1
         return pa.array(texts, self.arrow_type)
@@ -76,19 +76,19 @@ class StringValueSerializer(TypeSerializer):
 
 def _decode_exactly(serializer: TypeSerializer, cursor: Cursor) -> list[Any]:
     """Value by value, marking rows that would be written in another way than they were."""
-    found: list[Any] = [None] * cursor.rows
+    texts: list[Any] = [None] * cursor.rows
     for row in range(cursor.rows):
         if cursor.present.size and not cursor.present[row]:
             continue
         start, end = int(cursor.position[row]), int(cursor.end[row])
         source = DataInput(cursor.data.data[start:end], cursor.place(start))
-        found[row] = serializer.read(source)
+        texts[row] = serializer.read(source)
         out = DataOutput()
-        serializer.write(found[row], out)
+        serializer.write(texts[row], out)
         if out.buffer != source.data[: source.position]:
             cursor.inexact[row] = 1
         cursor.position[row] = start + source.position
-    return found
+    return texts
 
 
 def _unit(source: DataInput) -> int:

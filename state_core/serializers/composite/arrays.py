@@ -157,9 +157,9 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
     @classmethod
     def of(cls, component_class: str, component: TypeSerializerSnapshot) -> Self:
         """Return the snapshot of a new job's serializer."""
-        made = cls.around(component)
-        made.component_class = component_class
-        return made
+        snapshot = cls.around(component)
+        snapshot.component_class = component_class
+        return snapshot
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
         """Read the component's class."""

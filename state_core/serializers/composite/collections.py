@@ -225,18 +225,18 @@ class MapSerializer(TypeSerializer):
         if not isinstance(pairs, list):
             raise EncodeError(f"{value!r} is no Map")
         out.write_int(len(pairs))
-        for key, one in pairs:
+        for key, item in pairs:
             self.key.write(key, out)
-            out.write_boolean(one is None)
-            if one is not None:
-                self.value.write(one, out)
+            out.write_boolean(item is None)
+            if item is not None:
+                self.value.write(item, out)
 
     def hash_code(self, value: Any) -> int:
         """Return `Map.hashCode`: the sum of `hash(key) ^ hash(value)`."""
         codes = [
             (0 if key is None else self.key.hash_code(key))
-            ^ (0 if one is None else self.value.hash_code(one))
-            for key, one in value
+            ^ (0 if item is None else self.value.hash_code(item))
+            for key, item in value
         ]
         return to_int32(sum(codes))
 

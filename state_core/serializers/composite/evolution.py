@@ -94,9 +94,9 @@ def evolves(*kinds: type[TypeSerializer]) -> Callable[[_RuleClass], _RuleClass]:
     """Register a rule for values of these serializers; to be used as a decorator."""
 
     def add(rule: _RuleClass) -> _RuleClass:
-        made = rule()
+        instance = rule()
         for kind in kinds:
-            _rules[kind] = made
+            _rules[kind] = instance
         return rule
 
     return add
@@ -215,8 +215,8 @@ class _MapRule(Rule):
     def value(self, old: MapSerializer, new: MapSerializer, value: Any) -> list[tuple[Any, Any]]:
         """Convert one map."""
         return [
-            (migrate_value(old.key, new.key, key), migrate_value(old.value, new.value, one))
-            for key, one in value
+            (migrate_value(old.key, new.key, key), migrate_value(old.value, new.value, item))
+            for key, item in value
         ]
 
 
@@ -277,7 +277,7 @@ class _PojoRule(Rule):
         tag = list(new.registered).index(java_class) if java_class in new.registered else None
         whole = migrate_value(was, becomes, value.value)
         own = whole if isinstance(whole, dict) else {}
-        seen = {name: own.get(name, one) for name, one in fields.items()}
+        seen = {name: own.get(name, field_value) for name, field_value in fields.items()}
         return SubclassValue(seen, java_class, whole, tag)
 
 
@@ -324,19 +324,19 @@ def _fitted(
                 remedy="have the decoder give what the new type holds, or give an expression",
             ) from error
     fields = dict(serializer.fields) if isinstance(serializer, StructSerializer) else {}
-    indices = {one.name: index for index, one in enumerate(column.type)}
+    indices = {field.name: index for index, field in enumerate(column.type)}
     columns = []
-    for one in kind:
-        if one.name in indices:
-            inner = column.field(indices[one.name])
-            within = fields.get(one.name)
-            columns.append(_fitted(inner, one.type, within, f"{path}.{one.name}"))
+    for field in kind:
+        if field.name in indices:
+            inner = column.field(indices[field.name])
+            within = fields.get(field.name)
+            columns.append(_fitted(inner, field.type, within, f"{path}.{field.name}"))
         elif isinstance(serializer, PojoSerializer):
-            first = pa.scalar(_first_value(serializer, one.name, fields[one.name]), one.type)
+            first = pa.scalar(_first_value(serializer, field.name, fields[field.name]), field.type)
             columns.append(pa.repeat(first, len(column)))
         else:
             raise IncompatibleError(
-                f"{path}: the decoder gives no field {one.name!r}",
+                f"{path}: the decoder gives no field {field.name!r}",
                 remedy=f"it gives {', '.join(indices)}; have it give this one,"
                 " or give an expression",
             )

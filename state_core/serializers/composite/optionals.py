@@ -298,9 +298,9 @@ class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
     @classmethod
     def of(cls, value: TypeSerializerSnapshot, *, padded: bool = False) -> Self:
         """Return the snapshot of a new job's serializer."""
-        made = cls.around(value)
-        made.padding = max(0, value.restore_serializer().length) if padded else 0
-        return made
+        snapshot = cls.around(value)
+        snapshot.padding = max(0, value.restore_serializer().length) if padded else 0
+        return snapshot
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
         """Read the padding."""

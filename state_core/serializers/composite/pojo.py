@@ -118,7 +118,8 @@ class PojoSerializer(StructSerializer):
         if not flags & skip.IS_EXACT:
             raise source.fault(f"a {self.java_class} with flags {flags}")
         return {
-            name: None if source.read_boolean() else one.read(source) for name, one in self.fields
+            name: None if source.read_boolean() else field_serializer.read(source)
+            for name, field_serializer in self.fields
         }
 
     def subclass(self, java_class: str, tag: int | None = None) -> TypeSerializer | None:
@@ -150,10 +151,12 @@ class PojoSerializer(StructSerializer):
             self._write_subclass(value, out)
         else:
             out.write_byte(skip.IS_EXACT)
-            for (_, serializer), one in zip(self.fields, self._by_position(value), strict=True):
-                out.write_boolean(one is None)
-                if one is not None:
-                    serializer.write(one, out)
+            for (_, serializer), field_value in zip(
+                self.fields, self._by_position(value), strict=True
+            ):
+                out.write_boolean(field_value is None)
+                if field_value is not None:
+                    serializer.write(field_value, out)
 
     def _write_subclass(self, value: SubclassValue, out: DataOutput) -> None:
         tagged = value.tag is not None and value.tag < len(self.registered)
@@ -172,8 +175,8 @@ class PojoSerializer(StructSerializer):
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the program that walks null flags and fields, and those of the subclasses."""
         own: list[int] = []
-        for _, one in self.fields:
-            body = one.skip_program()
+        for _, serializer in self.fields:
+            body = serializer.skip_program()
             if body is None:
                 return None
             own += [skip.WHEN, 0, len(body), *body]
@@ -218,7 +221,7 @@ class PojoSerializer(StructSerializer):
         within = cursor
         if nulls or subclasses or unknown:
             within = cursor.only((kind == pojo.EXACT).astype(np.uint8))
-        columns = [_decode_field(one, within) for _, one in self.fields]
+        columns = [_decode_field(serializer, within) for _, serializer in self.fields]
         if subclasses:
             columns = self._add_subclasses(cursor, kind, columns)
         present = cursor.present
@@ -244,16 +247,16 @@ class PojoSerializer(StructSerializer):
         parts = [[column] for column in columns]
         take = np.arange(cursor.rows)
         behind = cursor.rows
-        known = self._subclasses
+        subclasses = self._subclasses
         for index in np.unique(kind[kind > pojo.EXACT]).tolist():
             rows = np.flatnonzero(kind == index)
-            serializer = known[index - 1]
+            serializer = subclasses[index - 1]
             if serializer is None or not serializer.self_delimiting:
                 cursor.lose(rows)
                 continue
             values = _decode_rows(serializer, cursor, rows)
-            for part, (name, one) in zip(parts, self.fields, strict=True):
-                part.append(_field_of(values, name, one.arrow_type))
+            for part, (name, field) in zip(parts, self.fields, strict=True):
+                part.append(_field_of(values, name, field.arrow_type))
             take[rows] = behind + np.arange(len(rows))
             behind += len(rows)
         indices = pa.array(take)
@@ -265,8 +268,8 @@ class PojoSerializer(StructSerializer):
         sizes = fixed_sizes(len(values), 1, present)
         count = len(self.fields)
         sizes += within * np.int64(count) if within.size else count
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            sizes += one.sizes(column, written_rows(column, within))
+        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
+            sizes += serializer.sizes(column, written_rows(column, within))
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
@@ -277,11 +280,11 @@ class PojoSerializer(StructSerializer):
             flags[valid == 0] = skip.IS_NULL
         encode.write_fixed8(flags, target.present, target.out, target.position)
         within = target.only(valid) if valid.size else target
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
+        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
             valid = present_rows(column)
             nulls = (valid == 0).astype(np.uint8) if valid.size else np.zeros(len(values), np.uint8)
             encode.write_fixed8(nulls, within.present, within.out, within.position)
-            one.encode(column, within.only(valid) if valid.size else within)
+            serializer.encode(column, within.only(valid) if valid.size else within)
 
 
 def _decode_field(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:

@@ -63,9 +63,9 @@ def resolve_pojo(new: Pojo, old: Pojo) -> tuple[Compatibility, Results, Results]
         return incompatible(old.java_class, new.java_class, rule), {}, {}
     rule = "the subclass, or its serializer, is gone"
     gone = [
-        incompatible(_type(one), NOTHING, rule).under(one.name)
-        for one in (*old.registered, *old.non_registered)
-        if not one.present
+        incompatible(_type(field), NOTHING, rule).under(field.name)
+        for field in (*old.registered, *old.non_registered)
+        if not field.present
     ]
     fields = _resolve_fields(new, old)
     registered = _resolve_registered(new, old)
@@ -82,13 +82,15 @@ def reconfigure(new: Pojo, old: Pojo, fields: Results, registered: Results) -> P
         fields: The verdict of `resolve_pojo` on each field.
         registered: Its verdict on each registered subclass.
     """
-    added = {one.name: one for one in new.registered}
-    kept = [_reconfigured(added.pop(one.name, one), registered) for one in old.registered]
+    added = {subclass.name: subclass for subclass in new.registered}
+    kept = [
+        _reconfigured(added.pop(subclass.name, subclass), registered) for subclass in old.registered
+    ]
     return replace(
         new,
         fields=tuple(_reconfigured(field, fields) for field in new.fields),
         registered=(*kept, *added.values()),
-        non_registered=tuple(_reconfigured(one, {}) for one in old.non_registered),
+        non_registered=tuple(_reconfigured(subclass, {}) for subclass in old.non_registered),
     )
 
 
@@ -157,19 +159,21 @@ def _type(entry: OptionalEntry) -> str:
 
 def _resolve_registered(new: Pojo, old: Pojo) -> Results:
     """Return a verdict for each subclass that both register."""
-    before = {one.name: one.value for one in old.registered}
+    before = {subclass.name: subclass.value for subclass in old.registered}
     results: Results = {}
-    for one in new.registered:
-        was = before.get(one.name)
-        if was is not None and one.value is not None:
-            results[one.name] = one.value.resolve_schema_compatibility(was).under(one.name)
+    for subclass in new.registered:
+        was = before.get(subclass.name)
+        if was is not None and subclass.value is not None:
+            results[subclass.name] = subclass.value.resolve_schema_compatibility(was).under(
+                subclass.name
+            )
     return results
 
 
 def _resolve_order(new: Pojo, old: Pojo) -> list[Compatibility]:
     """Return what the new serializer takes over of the old one's subclasses."""
     results = []
-    before, after = [[one.name for one in pojo.registered] for pojo in (old, new)]
+    before, after = [[subclass.name for subclass in pojo.registered] for pojo in (old, new)]
     if after[: len(before)] != before:
         rule = "subclasses keep the tags that they were written with"
         lost = [name for name in before if name not in after]
@@ -177,10 +181,10 @@ def _resolve_order(new: Pojo, old: Pojo) -> list[Compatibility]:
             rule += f"; {', '.join(lost)} must still be there as a class"
         results.append(_taken_over(", ".join(before), ", ".join(after) or NOTHING, rule))
     if old.non_registered:
-        names = ", ".join(one.name for one in old.non_registered)
+        names = ", ".join(subclass.name for subclass in old.non_registered)
         rule = "the serializers of subclasses written by name are taken over"
-        known = {one.name for one in (*new.registered, *new.non_registered)}
-        lost = [one.name for one in old.non_registered if one.name not in known]
+        new_names = {subclass.name for subclass in (*new.registered, *new.non_registered)}
+        lost = [subclass.name for subclass in old.non_registered if subclass.name not in new_names]
         if lost:
             rule += f"; {', '.join(lost)} must still be there as a class"
         results.append(_taken_over(names, names, rule))

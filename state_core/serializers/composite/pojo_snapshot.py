@@ -85,20 +85,22 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         if len(registered or {}) > MAX_TAGS:
             raise EncodeError(f"{java_class} with more than {MAX_TAGS} registered subclasses")
         declared = declared_in or {}
-        made = cls()
-        made.boxed = frozenset(boxed)
-        made.pojo = Pojo(
+        pojo_snapshot = cls()
+        pojo_snapshot.boxed = frozenset(boxed)
+        pojo_snapshot.pojo = Pojo(
             java_class,
             tuple(
                 OptionalEntry(
-                    name, _field_key(declared.get(name, java_class), name), FramedSnapshot(one)
+                    name, _field_key(declared.get(name, java_class), name), FramedSnapshot(snapshot)
                 )
-                for name, one in sorted(fields.items(), key=lambda field: _java_order(field[0]))
+                for name, snapshot in sorted(
+                    fields.items(), key=lambda field: _java_order(field[0])
+                )
             ),
             _subclasses(registered),
             _subclasses(non_registered),
         )
-        return made
+        return pojo_snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read the class and three maps."""
@@ -126,14 +128,18 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         """Return a POJO of the restored fields; one of bytes if a field can't be restored."""
         java_class = self.pojo.java_class
         fields = [(field.name, _restore(field)) for field in self.pojo.fields]
-        known = [(name, one) for name, one in fields if one is not None and one.self_delimiting]
-        if len(known) != len(fields) or not fields:
+        restored = [
+            (name, serializer)
+            for name, serializer in fields
+            if serializer is not None and serializer.self_delimiting
+        ]
+        if len(restored) != len(fields) or not fields:
             return OpaqueSerializer(java_class)
         return PojoSerializer(
             java_class,
-            known,
-            {one.name: _restore(one) for one in self.pojo.registered},
-            {one.name: _restore(one) for one in self.pojo.non_registered},
+            restored,
+            {subclass.name: _restore(subclass) for subclass in self.pojo.registered},
+            {subclass.name: _restore(subclass) for subclass in self.pojo.non_registered},
             self.boxed,
         )
 
@@ -144,10 +150,10 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         result, fields, registered = resolve_pojo(self.pojo, old.pojo)
         if result.verdict is not Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER:
             return result
-        made = type(self)()
-        made.boxed = self.boxed
-        made.pojo = reconfigure(self.pojo, old.pojo, fields, registered)
-        return replace(result, reconfigured=made)
+        snapshot = type(self)()
+        snapshot.boxed = self.boxed
+        snapshot.pojo = reconfigure(self.pojo, old.pojo, fields, registered)
+        return replace(result, reconfigured=snapshot)
 
 
 def _restore(entry: OptionalEntry) -> TypeSerializer | None:
@@ -163,7 +169,7 @@ def _field_key(declared_in: str, name: str) -> bytes:
 
 def _subclasses(given: Snapshots | None) -> tuple[OptionalEntry, ...]:
     snapshots: Iterable[tuple[str, TypeSerializerSnapshot]] = (given or {}).items()
-    return tuple(OptionalEntry(name, b"", FramedSnapshot(one)) for name, one in snapshots)
+    return tuple(OptionalEntry(name, b"", FramedSnapshot(snapshot)) for name, snapshot in snapshots)
 
 
 def _java_order(name: str) -> bytes:

@@ -53,46 +53,50 @@ class StructSerializer(TypeSerializer):
     def __init__(self, fields: list[tuple[str, TypeSerializer]]) -> None:
         check_names((name for name, _ in fields), "a field")
         self.fields = fields
-        self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in fields])
+        self.arrow_type = pa.struct(
+            [pa.field(name, serializer.arrow_type) for name, serializer in fields]
+        )
 
     @cached_property  # a schema that uses each record twice has 2^depth fields below it
     def min_length(self) -> int:
         """The sum of the fields' minimum lengths."""
-        return sum(one.min_length for _, one in self.fields if one.self_delimiting)
+        return sum(
+            serializer.min_length for _, serializer in self.fields if serializer.self_delimiting
+        )
 
     def read(self, source: DataInput) -> Any:
         """Read one value, as a dict of its fields."""
-        return {name: one.read(source) for name, one in self.fields}
+        return {name: serializer.read(source) for name, serializer in self.fields}
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one value: a dict of its fields, or a tuple or list of them in order."""
-        for (_, serializer), one in zip(self.fields, self._by_position(value), strict=True):
-            serializer.write(one, out)
+        for (_, serializer), field_value in zip(self.fields, self._by_position(value), strict=True):
+            serializer.write(field_value, out)
 
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the programs of the fields, one behind the other."""
-        programs = [one.skip_program() for _, one in self.fields]
+        programs = [serializer.skip_program() for _, serializer in self.fields]
         if any(program is None for program in programs):
             return None
         return tuple(word for program in programs if program is not None for word in program)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a struct column, field after field."""
-        columns = [one.decode(cursor) for _, one in self.fields]
+        columns = [serializer.decode(cursor) for _, serializer in self.fields]
         return self._struct(cursor.present, columns, cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the sums of the fields' sizes."""
         require_values(values, present, self.name)
         columns = zip(self.fields, self._columns(values), strict=True)
-        parts = [one.sizes(column, present) for (_, one), column in columns]
+        parts = [serializer.sizes(column, present) for (_, serializer), column in columns]
         total: I64Array = np.sum(parts, axis=0, dtype=np.int64)
         return total
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write a struct column, field after field."""
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            one.encode(column, target)
+        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
+            serializer.encode(column, target)
 
     def _struct(self, present: U8Array, columns: list[pa.Array], rows: int) -> pa.Array:
         bitmap, nulls = validity(present)
@@ -136,23 +140,26 @@ class TupleSerializer(StructSerializer):
     @property
     def name(self) -> str:
         """`Tuple2<..., ...>`."""
-        return f"Tuple{len(self.fields)}<{', '.join(one.name for _, one in self.fields)}>"
+        names = ", ".join(serializer.name for _, serializer in self.fields)
+        return f"Tuple{len(self.fields)}<{names}>"
 
     def hash_code(self, value: Any) -> int:
         """Return `31 * h + hash(field)` from the first field on; a null field counts 0."""
         fields = zip(self.fields, self._by_position(value), strict=True)
-        codes = [0 if field is None else one.hash_code(field) for (_, one), field in fields]
+        codes = [
+            0 if field is None else serializer.hash_code(field) for (_, serializer), field in fields
+        ]
         return to_int32(reduce(lambda code, element: 31 * code + element, codes))
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the tuple that comes next, from the bytes of its fields."""
-        codes = [one.hash_code_at(source) for _, one in self.fields]
+        codes = [serializer.hash_code_at(source) for _, serializer in self.fields]
         return to_int32(reduce(lambda code, element: 31 * code + element, codes))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
         """Return the hash code of every row, a column at a time."""
         columns = zip(self.fields, self._columns(values), strict=True)
-        codes = [one.hash_codes(column) for (_, one), column in columns]
+        codes = [serializer.hash_codes(column) for (_, serializer), column in columns]
         total = codes[0]
         for element in codes[1:]:
             combine_hashes(total, element, 31, total)
@@ -217,7 +224,7 @@ class RowSerializer(StructSerializer):
     """
 
     def __init__(self, elements: list[TypeSerializer], *, with_kind: bool = True) -> None:
-        super().__init__([(f"f{index}", one) for index, one in enumerate(elements)])
+        super().__init__([(f"f{index}", serializer) for index, serializer in enumerate(elements)])
         self.with_kind = with_kind
         self.leading = 2 if with_kind else 0
         self.bits = self.leading + len(elements)
@@ -226,7 +233,7 @@ class RowSerializer(StructSerializer):
     @property
     def name(self) -> str:
         """`Row<..., ...>`."""
-        return f"Row<{', '.join(one.name for _, one in self.fields)}>"
+        return f"Row<{', '.join(serializer.name for _, serializer in self.fields)}>"
 
     @property
     def min_length(self) -> int:
@@ -237,22 +244,22 @@ class RowSerializer(StructSerializer):
         """Read one row; a kind other than `+I` is lost."""
         mask = source.read_bytes(self.mask_bytes)
         row = {}
-        for index, (name, one) in enumerate(self.fields, self.leading):
+        for index, (name, serializer) in enumerate(self.fields, self.leading):
             null = mask[index >> 3] >> (7 - (index & 7)) & 1
-            row[name] = None if null else one.read(source)
+            row[name] = None if null else serializer.read(source)
         return row
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one row of kind `+I`."""
         values = self._by_position(value)
         mask = bytearray(self.mask_bytes)
-        for index, one in enumerate(values, self.leading):
-            if one is None:
+        for index, field_value in enumerate(values, self.leading):
+            if field_value is None:
                 mask[index >> 3] |= 0x80 >> (index & 7)
         out.write_bytes(bytes(mask))
-        for (_, serializer), one in zip(self.fields, values, strict=True):
-            if one is not None:
-                serializer.write(one, out)
+        for (_, serializer), field_value in zip(self.fields, values, strict=True):
+            if field_value is not None:
+                serializer.write(field_value, out)
 
     def hash_code(self, value: Any) -> int:
         """Return `RowUtils.deepHashCodeRow` of a row of kind `+I`; fields must be no lists or maps.
@@ -260,10 +267,10 @@ class RowSerializer(StructSerializer):
         Each field goes through `Arrays.deepHashCode` of an array of one, which adds 31.
         """
         code = 1
-        for (_, one), field in zip(self.fields, self._by_position(value), strict=True):
-            if isinstance(one, ListSerializer | MapSerializer):
+        for (_, serializer), field in zip(self.fields, self._by_position(value), strict=True):
+            if isinstance(serializer, ListSerializer | MapSerializer):
                 return super().hash_code(value)
-            element = 0 if field is None else 31 + one.hash_code(field)
+            element = 0 if field is None else 31 + serializer.hash_code(field)
             code = to_int32(31 * code + element)
         return code
 
@@ -273,15 +280,15 @@ class RowSerializer(StructSerializer):
         bits = [mask[index >> 3] >> (7 - (index & 7)) & 1 for index in range(self.bits)]
         kind = bits[0] + 2 * bits[1] if self.with_kind else 0
         code = 1
-        for (_, one), null in zip(self.fields, bits[self.leading :], strict=True):
-            if isinstance(one, ListSerializer | MapSerializer):
+        for (_, serializer), null in zip(self.fields, bits[self.leading :], strict=True):
+            if isinstance(serializer, ListSerializer | MapSerializer):
                 return super().hash_code(None)
-            code = to_int32(31 * code + (0 if null else 31 + one.hash_code_at(source)))
+            code = to_int32(31 * code + (0 if null else 31 + serializer.hash_code_at(source)))
         return to_int32(31 * kind + code)
 
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the program that walks the mask and the fields."""
-        programs = [one.skip_program() for _, one in self.fields]
+        programs = [serializer.skip_program() for _, serializer in self.fields]
         if any(program is None for program in programs):
             return None
         lengths = [len(program) for program in programs if program is not None]
@@ -300,9 +307,9 @@ class RowSerializer(StructSerializer):
         """Mark rows inexact whose unused mask bits are not zero, which Flink never writes."""
         unused = (1 << 8 * self.mask_bytes - self.bits) - 1
         if unused and cursor.rows:
-            wanted = slice(None) if cursor.present.size == 0 else cursor.present != 0
-            last = cursor.data[cursor.position[wanted] + self.mask_bytes - 1]
-            cursor.inexact[wanted] |= (last & unused != 0).astype(np.uint8)
+            rows = slice(None) if cursor.present.size == 0 else cursor.present != 0
+            last = cursor.data[cursor.position[rows] + self.mask_bytes - 1]
+            cursor.inexact[rows] |= (last & unused != 0).astype(np.uint8)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the bits of the mask, then field after field."""
@@ -313,9 +320,9 @@ class RowSerializer(StructSerializer):
         width = self.mask_bytes
         cursor.position += cursor.present * np.int64(width) if cursor.present.size else width
         columns = []
-        for (_, one), wanted in zip(self.fields, valid, strict=True):
-            within = cursor.only(wanted)
-            columns.append(one.decode(within))
+        for (_, serializer), present in zip(self.fields, valid, strict=True):
+            within = cursor.only(present)
+            columns.append(serializer.decode(within))
             within.expect_values(columns[-1])
         return self._struct(cursor.present, columns, cursor.rows)
 
@@ -323,8 +330,8 @@ class RowSerializer(StructSerializer):
         """Return the size of the mask and of the fields that are not null."""
         require_values(values, present, self.name)
         sizes = fixed_sizes(len(values), self.mask_bytes, present)
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            sizes += one.sizes(column, written_rows(column, present))
+        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
+            sizes += serializer.sizes(column, written_rows(column, present))
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
@@ -342,9 +349,9 @@ class RowSerializer(StructSerializer):
                 nulls = (valid == 0).astype(np.uint8)
                 encode.set_bits(nulls, target.present, index, target.out, target.position)
         target.position += target.present * np.int64(width) if target.present.size else width
-        for (_, one), column in zip(self.fields, columns, strict=True):
+        for (_, serializer), column in zip(self.fields, columns, strict=True):
             valid = present_rows(column)
-            one.encode(column, target.only(valid) if valid.size else target)
+            serializer.encode(column, target.only(valid) if valid.size else target)
 
 
 @register

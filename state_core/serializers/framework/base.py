@@ -138,7 +138,7 @@ class TypeSerializer(ABC):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the bytes of each row, 0 where it is not present."""
-        return np.array([len(one) for one in self._written(values, present)], np.int64)
+        return np.array([len(written) for written in self._written(values, present)], np.int64)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write each present row at the target, which moves behind it."""

@@ -199,7 +199,7 @@ class Target:
     Args:
         out: The buffer.
         position: The position of each row, moved by what is written.
-        present: As in `Cursor`.
+        present: The rows that have a value, as in `Cursor`.
     """
 
     __slots__ = ("out", "position", "present")
@@ -291,7 +291,7 @@ def variable_sizes(values: pa.Array, present: U8Array = ALL_PRESENT, head: int =
 
     Args:
         values: The array.
-        present: As in `Cursor`.
+        present: The rows that have a value, as in `Cursor`.
         head: Bytes that stand before those of each present row, such as its length.
     """
     sizes: I64Array = np.diff(variable_values(values)[0]).astype(np.int64) + head

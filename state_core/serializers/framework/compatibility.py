@@ -141,10 +141,10 @@ def worst_of(results: Iterable[Compatibility]) -> Compatibility:
     Reasons come worst first, so that the first line of a report is the one to act on. What was
     reconfigured is not combined: a composite snapshot makes its own from its nested ones.
     """
-    ordered = sorted(results, key=lambda one: -one.verdict)
+    ordered = sorted(results, key=lambda result: -result.verdict)
     if not ordered or ordered[0].verdict is Verdict.COMPATIBLE_AS_IS:
         return _AS_IS
-    reasons = tuple(reason for one in ordered for reason in one.reasons)
+    reasons = tuple(reason for result in ordered for reason in result.reasons)
     return Compatibility(ordered[0].verdict, reasons)
 
 

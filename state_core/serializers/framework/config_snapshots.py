@@ -86,11 +86,11 @@ def _read_identifier(source: DataInput) -> str:
 
 
 def _snapshot_of(serializer: str, at: str, classes: Classes) -> TypeSerializerSnapshot:
-    wanted = serializer.replace("$", ".")
-    for java_class, one in classes.items():
-        fixed = getattr(one, "serializer_class", None)
-        if fixed is not None and fixed().self_delimiting and wanted == _serializer_name(java_class):
-            return one()
+    name = serializer.replace("$", ".")
+    for java_class, snapshot_class in classes.items():
+        fixed = getattr(snapshot_class, "serializer_class", None)
+        if fixed is not None and fixed().self_delimiting and name == _serializer_name(java_class):
+            return snapshot_class()
     raise _refused(serializer, at)
 
 

@@ -100,7 +100,7 @@ def load_plugin(named: str) -> types.ModuleType:
         named: The module, as in `acme.flink_types`, or the path of a file that ends in `.py`.
 
     Raises:
-        PluginError: It does not exist, or it fails.
+        PluginError: The module does not exist, or fails when imported.
     """
     if not named.endswith(".py"):
         return _load(Plugin(named))
@@ -116,11 +116,11 @@ def load_text(path: str, text: bytes, *, declares: bool = False) -> types.Module
 
     Args:
         path: The file, for messages.
-        text: Python.
-        declares: As `Plugin` has it.
+        text: Its content, which is Python.
+        declares: As in `Plugin`.
 
     Raises:
-        PluginError: It fails.
+        PluginError: The module fails while it runs.
     """
     # by content, so that what is loaded here and there, or again, is one module
     name = f"statelake_plugin_{Path(path).stem}_{hashlib.sha256(text).hexdigest()[:12]}"
@@ -159,11 +159,11 @@ def restore_plugins(plugins: Iterable[Plugin]) -> None:
     Raises:
         PluginError: A plugin does not exist here, or it fails.
     """
-    wanted = tuple(plugins)
+    names = tuple(plugins)
     with _state.lock:
-        if _declaring(wanted) != _declaring(_state.plugins.values()):
+        if _declaring(names) != _declaring(_state.plugins.values()):
             forget_declarations()
-        for plugin in wanted:
+        for plugin in names:
             _load(plugin)
 
 
@@ -190,18 +190,21 @@ def load_installed() -> None:
             _load_entry_point(entry_point)
 
 
-def _load_entry_point(one: EntryPoint) -> None:
-    whose = one.dist.name if one.dist is not None else "an unknown distribution"
+def _load_entry_point(entry_point: EntryPoint) -> None:
+    whose = entry_point.dist.name if entry_point.dist is not None else "an unknown distribution"
     try:
-        loaded = one.load()
+        loaded = entry_point.load()
         if isinstance(loaded, types.FunctionType):
             loaded()
         elif not isinstance(loaded, types.ModuleType):
             kind = type(loaded).__name__
             raise PluginError(f"it is a {kind}, neither a module nor a function")  # noqa: TRY301
     except Exception as error:  # noqa: BLE001 - it is anybody's code
-        said = str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
-        problem = f"entry point {one.name} = {one.value} of distribution {whose} failed: {said}"
+        message = (
+            str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
+        )
+        named = f"{entry_point.name} = {entry_point.value}"
+        problem = f"entry point {named} of distribution {whose} failed: {message}"
         _state.failures.append(problem)
         warnings.warn(
             f"{problem}; types that it would register stay unknown", RuntimeWarning, stacklevel=4

@@ -121,11 +121,11 @@ def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> st
     if serializer is None or _is_ours(snapshot_class):
         return ""
     called = serializer.__name__
-    for other, one in classes.items():
-        if other != name and getattr(one, "serializer_class", None) is serializer:
+    for other, registered in classes.items():
+        if other != name and getattr(registered, "serializer_class", None) is serializer:
             return (
-                f"is for {called}, and so is {one.__qualname__}: a serializer has one snapshot"
-                " class"
+                f"is for {called}, and so is {registered.__qualname__}: a serializer has one"
+                " snapshot class"
             )
     return ""
 
@@ -139,13 +139,13 @@ def _is_same(old: type, new: type) -> bool:
 def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:
     """Return why a snapshot, or the serializer it names, can't be made; empty if it can."""
     try:
-        made = snapshot_class()
+        instance = snapshot_class()
     except TypeError:
         return "can't be made without arguments, and a snapshot is restored by name alone"
     if _is_ours(snapshot_class) or not hasattr(snapshot_class, "serializer_class"):
         return ""
     try:
-        serializer = made.restore_serializer()
+        serializer = instance.restore_serializer()
     except TypeError as error:
         return f"has a serializer_class that can't be made without arguments ({error})"
     if not isinstance(serializer, TypeSerializer):

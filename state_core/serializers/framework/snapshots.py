@@ -141,9 +141,9 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         """
         if cls.arity is not None and len(nested) != cls.arity:
             raise EncodeError(f"{cls.__name__} takes {cls.arity} nested types, not {len(nested)}")
-        made = cls()
-        made.nested = nested
-        return made
+        snapshot = cls()
+        snapshot.nested = nested
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read magic number, outer version, outer payload and nested snapshots.
@@ -184,7 +184,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         Where the end of a nested value is not known but must be, values are carried as bytes.
         """
         nested = tuple(serializer.restore_serializer() for serializer in self.nested)
-        if all(one.self_delimiting for one in nested[self.delimited]):
+        if all(serializer.self_delimiting for serializer in nested[self.delimited]):
             return self.compose(nested)
         return OpaqueSerializer(self.opaque_name)
 

@@ -131,7 +131,7 @@ def read_optional_map(
         bound: How many entries it may have.
 
     Raises:
-        OversizedError: It has more.
+        OversizedError: The map has more entries.
     """
     if source.read_long() != HEADER:
         raise source.fault(f"a map of {what} without its magic number")

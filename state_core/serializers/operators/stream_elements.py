@@ -83,7 +83,7 @@ class StreamElementSerializer(TypeSerializer):
             "status": IntSerializer(),
             "is_backlog": BooleanSerializer(),
         }
-        kinds = [pa.field(name, one.arrow_type) for name, one in self.parts.items()]
+        kinds = [pa.field(name, part.arrow_type) for name, part in self.parts.items()]
         self.arrow_type = pa.struct([pa.field("kind", pa.string()), *kinds])
 
     @property
@@ -129,10 +129,10 @@ class _StreamElementRule(Rule):
     ) -> pa.Array:
         """Convert the column of values; the others stay."""
         columns = [
-            migrate_column(old.value, new.value, column.field(one.name))
-            if one.name == "value"
-            else column.field(one.name)
-            for one in old.arrow_type
+            migrate_column(old.value, new.value, column.field(field.name))
+            if field.name == "value"
+            else column.field(field.name)
+            for field in old.arrow_type
         ]
         return struct_column(new.arrow_type, columns, column)
 

@@ -75,22 +75,24 @@ class CaseClassSerializer(TupleSerializer):
     @property
     def name(self) -> str:
         """`com.acme.Order<..., ...>`."""
-        return f"{self.case_class}<{', '.join(one.name for _, one in self.fields)}>"
+        return f"{self.case_class}<{', '.join(serializer.name for _, serializer in self.fields)}>"
 
     def hash_code(self, value: Any) -> int:
         """Return the hash code of a Scala tuple; raise for a case class with its own."""
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, value)
         fields = zip(self.fields, self._by_position(value), strict=True)
-        return product_hash([_field_hash(one, field) for (_, one), field in fields])
+        return product_hash([_field_hash(serializer, field) for (_, serializer), field in fields])
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the case class that comes next, from the bytes of its fields."""
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, None)
         codes = [
-            number_hash(one, one.read(source)) if type(one) in NUMBERS else one.hash_code_at(source)
-            for _, one in self.fields
+            number_hash(serializer, serializer.read(source))
+            if type(serializer) in NUMBERS
+            else serializer.hash_code_at(source)
+            for _, serializer in self.fields
         ]
         return product_hash(codes)
 
@@ -110,8 +112,8 @@ def _field_hash(serializer: TypeSerializer, value: Any) -> int:
 def product_hash(codes: Sequence[int]) -> int:
     """Return the hash code of a Scala tuple with fields of these hash codes."""
     code = PRODUCT_SEED
-    for one in codes:
-        code ^= _rotated(one * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
+    for field_hash in codes:
+        code ^= _rotated(field_hash * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
         code = _rotated(code, 13) * 5 + 0xE6546B64 & MASK
     code ^= len(codes)
     code = (code ^ code >> 16) * 0x85EBCA6B & MASK

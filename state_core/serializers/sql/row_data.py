@@ -73,9 +73,12 @@ def _compare(
     ]
     if not all_differences:
         return as_is()
-    sure = [all_difference for all_difference in all_differences if all_difference.certain]
+    sure = [difference for difference in all_differences if difference.certain]
     rule = TYPE_STAYS if sure else "only the class in Java says whether it equals what it was"
-    reasons = tuple(Reason(one.path, one.old, one.new, rule) for one in sure or all_differences)
+    reasons = tuple(
+        Reason(difference.path, difference.old, difference.new, rule)
+        for difference in sure or all_differences
+    )
     return Compatibility(Verdict.INCOMPATIBLE if sure else Verdict.UNKNOWN, reasons)
 
 
@@ -98,10 +101,10 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
         Raises:
             EncodeError: One of the types can't be written here.
         """
-        made = cls()
-        made.types = tuple(WrittenType.of(type_) for type_ in types)
-        made.nested = tuple(internal_snapshot(type_) for type_ in types)
-        return made
+        snapshot = cls()
+        snapshot.types = tuple(WrittenType.of(type_) for type_ in types)
+        snapshot.nested = tuple(internal_snapshot(type_) for type_ in types)
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read a count, a Java stream for each type, and the nested snapshots."""
@@ -166,9 +169,9 @@ class BinaryRowDataSerializerSnapshot(TypeSerializerSnapshot):
     @classmethod
     def of(cls, fields: int) -> BinaryRowDataSerializerSnapshot:
         """Return the snapshot of rows with this number of fields."""
-        made = cls()
-        made.fields = fields
-        return made
+        snapshot = cls()
+        snapshot.fields = fields
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read one number."""
@@ -265,9 +268,9 @@ class ArrayDataSerializerSnapshot(_CollectionSnapshot):
         Raises:
             EncodeError: The type can't be written here.
         """
-        made = cls()
-        made.fill(element)
-        return made
+        snapshot = cls()
+        snapshot.fill(element)
+        return snapshot
 
     @property
     def whole(self) -> LogicalType:
@@ -289,9 +292,9 @@ class MapDataSerializerSnapshot(_CollectionSnapshot):
         Raises:
             EncodeError: A type can't be written here.
         """
-        made = cls()
-        made.fill(key, value)
-        return made
+        snapshot = cls()
+        snapshot.fill(key, value)
+        return snapshot
 
     @property
     def whole(self) -> LogicalType:

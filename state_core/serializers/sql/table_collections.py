@@ -72,7 +72,7 @@ class LinkedListSerializer(TypeSerializer):
             raise source.fault(f"{count} list elements declared, {source.remaining} bytes left")
         mask = source.read_bytes((count + 7) // 8)
         null = [mask[index >> 3] >> (7 - (index & 7)) & 1 for index in range(count)]
-        return [None if one else self.element.read(source) for one in null]
+        return [None if is_null else self.element.read(source) for is_null in null]
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one list."""
@@ -81,12 +81,12 @@ class LinkedListSerializer(TypeSerializer):
         out.write_int(len(value))
         if self.with_mask:
             mask = bytearray((len(value) + 7) // 8)
-            for index, one in enumerate(value):
-                mask[index >> 3] |= (one is None) << (7 - (index & 7))
+            for index, element in enumerate(value):
+                mask[index >> 3] |= (element is None) << (7 - (index & 7))
             out.write_bytes(bytes(mask))
-        for one in value:
-            if one is not None:
-                self.element.write(one, out)
+        for element in value:
+            if element is not None:
+                self.element.write(element, out)
 
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the program that walks a count of elements; None if there is a mask."""
@@ -118,8 +118,8 @@ class NullAwareMapSerializer(TypeSerializer):
         count = source.read_count("map entries", 2)
         return [
             {
-                name: None if source.read_boolean() else one.read(source)
-                for name, one in (("key", self.key), ("value", self.value))
+                name: None if source.read_boolean() else serializer.read(source)
+                for name, serializer in (("key", self.key), ("value", self.value))
             }
             for _ in range(count)
         ]
@@ -196,10 +196,10 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
         cls, comparator: bytes, key: TypeSerializerSnapshot, value: TypeSerializerSnapshot
     ) -> SortedMapSerializerSnapshot:
         """Return the snapshot of maps in the order of a comparator, given as its Java stream."""
-        made = cls()
-        made._take(DataInput(comparator, "a comparator"))
-        made.nested = (key, value)
-        return made
+        snapshot = cls()
+        snapshot._take(DataInput(comparator, "a comparator"))
+        snapshot.nested = (key, value)
+        return snapshot
 
     def _take(self, source: DataInput) -> None:
         start = source.position

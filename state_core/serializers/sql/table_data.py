@@ -277,9 +277,9 @@ class DecimalDataSerializerSnapshot(TypeSerializerSnapshot):
     @classmethod
     def of(cls, precision: int, scale: int) -> DecimalDataSerializerSnapshot:
         """Return the snapshot of a DECIMAL."""
-        made = cls()
-        made.precision, made.scale = precision, scale
-        return made
+        snapshot = cls()
+        snapshot.precision, snapshot.scale = precision, scale
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read two numbers."""

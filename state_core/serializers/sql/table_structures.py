@@ -217,9 +217,9 @@ class RowDataKeySerializerSnapshot(TypeSerializerSnapshot):
         cls, equaliser: bytes, hash_function: bytes, row: TypeSerializerSnapshot
     ) -> RowDataKeySerializerSnapshot:
         """Return the snapshot of such rows, with the generated code as Java streams."""
-        made = cls()
-        made.equaliser, made.hash_function, made.row = equaliser, hash_function, row
-        return made
+        snapshot = cls()
+        snapshot.equaliser, snapshot.hash_function, snapshot.row = equaliser, hash_function, row
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read two framed streams, which stay bytes, and a snapshot."""

@@ -139,9 +139,9 @@ class TimestampDataSerializerSnapshot(TypeSerializerSnapshot):
     @classmethod
     def of(cls, precision: int) -> TimestampDataSerializerSnapshot:
         """Return the snapshot of a TIMESTAMP, with or without local time zone."""
-        made = cls()
-        made.precision = precision
-        return made
+        snapshot = cls()
+        snapshot.precision = precision
+        return snapshot
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read one number."""

@@ -87,8 +87,8 @@ class VariantSerializer(StructSerializer):
         """Return eight bytes and those of both parts."""
         require_values(values, present, self.name)
         total = np.zeros(len(values), np.int64)
-        for (_, one), column in zip(self.fields, self._columns(values), strict=True):
-            total += one.sizes(column, present)
+        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
+            total += serializer.sizes(column, present)
         return total
 
     def encode(self, values: pa.Array, target: Target) -> None:

@@ -64,9 +64,9 @@ class ExternalSerializerSnapshot(_TransparentSnapshot):
         cls, data_type: bytes, inner: TypeSerializerSnapshot, *, internal_input: bool = False
     ) -> ExternalSerializerSnapshot:
         """Return the snapshot of a `DataType`, given as Java stream, over a serializer."""
-        made = cls.around(inner)
-        made.data_type, made.internal_input = data_type, internal_input
-        return made
+        snapshot = cls.around(inner)
+        snapshot.data_type, snapshot.internal_input = data_type, internal_input
+        return snapshot
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
         """Read the stream, and whether values come in the internal form."""

@@ -80,14 +80,14 @@ def test_examples_can_be_run(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "people.txt").touch()
     found = examples(command.help)
-    assert any(tuple(one[: len(words)]) == words for one in found)
-    for one in found:
+    assert any(tuple(typed[: len(words)]) == words for typed in found)
+    for typed in found:
         group: click.Command = statelake
         while isinstance(group, click.Group):
-            below = group.get_command(ROOT, one.pop(0))
+            below = group.get_command(ROOT, typed.pop(0))
             assert below is not None
             group = below
-        group.make_context("statelake", one).close()
+        group.make_context("statelake", typed).close()
 
 
 def test_examples_of_the_whole() -> None:

@@ -50,7 +50,11 @@ def test_the_example_becomes_a_savepoint(tmp_path: Path) -> None:
     ] == [(2, 128)] * 2
     (tiers,) = snapshot.operator("discounts").operator_states
     found = tiers.to_arrow().select(["key", "value"]).to_pylist()
-    assert {one["key"]: one["value"] for one in found} == {"BRONZE": 0, "SILVER": 5, "GOLD": 12}
+    assert {entry["key"]: entry["value"] for entry in found} == {
+        "BRONZE": 0,
+        "SILVER": 5,
+        "GOLD": 12,
+    }
 
 
 def test_its_options_and_json(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_salvage(broken: Damaged, tmp_path: Path) -> None:
     assert done["path"] == str(tmp_path / "saved")
     held = entries(tmp_path / "saved")
     assert done["entries"] == sum(map(len, held.values()))
-    lost = {tuple(one["key_groups"]): one["entries"] for one in done["lost"]}
+    lost = {tuple(loss["key_groups"]): loss["entries"] for loss in done["lost"]}
     assert lost[broken.groups(0)[4], broken.groups(0)[4]] == 1
     assert run("check", "integrity", tmp_path / "saved").code == 0
 

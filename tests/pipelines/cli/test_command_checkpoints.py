@@ -53,13 +53,13 @@ def test_list(make: Callable[..., CommittedJob], tmp_path: Path) -> None:
     job.run(TWO, rounds(1))
     job.run(ONE, rounds(3))
     found = checkpoints("list", tmp_path, "--json").json
-    assert [(one["task"], one["version"]) for one in found] == [(ONE, 1), (ONE, 2), (TWO, 1),
-                                                                (TWO, 2)]  # fmt: skip
+    versions = [(record["task"], record["version"]) for record in found]
+    assert versions == [(ONE, 1), (ONE, 2), (TWO, 1), (TWO, 2)]
     assert found[0]["checkpoint"] == found[1]["checkpoint"]
     assert found[0]["markers"] == {}
     assert found[1]["markers"] == {BLOB_STORE_FACTORY: ["counts"], CHANGELOG_FACTORY: ["counts"]}
-    assert [one["offset"] for one in found] == [6, 7, 0, 1]
-    assert all(one["grouper"] == GROUPER and one["age_ms"] >= 0 for one in found)
+    assert [record["offset"] for record in found] == [6, 7, 0, 1]
+    assert all(record["grouper"] == GROUPER and record["age_ms"] >= 0 for record in found)
     shown = checkpoints("list", tmp_path)
     assert shown.out.startswith("2 tasks\n")
     assert "changelog: counts; blob_store: counts" in shown.out
@@ -256,7 +256,7 @@ def test_migrate_and_back(make: Callable[..., CommittedJob], tmp_path: Path) -> 
     named = ("--changelog", "counts=kafka.counts-log")
     refused = checkpoints("migrate", tmp_path, "--json")
     assert refused.code == 1
-    assert [one["outcome"] for one in refused.json] == ["refused", "refused"]
+    assert [task["outcome"] for task in refused.json] == ["refused", "refused"]
     assert "name it: STORE=kafka.counts-log" in refused.json[0]["why"]
     dry = checkpoints("migrate", tmp_path, *named, "--dry-run")
     assert "2 tasks, 0 refused, nothing appended" in dry.out

@@ -31,8 +31,10 @@ def test_what_is_asked_for(options: tuple[str, ...], compression: str, tmp_path:
     ran = run("compress", KINDS, "--to", tmp_path / "out", *options, "--json")
     assert (ran.code, ran.err) == (0, "")
     assert ran.json["compression"] == compression == open_snapshot(tmp_path / "out").compression
-    assert {one["state"] for one in ran.json["states"]} == {state for _, state in entries(KINDS)}
-    assert all(one["content_bytes"] > 0 < one["after_bytes"] for one in ran.json["states"])
+    assert {state["state"] for state in ran.json["states"]} == {
+        state for _, state in entries(KINDS)
+    }
+    assert all(state["content_bytes"] > 0 < state["after_bytes"] for state in ran.json["states"])
     assert entries(tmp_path / "out") == entries(KINDS)
 
 

@@ -26,7 +26,7 @@ def dumped(*words: object) -> list[Any]:
     return ran.lines
 
 
-@pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_every_golden_snapshot(case: GoldenCase) -> None:
     """A line for every row that the snapshot has, with the keys of its kind."""
     lines = dumped(case.snapshot)
@@ -40,9 +40,9 @@ def test_every_golden_snapshot(case: GoldenCase) -> None:
             mine = [line for line in lines if (line["operator"], line["state"]) == name]
             more = ["user_key"] if state.kind is StateKind.MAP else []
             more.append("timestamp" if state.kind is StateKind.TIMERS else "value")
-            assert all([key for key in one if key != "ttl"] == HEAD + more for one in mine)
+            assert all([key for key in entry if key != "ttl"] == HEAD + more for entry in mine)
             types = {key: rows.schema.field(key).type for key in HEAD[3:] + more}
-            found = [[one[key] for key in types] for one in mine]
+            found = [[entry[key] for key in types] for entry in mine]
             expected = [
                 [plain(row[k], kind) for k, kind in types.items()] for row in rows.to_pylist()
             ]
@@ -52,7 +52,7 @@ def test_every_golden_snapshot(case: GoldenCase) -> None:
 
 def test_kinds() -> None:
     """Every kind under its name, timers by their domain."""
-    kinds = {one["state"]: one["kind"] for one in dumped(KINDS)}
+    kinds = {entry["state"]: entry["kind"] for entry in dumped(KINDS)}
     assert kinds == {
         "name": "value", "items": "list", "scores": "map", "total": "reducing",
         "avg": "aggregating", "triple": "value", "row": "value", "session": "value",
@@ -88,24 +88,24 @@ def test_namespaces() -> None:
     """A window is an object with its bounds; without one it is null."""
     windows = dumped(WINDOWS, "--operator", "tumbling", "--state", "window-contents")
     assert all(list(window["namespace"]) == ["start", "end"] for window in windows)
-    assert {one["namespace"] for one in dumped(WORDS)} == {None}
+    assert {entry["namespace"] for entry in dumped(WORDS)} == {None}
 
 
 def test_only_what_is_asked_for() -> None:
     """By operator, state, key groups, and number."""
     lines = dumped(WINDOWS)
     for options, keep in (
-        (["--operator", "sliding"], lambda one: one["operator"] == "sliding"),
-        (["--state", "window-contents"], lambda one: one["state"] == "window-contents"),
-        (["--key-groups", "17"], lambda one: one["key_group"] == 17),
-        (["--key-groups", "10-40"], lambda one: 10 <= one["key_group"] <= 40),
+        (["--operator", "sliding"], lambda entry: entry["operator"] == "sliding"),
+        (["--state", "window-contents"], lambda entry: entry["state"] == "window-contents"),
+        (["--key-groups", "17"], lambda entry: entry["key_group"] == 17),
+        (["--key-groups", "10-40"], lambda entry: 10 <= entry["key_group"] <= 40),
         (["--key-groups", "500-900"], lambda _: False),
         (
             ["--operator", "tumbling", "--state", "window-contents", "--key-groups", "0-9"],
-            lambda one: (
-                one["operator"] == "tumbling"
-                and one["state"] == "window-contents"
-                and one["key_group"] < 10
+            lambda entry: (
+                entry["operator"] == "tumbling"
+                and entry["state"] == "window-contents"
+                and entry["key_group"] < 10
             ),
         ),
     ):
@@ -130,18 +130,18 @@ def test_operator_state() -> None:
     """Elements with subtask and position, and one copy of a broadcast state."""
     lines = dumped(OPERATOR.snapshot)
     expected = OPERATOR.expected("expected.jsonl")
-    split = [one for one in lines if one["state"] == "split"]
-    assert {one["kind"] for one in split} == {"operator_list"}
+    split = [entry for entry in lines if entry["state"] == "split"]
+    assert {entry["kind"] for entry in split} == {"operator_list"}
     for line in expected:
         if "split" in line:
-            mine = [one for one in split if one["subtask"] == line["subtask"]]
-            assert [one["position"] for one in mine] == list(range(len(mine)))
-            assert sorted(one["value"] for one in mine) == sorted(line["split"])
-    rules = {one["key"]: one["value"] for one in lines if one["kind"] == "broadcast"}
+            mine = [entry for entry in split if entry["subtask"] == line["subtask"]]
+            assert [entry["position"] for entry in mine] == list(range(len(mine)))
+            assert sorted(entry["value"] for entry in mine) == sorted(line["split"])
+    rules = {entry["key"]: entry["value"] for entry in lines if entry["kind"] == "broadcast"}
     assert rules == next(line["rules"] for line in expected if "rules" in line)
     only = dumped(OPERATOR.snapshot, "--state", "union")
     assert only
-    assert {one["kind"] for one in only} == {"operator_union"}
+    assert {entry["kind"] for entry in only} == {"operator_union"}
 
 
 def test_key_groups_select_keyed_state() -> None:

@@ -29,7 +29,7 @@ from tests.support.savepoints.kryo_savepoint import kryo_savepoint
 
 SAMPLED = 6
 NOTHING, USAGE, BAD_INPUT = 1, 2, 3
-IN_LAKES = [KINDS, WINDOWS, WIDE, *(one.snapshot for one in golden_cases("pojo", "queries"))]
+IN_LAKES = [KINDS, WINDOWS, WIDE, *(case.snapshot for case in golden_cases("pojo", "queries"))]
 
 
 def by_key(savepoint: Path) -> dict[str, list[str]]:

@@ -42,7 +42,7 @@ def inspected(*words: object) -> dict[str, Any]:
 
 def operator(report: dict[str, Any], uid: str) -> dict[str, Any]:
     """One operator of a report."""
-    (found,) = (one for one in report["operators"] if one["operator-uid"] == uid)
+    (found,) = (operator for operator in report["operators"] if operator["operator-uid"] == uid)
     return dict(found)
 
 
@@ -56,7 +56,7 @@ def state_of(report: dict[str, Any], uid: str, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_every_golden_snapshot(case: GoldenCase) -> None:
     """Stable keys; sizes, counts and types that agree with the snapshot."""
     report = inspected(case.snapshot)
@@ -67,18 +67,18 @@ def test_every_golden_snapshot(case: GoldenCase) -> None:
     assert report["format"] == case.facts["format"]
     assert report["location"] == str(case.snapshot)
     assert report["size_bytes"] == sum(
-        one["operator-total-size-in-bytes"] for one in report["operators"]
+        operator["operator-total-size-in-bytes"] for operator in report["operators"]
     )
     snapshot = open_snapshot(case.snapshot)
-    assert [one["operator-uid-hash"] for one in report["operators"]] == [
-        one.operator_id for one in snapshot.operators
+    assert [operator["operator-uid-hash"] for operator in report["operators"]] == [
+        operator.operator_id for operator in snapshot.operators
     ]
-    for one, held in zip(report["operators"], snapshot.operators, strict=True):
-        assert list(one) == FLINKS_COLUMNS + OURS
-        assert one["checkpoint-id"] == report["checkpoint_id"]
-        assert one["operator-parallelism"] == held.parallelism
-        assert one["operator-max-parallelism"] == held.max_parallelism
-        for state in one["keyed_states"]:
+    for described, held in zip(report["operators"], snapshot.operators, strict=True):
+        assert list(described) == FLINKS_COLUMNS + OURS
+        assert described["checkpoint-id"] == report["checkpoint_id"]
+        assert described["operator-parallelism"] == held.parallelism
+        assert described["operator-max-parallelism"] == held.max_parallelism
+        for state in described["keyed_states"]:
             rows = held.state(state["name"]).to_arrow()
             groups = rows.column("key_group").to_pylist()
             assert state["entries"] == len(rows)
@@ -86,10 +86,10 @@ def test_every_golden_snapshot(case: GoldenCase) -> None:
                 group: groups.count(group) for group in set(groups)
             }
             assert state["bytes"] == sum(g["bytes"] for g in state["key_groups"])
-        planned = one["subtasks"]["now"]["subtasks"]
+        planned = described["subtasks"]["now"]["subtasks"]
         assert len(planned) == held.parallelism
         assert sum(p["entries"] for p in planned) == sum(
-            state["entries"] for state in one["keyed_states"]
+            state["entries"] for state in described["keyed_states"]
         )
 
 
@@ -122,8 +122,13 @@ def test_types() -> None:
         "key_groups",
     ]  # fmt: skip
     shown = {
-        name: (one["kind"], one.get("user_key_type"), one["value_type"], one["ttl"])
-        for name, one in states.items()
+        name: (
+            described["kind"],
+            described.get("user_key_type"),
+            described["value_type"],
+            described["ttl"],
+        )
+        for name, described in states.items()
     }
     assert shown["name"] == ("value", None, "String", False)
     assert shown["items"] == ("list", None, "Integer", False)
@@ -138,13 +143,13 @@ def test_types() -> None:
 def test_the_heaviest_key_groups() -> None:
     """Those with the most stored bytes, the heaviest first."""
     groups = operator(inspected(WORDS), "counter")["key_groups"]
-    stored = [one["stored_bytes"] for one in groups["heaviest"]]
+    stored = [group["stored_bytes"] for group in groups["heaviest"]]
     assert stored == sorted(stored, reverse=True)
     assert len(stored) == 5
     held = state_of(inspected(WORDS), "counter", "count")
     assert groups["with_data"] == len(held["key_groups"])
     entries = {key_group["key_group"]: key_group["entries"] for key_group in held["key_groups"]}
-    assert all(one["entries"] == entries[one["key_group"]] for one in groups["heaviest"])
+    assert all(group["entries"] == entries[group["key_group"]] for group in groups["heaviest"])
 
 
 def test_what_if() -> None:
@@ -176,7 +181,7 @@ def test_counting_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_uids_of_flink_1() -> None:
     """A uid that is given is recognised by its hash."""
     old = golden("wordcount-hashmap-canonical-p2-m128-flink1.20.0").snapshot
-    assert {one["operator-uid"] for one in inspected(old)["operators"]} == {None}
+    assert {operator["operator-uid"] for operator in inspected(old)["operators"]} == {None}
     found = operator(inspected(old, "--uid", "counter", "--uid", "nobody"), "counter")
     assert found["operator-name"] is None
     assert "count" in {keyed_state["name"] for keyed_state in found["keyed_states"]}
@@ -207,7 +212,7 @@ def test_raw_state_is_listed(tmp_path: Path) -> None:
     """What only the job can read has a size, and is named for people."""
     source = raw_savepoint(tmp_path / "raw")
     report = inspected(source)
-    sizes = [one["raw_state_bytes"] for one in report["operators"]]
+    sizes = [operator["raw_state_bytes"] for operator in report["operators"]]
     subtasks = len(open_snapshot(source).metadata.operators[0].subtasks)
     assert sizes[0] == subtasks * (source / "opaque").stat().st_size
     assert not any(sizes[1:])
@@ -217,12 +222,12 @@ def test_raw_state_is_listed(tmp_path: Path) -> None:
 def test_operator_state_is_named() -> None:
     """Operator states with their redistribution mode and elements."""
     report = inspected(golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot)
-    states = [state for one in report["operators"] for state in one["operator_states"]]
+    states = [state for operator in report["operators"] for state in operator["operator_states"]]
     assert states
-    assert all(list(one)[:5] == ["name", "mode", "value_type", "elements", "subtasks"]
-               for one in states)  # fmt: skip
-    assert [one["key_type"] for one in states if one["mode"] == "BROADCAST"] == ["String"]
-    assert {one["mode"] for one in states} >= {"SPLIT_DISTRIBUTE", "UNION", "BROADCAST"}
+    assert all(list(state)[:5] == ["name", "mode", "value_type", "elements", "subtasks"]
+               for state in states)  # fmt: skip
+    assert [state["key_type"] for state in states if state["mode"] == "BROADCAST"] == ["String"]
+    assert {state["mode"] for state in states} >= {"SPLIT_DISTRIBUTE", "UNION", "BROADCAST"}
 
 
 POJO = golden("pojo-hashmap-canonical-p2-m128-flink1.20.0").snapshot
@@ -238,10 +243,10 @@ class TestSchema:
         told = run("inspect", POJO, "--schema").out
         seen = 0
         for shown, read in zip(report["operators"], open_snapshot(POJO).operators, strict=True):
-            for one, state in zip(shown["keyed_states"], read.keyed_states, strict=True):
+            for described, state in zip(shown["keyed_states"], read.keyed_states, strict=True):
                 names = [name for name in state.schema.names if not name.startswith("raw_")]
-                assert [column["name"] for column in one["columns"]] == names
-                for column in one["columns"]:
+                assert [column["name"] for column in described["columns"]] == names
+                for column in described["columns"]:
                     kind = state.schema.field(column["name"]).type
                     if pa.types.is_struct(kind):
                         assert [field["name"] for field in column["fields"]] == [

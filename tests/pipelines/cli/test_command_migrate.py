@@ -111,10 +111,10 @@ def test_expressions_over_all_snapshots_and_once_more(
     words = ("--lake", lake, "--job", JOB, "--all", "--state", "kinds/items", "--to", to, "--json")
     assert run("migrate", *words) == 0
     first = json.loads(capsys.readouterr().out)
-    assert [one["outcome"] for one in first] == ["migrated", "migrated"]
+    assert [outcome["outcome"] for outcome in first] == ["migrated", "migrated"]
     assert run("migrate", *words) == 0
     again = json.loads(capsys.readouterr().out)
-    assert [one["outcome"] for one in again] == ["migrated before", "migrated before"]
+    assert [outcome["outcome"] for outcome in again] == ["migrated before", "migrated before"]
     target = str(tmp_path / "export")
     assert (
         run("export", "--lake", lake, "--job", JOB, "--snapshot", "monday-migrated", "--to", target)
@@ -175,13 +175,13 @@ def test_operator_state_has_a_verdict_each(
     words = ("--lake", rules, "--job", JOB, "--snapshot", "first", "--json")
     assert run("check", "compatibility", *words, "--against", str(OPERATORS[1])) == 0
     found = json.loads(capsys.readouterr().out)["states"]
-    assert {one["state"]: one["verdict"] for one in found} == dict.fromkeys(
+    assert {verdict["state"]: verdict["verdict"] for verdict in found} == dict.fromkeys(
         ("split", "offsets", "union", "rules"), "compatible_as_is"
     )
     against = spec(tmp_path, {"rules/rules": {"type": "Long"}, "opstate/split": {"type": "Long"}})
     assert run("check", "compatibility", *words, "--against", against) == 1
     found = json.loads(capsys.readouterr().out)["states"]
-    (bad,) = (one for one in found if one["verdict"] == "incompatible")
+    (bad,) = (verdict for verdict in found if verdict["verdict"] == "incompatible")
     (reason,) = bad["reasons"]
     assert (bad["operator"], bad["state"], reason["path"]) == ("rules", "rules", "value")
     assert (reason["old"], reason["new"]) == ("Integer", "Long")
@@ -195,7 +195,7 @@ def test_operators_of_operator_state_alone_must_be_there(
     against = ("--against", str(DEMO / "monday"))
     assert run("check", "compatibility", *words, *against) == 1
     found = json.loads(capsys.readouterr().out)["states"]
-    gone = [one["operator"] for one in found if one["verdict"] == "incompatible"]
+    gone = [verdict["operator"] for verdict in found if verdict["verdict"] == "incompatible"]
     assert sorted(gone) == ["opstate", "rules"]
     assert run("check", "compatibility", *words, *against, "--allow-non-restored-state") == 0
 
@@ -208,8 +208,8 @@ def test_a_dry_run_says_what_would_become_of_operator_state(
     words = ("--lake", rules, "--job", JOB, "--all", "--state", "opstate/offsets", "--to", to)
     assert run("migrate", *words, "--dry-run", "--json") == 1
     found = json.loads(capsys.readouterr().out)
-    assert [one["outcome"] for one in found] == ["incompatible"] * 2
-    assert all("Integer → Long" in one["why"] and one["entries"] > 2 for one in found)
+    assert [outcome["outcome"] for outcome in found] == ["incompatible"] * 2
+    assert all("Integer → Long" in outcome["why"] and outcome["entries"] > 2 for outcome in found)
     assert len(Lake(rules).summaries(JOB)) == 2
 
 
@@ -221,9 +221,9 @@ BIG = {"type": "Long", "expressions": "old * 1000000000000"}
 @pytest.mark.parametrize(
     ("state", "said", "made"),
     [
-        ("opstate/offsets", PAIR, lambda one: {"f0": one["f0"], "f1": one["f1"] * 2}),
+        ("opstate/offsets", PAIR, lambda pair: {"f0": pair["f0"], "f1": pair["f1"] * 2}),
         ("opstate/union", {"type": "Integer", "expressions": "length(old)"}, len),
-        ("rules/rules", BIG, lambda one: one * 10**12),
+        ("rules/rules", BIG, lambda number: number * 10**12),
     ],
 )
 def test_expressions_over_operator_state_of_all_snapshots(
@@ -235,7 +235,7 @@ def test_expressions_over_operator_state_of_all_snapshots(
     words = (*words, "--to", spec(tmp_path, {state: said}))
     assert run("migrate", *words) == 0
     outcomes = json.loads(capsys.readouterr().out)
-    assert [one["outcome"] for one in outcomes] == ["migrated", "migrated"]
+    assert [outcome["outcome"] for outcome in outcomes] == ["migrated", "migrated"]
     assert run("migrate", *words) == 0
     assert "migrated before" in capsys.readouterr().out
     for name, golden, outcome in zip(("first", "second"), OPERATORS, outcomes, strict=True):

@@ -176,6 +176,6 @@ def test_lake_commands_take_them(
         ("edit", *of, "--parent", "one", "--snapshot", "two", "--expire", "kinds/session", "0s"),
         ("export", *of, "--snapshot", "one", "--to", str(tmp_path / "out")),
     ]
-    for one in words:
-        assert run(*one, "--plugins", EXAMPLE) == 0, capsys.readouterr().err
+    for command in words:
+        assert run(*command, "--plugins", EXAMPLE) == 0, capsys.readouterr().err
     assert entries(tmp_path / "out") == entries(savepoint)

@@ -99,7 +99,9 @@ class TestResults:
         monkeypatch.setattr(query_output.csv, "writer", full)
         ran = run(*self.words(shared, "--to", path))
         assert (ran.code, "No space left" in ran.err) == (3, True)
-        assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {"rows.csv": "before"}
+        assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
+            "rows.csv": "before"
+        }
 
     def test_memory_is_bounded(self, tmp_path: Path) -> None:
         """Batches are written as they come: none is kept."""
@@ -206,7 +208,7 @@ class TestShell:
         said = self.said(shell, capsys, ".edit monday", erase, f"{COUNT};", ".abandon")
         assert "kept: 1 so far" in said
         assert "120" in said
-        assert [one.snapshot_id for one in shell.lake.summaries()] == ["monday"]
+        assert [summary.snapshot_id for summary in shell.lake.summaries()] == ["monday"]
         self.said(shell, capsys, ".edit monday", erase, ".commit erased")
         assert "119" in self.said(shell, capsys, ".as-of erased", f"{COUNT};")
         assert "120" in self.said(shell, capsys, ".as-of monday", f"{COUNT};")
@@ -260,7 +262,7 @@ class TestShell:
         assert ran.returncode == 3
         assert ran.stdout.split()[:2] == ["n", "120"]
         assert ran.stderr.startswith("error: ")
-        assert [one.snapshot_id for one in lake.summaries()] == ["monday"]
+        assert [summary.snapshot_id for summary in lake.summaries()] == ["monday"]
 
     def test_at_a_terminal(self, lake: Lake, tmp_path: Path) -> None:
         """Errors are told and the prompt comes again; Tab completes; lines are kept for later."""

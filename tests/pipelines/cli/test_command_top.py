@@ -184,9 +184,10 @@ def test_the_heaviest_key_of_a_key_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "savepoint", [KINDS, WINDOWS, WIDE, *(one.snapshot for one in golden_cases("pojo", "queries"))],
+    "savepoint",
+    [KINDS, WINDOWS, WIDE, *(case.snapshot for case in golden_cases("pojo", "queries"))],
     ids=lambda path: path.parent.name,
-)  # fmt: skip
+)
 def test_a_lake_weighs_what_the_savepoint_weighed(savepoint: Path, tmp_path: Path) -> None:
     """To the byte, times to live and all."""
     lake = Lake(tmp_path / "lake")

@@ -93,7 +93,7 @@ def test_files_that_are_named_are_there(page: Path) -> None:
 def test_commits_prints_what_the_page_says(clone: Path) -> None:
     """The page's calls of `examples/commits.py`, as processes, one after another."""
     (block,) = (
-        one for one in blocks(ROOT / "docs" / "commit.md", "") if "$ python examples" in one
+        block for block in blocks(ROOT / "docs" / "commit.md", "") if "$ python examples" in block
     )
     said = ""
     for line in block.splitlines():
@@ -119,7 +119,7 @@ def test_the_wrong_job_is_told_as_the_page_says(clone: Path) -> None:
     """The fault that the page shows is what the check prints of the example."""
     assert clone.is_dir()
     page = ROOT / "docs" / "process-functions.md"
-    (block,) = (one for one in blocks(page, "") if "check legality examples/wrong.py" in one)
+    (block,) = (block for block in blocks(page, "") if "check legality examples/wrong.py" in block)
     ran = run("check", "legality", "examples/wrong.py:JOB")
     assert ran.code == 1
     assert squeezed(ran.out) == squeezed(block.partition("\n")[2])

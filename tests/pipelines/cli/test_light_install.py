@@ -35,7 +35,7 @@ def run(*command: object, directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("words", "package", "extra"), NEEDY, ids=[one[2] for one in NEEDY])
+@pytest.mark.parametrize(("words", "package", "extra"), NEEDY, ids=[needy[2] for needy in NEEDY])
 def test_a_missing_extra_is_named(
     words: tuple[object, ...], package: str, extra: str, tmp_path: Path
 ) -> None:

@@ -63,7 +63,7 @@ def test_a_policy_is_a_plan_first(place: tuple[str, ...]) -> None:
     plan = run("retain", *place, *policy, "--json").json
     assert plan["going"] == ["2026-01-05"]
     assert plan["dropped"] is None
-    assert [one["why"] for one in plan["snapshots"]] == [
+    assert [snapshot["why"] for snapshot in plan["snapshots"]] == [
         [], ["forever monthly"], ["the newest", "forever monthly"],
     ]  # fmt: skip
     assert left(place) == list(DAYS)

@@ -72,8 +72,10 @@ def test_a_policy_in_tiers(hours: list[int], days: int, years: int) -> None:
     for this in history:
         age = at - this.taken_at
         later = history[history.index(this) + 1 :]
-        same_day = [one for one in later if one.taken_at.date() == this.taken_at.date()]
-        same_month = [one for one in later if f"{one.taken_at:%Y%m}" == f"{this.taken_at:%Y%m}"]
+        same_day = [summary for summary in later if summary.taken_at.date() == this.taken_at.date()]
+        same_month = [
+            summary for summary in later if f"{summary.taken_at:%Y%m}" == f"{this.taken_at:%Y%m}"
+        ]
         if (
             age <= timedelta(days=days)
             or (age <= timedelta(days=365 * years) and not same_day)

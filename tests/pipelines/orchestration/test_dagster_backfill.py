@@ -62,7 +62,7 @@ class Backfill:
             for event in done.all_events
             if event.is_step_materialization
         ]
-        found = {name: value.value for one in told for name, value in one.items()}
+        found = {name: value.value for event in told for name, value in event.items()}
         return done.success, found
 
 

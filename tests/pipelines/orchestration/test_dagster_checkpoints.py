@@ -56,7 +56,7 @@ def launched(
 ) -> dg.ExecuteInProcessResult:
     """A job with its ops' configuration."""
     return definitions.resolve_job_def(job).execute_in_process(
-        run_config={"ops": {name: {"config": one} for name, one in config.items()}},
+        run_config={"ops": {name: {"config": values} for name, values in config.items()}},
         resources={"locations": locations},
         instance=instance,
         raise_on_error=False,
@@ -74,7 +74,7 @@ def saved(
 
 def told(done: dg.ExecuteInProcessResult, op: str) -> dict[str, Any]:
     """The metadata of an op's outputs."""
-    events = [one for one in done.events_for_node(op) if one.is_successful_output]
+    events = [event for event in done.events_for_node(op) if event.is_successful_output]
     return {
         name: value.value
         for event in events
@@ -93,7 +93,7 @@ def ticked(name: str, locations: Locations) -> Any:
 def failure(done: dg.ExecuteInProcessResult, op: str) -> Any:
     """How an op failed."""
     assert not done.success
-    (event,) = [one for one in done.events_for_node(op) if one.is_step_failure]
+    (event,) = [event for event in done.events_for_node(op) if event.is_step_failure]
     return event.step_failure_data.user_failure_data
 
 
@@ -124,8 +124,8 @@ def test_the_last_ones_stay(
     names = [saved(instance, locations, keep=2).output_for_node("keep_exports") for _ in range(3)]
     assert [len(name) for name in names] == [1, 2, 2]
     assert names[2][0] == names[1][1]
-    found = {one.name for one in (tmp_path / "exports" / "orders").iterdir()}
-    assert found == {"by-hand", *names[2], *(f"{one}.verified" for one in names[2])}
+    found = {path.name for path in (tmp_path / "exports" / "orders").iterdir()}
+    assert found == {"by-hand", *names[2], *(f"{name}.verified" for name in names[2])}
 
 
 def test_a_faulty_export_fails_and_removes_nothing(
@@ -140,7 +140,7 @@ def test_a_faulty_export_fails_and_removes_nothing(
 
     def damaging(*args: Any, **more: Any) -> Any:
         done = original(*args, **more)
-        largest = max(Path(done.path).rglob("*"), key=lambda one: one.stat().st_size)
+        largest = max(Path(done.path).rglob("*"), key=lambda path: path.stat().st_size)
         largest.write_bytes(largest.read_bytes()[:-40])
         return done
 
@@ -149,7 +149,7 @@ def test_a_faulty_export_fails_and_removes_nothing(
     failed = failure(done, "restore_elsewhere")
     assert "is not to be relied on" in failed.description
     assert failed.metadata["faults"].value.startswith("- ")
-    assert not any(one.is_step_start for one in done.events_for_node("keep_exports"))
+    assert not any(event.is_step_start for event in done.events_for_node("keep_exports"))
     monkeypatch.undo()
     assert (tmp_path / "exports" / "orders" / first).is_dir()
     kept, gone = keep_savepoints(str(tmp_path / "exports"), "orders", 1)

@@ -244,7 +244,7 @@ class TestRuns:
         assert columns["key_group"] == "int32"
         lake = Locations(lake=str(example.base / "lake")).open_lake()
         record = lake.snapshot("orders", "tuesday")
-        (state,) = (one for one in record.operators[0].states if one.name == "scores")
+        (state,) = (state for state in record.operators[0].states if state.name == "scores")
         assert said["dagster/row_count"] == state.entries > 0
         assert said["state (bytes)"] == state.state_bytes > 0
         assert Path(said["dagster/uri"]) == example.base / "lake" / "orders" / "keyed" / "kinds" / (

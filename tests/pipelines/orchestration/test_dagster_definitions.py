@@ -62,7 +62,9 @@ class TestNames:
         """Dagster finds nothing to complain of, and `make ui` loads the same."""
         dg.Definitions.validate_loadable(definitions)
         workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text("utf-8"))
-        (module,) = (one["python_module"]["module_name"] for one in workspace["load_from"])
+        (module,) = (
+            location["python_module"]["module_name"] for location in workspace["load_from"]
+        )
         assert module == "pipelines.orchestration.definitions"
 
     def test_assets(self) -> None:

@@ -182,7 +182,7 @@ def test_a_request_is_planned_approved_erased_and_proved(
     assert (proof["clean"], proof["hits"], proof["rows left"]) == (True, 0, 0)
     assert (proof["rows erased"], proof["files written again"]) == (plan["rows"], plan["files"])
     records = audit_records(desk.lake)
-    assert [(one.kind, one.request) for one in records] == [("erase", ID), ("audit", ID)]
+    assert [(record.kind, record.request) for record in records] == [("erase", ID), ("audit", ID)]
     assert records[0].requested_by.startswith("privacy desk, Dagster run ")
     assert proof["digest of the record"] == records[1].digest
 
@@ -256,7 +256,7 @@ def test_what_was_killed_before_its_audit_is_audited(
     told = desk.check()
     assert (told.passed, told.metadata["erased, not audited"].value) == (True, "- gdpr-7")
     assert metadata(desk.erase())["clean"]
-    assert [one.kind for one in audit_records(desk.lake)] == ["erase", "audit"]
+    assert [record.kind for record in audit_records(desk.lake)] == ["erase", "audit"]
 
 
 def test_an_audit_that_finds_something_fails_the_run(desk: Desk) -> None:
@@ -353,7 +353,7 @@ class TestCheck:
         desk.put(keys=["somebody-else-9"], where={})
         assert desk.plan().success
         assert desk.erase().success
-        forged = [replace(one, said="{}") for one in audit_records(desk.lake)]
+        forged = [replace(record, said="{}") for record in audit_records(desk.lake)]
         monkeypatch.setattr(
             "pipelines.orchestration.erasure.expired_requests.audit_records", lambda _: forged
         )

@@ -58,8 +58,7 @@ def check(lake: str, declared: str) -> tuple[bool, dict[str, Any]]:
         )
         (found,) = done.get_asset_check_evaluations()
         reached = {
-            get_asset_materialization_event.asset_key.to_user_string()
-            for get_asset_materialization_event in done.get_asset_materialization_events()
+            event.asset_key.to_user_string() for event in done.get_asset_materialization_events()
         }
         assert ("behind" in reached) == found.passed
         return found.passed, {name: value.value for name, value in found.metadata.items()}

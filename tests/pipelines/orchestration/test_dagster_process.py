@@ -69,7 +69,7 @@ def test_run_after_run(
         assert done.success
         assert done.output_for_node("run_functions") == f"run-{part + 1:08d}"
         (event,) = [
-            one for one in done.events_for_node("run_functions") if one.is_successful_output
+            event for event in done.events_for_node("run_functions") if event.is_successful_output
         ]
         told = event.step_output_data.metadata
         assert told["records in"].value == (302 if part == 0 else 300)
@@ -107,10 +107,12 @@ def test_what_is_not_legal_does_not_run(instance: dg.DagsterInstance, tmp_path: 
     path.write_text(WRONG)
     done = launched(instance, tmp_path, f"{path}:JOB")
     assert not done.success
-    (failure,) = [one for one in done.events_for_node("check_declarations") if one.is_step_failure]
+    (failure,) = [
+        event for event in done.events_for_node("check_declarations") if event.is_step_failure
+    ]
     metadata = failure.step_failure_data.user_failure_data.metadata
     assert "NONE over Non-Keyed" in str(metadata["faults"].value)
-    assert not any(one.is_step_start for one in done.events_for_node("run_functions"))
+    assert not any(event.is_step_start for event in done.events_for_node("run_functions"))
 
 
 def test_the_schedule_wants_a_job() -> None:

@@ -177,7 +177,7 @@ class TestRun:
     def test_of_the_export(self, done: dg.ExecuteInProcessResult) -> None:
         """Files, bytes, and the command that restores it."""
         said = metadata(done)["exported_savepoint"]
-        files = [one for one in Path(said["savepoint"]).iterdir() if one.name != "_metadata"]
+        files = [path for path in Path(said["savepoint"]).iterdir() if path.name != "_metadata"]
         assert said["files"] == len(files) >= 3
         assert said["size (bytes)"] == sum(file.stat().st_size for file in files)
         assert said["restore it with"] == f"flink run -s {said['savepoint']} ..."
@@ -185,10 +185,9 @@ class TestRun:
     def test_the_check_passed(self, done: dg.ExecuteInProcessResult) -> None:
         """The lake's counts are the savepoint's, and the check says how many."""
         checks = {
-            get_asset_check_evaluation.check_name: get_asset_check_evaluation
-            for get_asset_check_evaluation in done.get_asset_check_evaluations()
+            evaluation.check_name: evaluation for evaluation in done.get_asset_check_evaluations()
         }
-        assert {name: one.passed for name, one in checks.items()} == {
+        assert {name: evaluation.passed for name, evaluation in checks.items()} == {
             "integrity": True, "compatibility": True, "legality": True,
             "growth": True, "skew": True,
         }  # fmt: skip
@@ -234,7 +233,7 @@ class TestIntegrity:
         done = workspace.run()
         assert not done.success
         checks = done.get_asset_check_evaluations()
-        (check,) = (one for one in checks if one.check_name == "integrity")
+        (check,) = (check for check in checks if check.check_name == "integrity")
         assert not check.passed
         assert list(metadata(done))[:2] == ["savepoint", "state_tables"]
         assert set(list(metadata(done))[2:]) == TABLES  # and nothing behind them
@@ -244,7 +243,7 @@ class TestIntegrity:
         """An entry in another key group than it was is found, and both are named."""
         lake = archived.locations.open_lake()
         record = lake.snapshot("orders", NAME)
-        (state,) = (one for one in record.operators[0].states if one.name == "total")
+        (state,) = (state for state in record.operators[0].states if state.name == "total")
         more, less = state.key_groups[3], state.key_groups[4]
         state.key_groups[3] = replace(more, entries=more.entries + 1)
         state.key_groups[4] = replace(less, entries=less.entries - 1)
@@ -264,9 +263,9 @@ class TestIntegrity:
         source = archived.locations.savepoint(NAME)
         import_snapshot(lake, source, "orders", snapshot_id=NAME, partitions=64, engine="local")
         record = lake.snapshot("orders", NAME)
-        (table,) = (one for one in record.operators[0].tables if one.path.endswith("/scores"))
+        (table,) = (table for table in record.operators[0].tables if table.path.endswith("/scores"))
         folder = tmp_path / "lake" / table.path
-        few, missing, broken, *_, many = sorted(table.units, key=lambda one: one.rows)
+        few, missing, broken, *_, many = sorted(table.units, key=lambda unit: unit.rows)
         assert few.rows < many.rows
         (folder / missing.path).unlink()
         (folder / broken.path).write_bytes(b"PAR1")
@@ -275,7 +274,10 @@ class TestIntegrity:
         assert len(said) == 3
         assert f"- {table.path}/{missing.path} is not there" in said
         assert f"- {table.path}/{many.path}: {few.rows} rows, and {many.rows} entries" in said
-        assert any(one.startswith(f"- {table.path}/{broken.path} can't be read (") for one in said)
+        assert any(
+            sentence.startswith(f"- {table.path}/{broken.path} can't be read (")
+            for sentence in said
+        )
 
     def test_another_savepoint_in_its_place(self, archived: Workspace) -> None:
         """A partition's savepoint that was replaced is refused before the check."""
@@ -290,7 +292,7 @@ class TestIntegrity:
         done = archived.run()
         assert not done.success
         assert list(metadata(done)) == ["savepoint"]
-        (failure,) = (all_event for all_event in done.all_events if all_event.is_step_failure)
+        (failure,) = (event for event in done.all_events if event.is_step_failure)
         error = failure.step_failure_data.error
         assert error is not None
         assert "ConflictError: job 'orders' has another snapshot 'savepoint-1'" in str(error.cause)

@@ -28,7 +28,7 @@ def test_names_are_no_markup() -> None:
 def test_a_table_of_odd_names() -> None:
     """An operator and its states are one row, whatever they are called."""
     snapshot = open_snapshot(WORDS)
-    (operator,) = (one for one in snapshot.operators if one.keyed_states)
+    (operator,) = (operator for operator in snapshot.operators if operator.keyed_states)
     states = tuple(replace(keyed_state, name=ODD) for keyed_state in operator.keyed_states)
     odd = replace(operator, uid=ODD, name=ODD, keyed_states=states)
     shown = savepoint_metadata(replace(snapshot, operators=(odd,)))["operators"]

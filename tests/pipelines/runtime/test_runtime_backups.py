@@ -78,8 +78,10 @@ def test_what_commits_cost_is_reported(tmp_path: Path) -> None:
     assert sorted(report.task for report in reports) == sorted(tasks * 2)
     assert [report.counts["commits"] for report in reports] == [1] * 8
     first, second = reports[:4], reports[4:]
-    assert all(one.counts["bytes_sent"] > 0 and one.counts["files_sent"] > 0 for one in first)
-    assert all(one.counts["bytes_sent"] == 0 for one in second)  # those had no blob store
+    assert all(
+        report.counts["bytes_sent"] > 0 and report.counts["files_sent"] > 0 for report in first
+    )
+    assert all(report.counts["bytes_sent"] == 0 for report in second)  # those had no blob store
 
 
 def test_blobs_that_are_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -42,7 +42,7 @@ def victim(tmp_path: Path) -> Path:
 
 def untouched(victim: Path) -> bool:
     """Whether the victim is as it was."""
-    return {one.read_text() for one in victim.rglob("*") if one.is_file()} == {"mine"}
+    return {path.read_text() for path in victim.rglob("*") if path.is_file()} == {"mine"}
 
 
 def say(log: RunLog, name: str, **said: Any) -> None:
@@ -87,9 +87,9 @@ OUTSIDE = ["../../victim", "/victim", "file:///victim", "", "..", "a/../../victi
 @pytest.mark.parametrize(
     "said",
     [
-        *({"savepoint": one} for one in OUTSIDE),
-        *({"attempt": one, "savepoint": f"{one}/savepoint"} for one in OUTSIDE),
-        *({"outputs": {"kept": [[one, 9, 1]]}} for one in OUTSIDE),
+        *({"savepoint": path} for path in OUTSIDE),
+        *({"attempt": path, "savepoint": f"{path}/savepoint"} for path in OUTSIDE),
+        *({"outputs": {"kept": [[path, 9, 1]]}} for path in OUTSIDE),
         {"outputs": {"kept": [["_delta_log/00000000000000000000.json", 9, 1]]}},
         {"outputs": {"kept": [[FILE.replace(ATTEMPT, "attempt-000000000000"), 9, 1]]}},
         {"outputs": {"kept": [[f"{FILE}/x.parquet", 9, 1]]}}, {"outputs": {"kept": "x"}},

@@ -50,7 +50,9 @@ def check(lake: Path, data: Path, runs: int, work: Path) -> None:
     assert found == sorted(wanted)
     assert state_rows(Lake(lake), runs, "alert", "spent", work) == spent
     told = sorted(sink_row["alerts"] for sink_row in sink_rows(data / "alerts-by-rule"))
-    counts = [sum(rule == name for _, rule, _ in wanted) for name in {one[1] for one in wanted}]
+    counts = [
+        sum(rule == name for _, rule, _ in wanted) for name in {effect[1] for effect in wanted}
+    ]
     assert told == sorted(n for count in counts for n in range(1, count + 1))
 
 

@@ -64,7 +64,7 @@ def test_flinks_counts_go_on(example: ModuleType, tmp_path: Path) -> None:
         engine="local",
     )  # fmt: skip
     held = {entry["key"]: entry["count"] for entry in golden.expected()}
-    word = next(one for one in held if one == one.lower() and one.split() == [one])
+    word = next(word for word in held if word == word.lower() and word.split() == [word])
     came = feed(tmp_path, 0)
     (tmp_path / "lines" / "more.jsonl").write_text(json.dumps({"line": word}) + "\n", "utf-8")
     job = example.words(str(tmp_path), golden.facts["max_parallelism"])

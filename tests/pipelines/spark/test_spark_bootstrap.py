@@ -95,11 +95,11 @@ def test_operator_state_of_a_frame(spark: SparkSession, people: DataFrame, tmp_p
     }  # fmt: skip
     bootstrap(spark, {"operators": {"op": {"operator_states": states}}}, tmp_path / "sp")
     found = open_snapshot(tmp_path / "sp", uids=["op"]).operator("op").operator_states
-    held = {one.name: one.to_arrow().to_pylist() for one in found}
+    held = {state.name: state.to_arrow().to_pylist() for state in found}
     assert {rule["key"]: rule["value"] for rule in held["rules"]} == {
         f"größe-{index}": index + 1 for index in range(5)
     }
-    assert sorted(one["value"] for one in held["all"]) == list(range(9))
+    assert sorted(row["value"] for row in held["all"]) == list(range(9))
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,9 @@ class TestErrors:
         self, spark: SparkSession, case: str, options: dict[str, str], said: str
     ) -> None:
         """The load fails at once, before any task, and says what could be chosen."""
-        snapshot = next(one for one in CASES if one.facts["case"] == case).snapshot
+        snapshot = next(
+            golden_case for golden_case in CASES if golden_case.facts["case"] == case
+        ).snapshot
         with pytest.raises(AnalysisException) as failed:
             read(spark, snapshot, **options)
         assert said in str(failed.value)
@@ -224,7 +226,7 @@ class TestErrors:
     ) -> None:
         """What an executor finds wrong says which file, and where in it."""
         copy = shutil.copytree(counts, tmp_path / "savepoint")
-        file = max((one for one in copy.iterdir()), key=lambda one: one.stat().st_size)
+        file = max((path for path in copy.iterdir()), key=lambda path: path.stat().st_size)
         data = bytearray(file.read_bytes())
         data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
         file.write_bytes(data)
@@ -259,13 +261,13 @@ CONDITIONS = [text for text, _ in FILTERS]
 @pytest.fixture(scope="module")
 def answers(spark: SparkSession) -> dict[str, list[str]]:
     """The keys that each filter lets through, by a DataFrame without the data source."""
-    (case,) = (one for one in CASES if one.name.startswith("wordcount-rocksdb"))
+    (case,) = (case for case in CASES if case.name.startswith("wordcount-rocksdb"))
     state = open_snapshot(case.snapshot).operator("counter").state("count").to_arrow()
     frame = spark.createDataFrame(state.select(["key_group", "key", "value"]))
     found = frame.selectExpr("key", *CONDITIONS).collect()
     return {
-        one: sorted(row[0] for row in found if row[index])
-        for index, one in enumerate(CONDITIONS, 1)
+        condition: sorted(row[0] for row in found if row[index])
+        for index, condition in enumerate(CONDITIONS, 1)
     }
 
 
@@ -319,8 +321,8 @@ class TestPushDown:
         assert keys(found) == answers["key_group = 5"]
         assert found.rdd.getNumPartitions() == counter.rdd.getNumPartitions() == PARTITIONS
         rest = counter.selectExpr("key", *CONDITIONS).collect()
-        for index, one in enumerate(CONDITIONS, 1):
-            assert sorted(row[0] for row in rest if row[index]) == answers[one]
+        for index, condition in enumerate(CONDITIONS, 1):
+            assert sorted(row[0] for row in rest if row[index]) == answers[condition]
 
 
 def rows_scanned(frame: DataFrame) -> int:

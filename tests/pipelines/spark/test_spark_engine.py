@@ -79,7 +79,7 @@ def files(savepoint: str | Path) -> list[bytes]:
     metadata = (Path(savepoint) / "_metadata").read_bytes()
     names = [name.decode() for name in FILE_NAME.findall(metadata)]
     named = [Path(savepoint) / name for name in names if (Path(savepoint) / name).is_file()]
-    return [FILE_NAME.sub(b"-", metadata), *(one.read_bytes() for one in named)]
+    return [FILE_NAME.sub(b"-", metadata), *(path.read_bytes() for path in named)]
 
 
 class TestMap:
@@ -88,7 +88,7 @@ class TestMap:
     def test_results_come_in_the_order_of_the_tasks(self, engine: SparkEngine) -> None:
         """One result a task, and progress ends with all of them."""
         told: list[tuple[int, int]] = []
-        found = engine.map(lambda one: 2 * one, range(20), lambda *one: told.append(one))
+        found = engine.map(lambda number: 2 * number, range(20), lambda *one: told.append(one))
         assert found == [2 * number for number in range(20)]
         assert told[-1] == (20, 20)
         assert all(done <= total == 20 for done, total in told)
@@ -105,7 +105,7 @@ class TestMap:
 
     def test_no_tasks_need_no_job(self, engine: SparkEngine) -> None:
         """Nothing in, nothing out."""
-        assert engine.map(lambda one: one, []) == []
+        assert engine.map(lambda number: number, []) == []
 
     def test_an_error_of_ours_arrives_whole(self, engine: SparkEngine) -> None:
         """Its class, place, problem and remedy: the first of the tasks that fail."""
@@ -123,7 +123,7 @@ class TestMap:
     def test_a_mistake_is_no_state_error(self, engine: SparkEngine) -> None:
         """What nobody foresaw is told as Spark tells it, with its trace."""
         with pytest.raises(Exception, match="ZeroDivisionError") as failed:
-            engine.map(lambda one: 1 / one, [1, 0])
+            engine.map(lambda number: 1 / number, [1, 0])
         assert not isinstance(failed.value, StateError)
 
 
@@ -164,7 +164,7 @@ class TestImport:
         self, spark: SparkSession, name: str, tmp_path: Path
     ) -> None:
         """Workers outlive an import; what they opened must not be taken for what is there now."""
-        first, second = (one for one in CASES if one.name.startswith("wordcount"))
+        first, second = (case for case in CASES if case.name.startswith("wordcount"))
         source, lake = tmp_path / "latest", Lake(str(tmp_path / "lake"))
         for number, case in enumerate((first, second, first)):
             shutil.rmtree(source, ignore_errors=True)
@@ -207,8 +207,8 @@ class TestExport:
             )
             for index, chosen in enumerate(("local", engine))
         ]
-        expected, found = (files(one.path) for one in done)
-        assert [one.engine for one in done] == ["local", "spark"]
+        expected, found = (files(result.path) for result in done)
+        assert [result.engine for result in done] == ["local", "spark"]
         assert len(found) > done[1].files >= 2
         assert found == expected
         assert (done[0].files, done[0].size) == (done[1].files, done[1].size)
@@ -221,7 +221,7 @@ class TestFailure:
     def damaged(self, counts: Path, tmp_path: Path) -> Path:
         """A savepoint with a state file whose second half is zeros."""
         copy = shutil.copytree(counts, tmp_path / "savepoint")
-        file = max(copy.iterdir(), key=lambda one: one.stat().st_size)
+        file = max(copy.iterdir(), key=lambda path: path.stat().st_size)
         half = file.stat().st_size // 2
         file.write_bytes(file.read_bytes()[:half] + bytes(half))
         return copy

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.spark
 
 PARALLELISMS = (1, 2, 3, 4, 5, 7)
 EVERY_RUN = {("small", 1), ("whole", 5), ("small", 7)}
-every_case = pytest.mark.parametrize("golden", OPERATOR_CASES, ids=lambda one: one.name)
+every_case = pytest.mark.parametrize("golden", OPERATOR_CASES, ids=lambda case: case.name)
 at_each_parallelism = pytest.mark.parametrize(
     ("engine", "parallelism"),
     [
@@ -118,7 +118,7 @@ def test_the_commands(golden: GoldenCase, tmp_path: Path) -> None:
     uids = [word for uid in UIDS for word in ("--uid", uid)]
     ran = run("import", golden.snapshot, *place, *uids, *on_spark)
     assert (ran.code, ran.err) == (0, "")
-    plans = {one["operator"]: one for one in
+    plans = {plan["operator"]: plan for plan in
              run("rescale", *place, "--parallelism", 5, "--json").json}  # fmt: skip
     ran = run("export", *place, "--to", tmp_path / "out", "--parallelism", 5, *on_spark)
     assert (ran.code, ran.err, ran.json["engine"]) == (0, "", "spark")
@@ -127,7 +127,7 @@ def test_the_commands(golden: GoldenCase, tmp_path: Path) -> None:
     planned = plans["opstate"]["operator_states"]
     for name in ("split", "offsets"):
         assert planned[name] == counted(by_subtask(state_of(snapshot, name)), range(5))
-    union = [one for held in by_subtask(state_of(snapshot, "union")).values() for one in held]
+    union = [value for held in by_subtask(state_of(snapshot, "union")).values() for value in held]
     assert planned["union"] == [len(union)] * 5  # everyone gets all
     (rules, *_) = copies(state_of(snapshot, "rules"))
     assert plans["rules"]["operator_states"]["rules"] == [len(rules)] * 5

@@ -263,7 +263,7 @@ class TestVacuum:
         )
         import_snapshot(archive, str(other.snapshot), "orders", snapshot_id="tuesday")
         tables = archive.snapshot("orders", "monday").operators[0].tables
-        (table,) = (one.path for one in tables if one.path.endswith("/count"))
+        (table,) = (table.path for table in tables if table.path.endswith("/count"))
         for path in ("snapshots", table):
             uri = archive.table(path).uri
             run_sql(spark, archive, f"VACUUM delta.`{uri}` RETAIN 0 HOURS").collect()
@@ -279,5 +279,5 @@ class TestVacuum:
             assert {row["key"]: row["value"] for row in found} == expected
             assert exported(archive, snapshot_id, tmp_path / snapshot_id) == expected
         folder = tmp_path / "lake" / table
-        left = {one.relative_to(folder).parts[0] for one in folder.rglob("*.parquet")}
+        left = {path.relative_to(folder).parts[0] for path in folder.rglob("*.parquet")}
         assert left - {"_delta_log"} == {"_data"}

@@ -169,7 +169,9 @@ class BackendMachine(RuleBasedStateMachine):
         while (timer := self.timers.poll_until(until)) is not None:
             fired.append(timer)
         due = [timer for timer in self.model["timers"] if timer.timestamp <= until]
-        assert [one.timestamp for one in fired] == sorted(one.timestamp for one in due)
+        assert [fired_timer.timestamp for fired_timer in fired] == sorted(
+            due_timer.timestamp for due_timer in due
+        )
         assert set(fired) == set(due)
         for timer in due:
             del self.model["timers"][timer]
@@ -242,7 +244,7 @@ class BackendMachine(RuleBasedStateMachine):
         expected = self.expected(model)
         timers = []
         for kind in KINDS:
-            found = [pair for one in backends for pair in one.keys_and_namespaces(kind)]
+            found = [pair for backend in backends for pair in backend.keys_and_namespaces(kind)]
             assert sorted(found) == sorted(expected[kind])
         for backend in backends:
             states: dict[str, Any] = {

@@ -73,7 +73,7 @@ def check(backend: KeyedStateBackend, sample: Sample, values: list[Any]) -> None
         backend.set_current_key(number)
         wanted = bytes_of(serializer, value)
         assert bytes_of(serializer, single.value()) == wanted
-        assert [bytes_of(serializer, one) for one in items.get()] == [wanted] * 2
+        assert [bytes_of(serializer, item) for item in items.get()] == [wanted] * 2
         assert bytes_of(serializer, entries.get("one")) == wanted
         assert sorted(entries.keys()) == ["null", "one"]
         assert entries.get("null") is None

@@ -82,10 +82,10 @@ def started(
 
 
 @pytest.mark.parametrize("kind", sorted(BACKENDS))
-@pytest.mark.parametrize("golden", golden_cases(), ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", golden_cases(), ids=lambda case: case.name)
 def test_every_entry_goes_the_whole_way(golden: GoldenCase, kind: str, tmp_path: Path) -> None:
     """2 to 3 to 1, the backend in the middle being the other one."""
-    other = next(one for one in BACKENDS if one != kind)
+    other = next(backend for backend in BACKENDS if backend != kind)
     for number, (operator, given) in enumerate(keyed_operators(golden.snapshot)):
         expected = contents(operator)
         where, handles = golden.snapshot, given
@@ -103,7 +103,9 @@ def test_every_entry_goes_the_whole_way(golden: GoldenCase, kind: str, tmp_path:
 def test_timers_that_lie_beside(case: str, kind: str, tmp_path: Path) -> None:
     """On the heap, while all else is in RocksDB."""
     where = heap_timers(case, tmp_path / "chk")
-    states = {one.operator_id: one for one in open_snapshot(where).metadata.operators}
+    states = {
+        operator.operator_id: operator for operator in open_snapshot(where).metadata.operators
+    }
     for number, (operator, handles) in enumerate(keyed_operators(where)):
         subtasks = (states[operator.operator_id].subtasks or {}).values()
         raw = [subtask.raw_keyed for subtask in subtasks]
@@ -116,7 +118,7 @@ def test_timers_that_lie_beside(case: str, kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(BACKENDS))
-@pytest.mark.parametrize("golden", golden_cases(), ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", golden_cases(), ids=lambda case: case.name)
 def test_checkpoints_hold_the_same(golden: GoldenCase, kind: str, tmp_path: Path) -> None:
     """Each backend's own form, compressed or not, is read as what it was written of."""
     for number, (operator, handles) in enumerate(keyed_operators(golden.snapshot)):
@@ -134,7 +136,7 @@ def test_checkpoints_hold_the_same(golden: GoldenCase, kind: str, tmp_path: Path
 @pytest.mark.parametrize(
     "golden",
     [golden_case for golden_case in golden_cases("kinds") if "2.3.0" in golden_case.name],
-    ids=lambda one: one.name,
+    ids=lambda case: case.name,
 )
 def test_what_flink_wrote_is_used(golden: GoldenCase, kind: str, tmp_path: Path) -> None:
     """States are asked for by name and type, and hold what Flink says; then they are changed."""
@@ -156,7 +158,7 @@ def test_what_flink_wrote_is_used(golden: GoldenCase, kind: str, tmp_path: Path)
         total.add(1)
     timers = [entry for entry in golden.expected() if entry.get("timer") == "EVENT_TIME"]
     queue = backend.timer_queue("event")
-    assert sorted((one.key, one.timestamp) for one in queue) == sorted(
+    assert sorted((timer.key, timer.timestamp) for timer in queue) == sorted(
         (timer["key"], timer["ts"]) for timer in timers
     )
     where = write_savepoint([backend], tmp_path / "sp")

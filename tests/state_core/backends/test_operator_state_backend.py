@@ -42,7 +42,7 @@ def rescaled(
 ) -> list[OperatorStateBackend]:
     """The backends of a job that was stopped, and started again at another parallelism."""
     where = Directory(directory)
-    handles = [one.snapshot(SnapshotTarget(1, where)).run() for one in backends]
+    handles = [each_backend.snapshot(SnapshotTarget(1, where)).run() for each_backend in backends]
     made = []
     for assigned in assign_operator_state(handles, parallelism):
         backend = OperatorStateBackend(compressed=backends[0].compressed)
@@ -132,7 +132,7 @@ def test_nothing_is_lost_by_rescaling(
             assert union.get() == numbers
             assert dict(broadcast.entries()) == rules
         if turn != count:
-            assert sorted(one for part in found for one in part) == sorted(elements)
+            assert sorted(element for part in found for element in part) == sorted(elements)
             assert max(map(len, found)) - min(map(len, found)) <= 1
         numbers = numbers * turn
         count = turn
@@ -178,7 +178,7 @@ def test_flinks_own_operator_state_is_restored_and_written_back(tmp_path: Path) 
             looked_at += 1
             held = [raw.subtasks.get(index) for index in range(raw.parallelism)]
             handles: list[OperatorHandle | None] = [
-                None if one is None else one.managed_operator for one in held
+                None if subtask is None else subtask.managed_operator for subtask in held
             ]
             target = SavepointDirectory(tmp_path / f"{case.name}-{operator.operator_id}")
             subtasks = {}

@@ -125,7 +125,7 @@ def test_timers_of_another_namespace_are_refused(
     with moved(backend, make_backend, tmp_path) as again:
         with pytest.raises(IncompatibleError, match="timer"):
             again.timer_queue("event", namespace="TimeWindow")
-        assert [one.timestamp for one in again.timer_queue("event")] == [5]
+        assert [timer.timestamp for timer in again.timer_queue("event")] == [5]
 
 
 def test_a_damaged_file_is_an_error(
@@ -163,9 +163,9 @@ def test_a_restore_comes_first(
             restore_backend(again, [handle], where)
 
 
-def concatenated(one: str, two: str) -> str:
+def concatenated(first: str, two: str) -> str:
     """Of two values."""
-    return one + two
+    return first + two
 
 
 def test_declared_states_are_asked_for_as_they_are_declared(backend: KeyedStateBackend) -> None:

@@ -103,8 +103,8 @@ def test_a_second_checkpoint_copies_only_what_is_new(
             for parallelism in (1, 3):
                 restored = restored_at(make, [handle], where, parallelism)
                 assert held(restored) == expected(count)
-                for one in restored:
-                    one.close()
+                for opened in restored:
+                    opened.close()
 
 
 def test_a_checkpoint_that_is_not_complete_is_not_built_on(
@@ -197,7 +197,7 @@ def test_state_beyond_memory_works(tmp_path: Path) -> None:
         directory = Directory(tmp_path)
         handle = backend.snapshot(SnapshotTarget(1, directory), savepoint=True).run()
         (again,) = restored_at(
-            lambda one: rocksdb_backend(one, tmp_path / "working", memory_bytes=1 << 20),
+            lambda handles: rocksdb_backend(handles, tmp_path / "working", memory_bytes=1 << 20),
             [handle], directory, 1, "Long",
         )  # fmt: skip
         with again:
@@ -246,7 +246,7 @@ def test_checkpoints_of_many_subtasks_are_rescaled(kind: str, tmp_path: Path) ->
             handles.append(backend.snapshot(target).run())
     for parallelism in (1, 2):
         restored = restored_at(BACKENDS[kind], handles, directory, parallelism)
-        assert sum(len(list(one.keys("map"))) for one in restored) == KEYS
+        assert sum(len(list(opened.keys("map"))) for opened in restored) == KEYS
         assert held(restored) == expected(KEYS)
-        for one in restored:
-            one.close()
+        for opened in restored:
+            opened.close()

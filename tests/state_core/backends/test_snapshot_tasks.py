@@ -145,11 +145,12 @@ class Runs:
 def test_iterators_are_merged_by_key_group() -> None:
     """Key groups ascend, states within them; beginnings and ends are marked."""
     merged = list(merge_by_key_group([Runs(0, [1, 1, 3]), Runs(1, []), Runs(2, [0, 1, 3])]))
-    assert [(one.run.key_group, one.run.state_id) for one in merged] == [
+    assert [(step.run.key_group, step.run.state_id) for step in merged] == [
         (0, 2), (1, 0), (1, 0), (1, 2), (3, 0), (3, 2)
     ]  # fmt: skip
     marks = [
-        (one.new_key_group, one.new_state, one.state_ends, one.key_group_ends) for one in merged
+        (step.new_key_group, step.new_state, step.state_ends, step.key_group_ends)
+        for step in merged
     ]
     assert marks == [
         (True, True, True, True),

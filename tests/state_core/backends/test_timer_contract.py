@@ -34,7 +34,7 @@ def test_timers_fire_in_order_with_their_keys(backend: KeyedStateBackend) -> Non
     assert fired == sorted((time, f"key {at}") for at, time in enumerate(times) if time <= 5)
     assert service.current_watermark == 5
     assert len(service.event) == 2
-    assert [one.timestamp for one in service.advance_watermark(MOST)] == [1 << 40, MOST]
+    assert [timer.timestamp for timer in service.advance_watermark(MOST)] == [1 << 40, MOST]
 
 
 def test_event_and_processing_time_are_apart(backend: KeyedStateBackend, clock: Clock) -> None:
@@ -103,7 +103,8 @@ def test_timers_are_restored_at_another_parallelism(
     for again in restored_at(BACKENDS[kind], [handle], directory, 3):
         with again:
             times = [
-                (one.timestamp, one.key) for one in again.timer_service().advance_watermark(MOST)
+                (timer.timestamp, timer.key)
+                for timer in again.timer_service().advance_watermark(MOST)
             ]
             assert [time for time, _ in times] == sorted(time for time, _ in times)
             fired += times
@@ -121,12 +122,12 @@ def test_many_timers_of_one_key_group(make_backend: MakeBackend) -> None:
         left = sorted((n * 7919 % 1000, n) for n in range(1000) if n % 3)
         half = len(left) // 2
         found = [queue.poll() for _ in range(half)]
-        assert [(one.timestamp, one.key) for one in found if one] == left[:half]
+        assert [(timer.timestamp, timer.key) for timer in found if timer] == left[:half]
         queue.add(Timer(-1, 5))
         assert queue.peek() == Timer(-1, 5)
         assert queue.poll() == Timer(-1, 5)
         rest = [queue.poll() for _ in range(len(left) - half)]
-        assert [(one.timestamp, one.key) for one in rest if one] == left[half:]
+        assert [(timer.timestamp, timer.key) for timer in rest if timer] == left[half:]
         assert queue.poll() is None
         assert queue.peek() is None
 

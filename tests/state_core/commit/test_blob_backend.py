@@ -139,8 +139,8 @@ class Uploads:
         manager.init(record)
         manager.restore()
         return {
-            one: disk.read(join(stores.directory("store"), one))
-            for one, _ in disk.files(stores.directory("store"))
+            path: disk.read(join(stores.directory("store"), path))
+            for path, _ in disk.files(stores.directory("store"))
         }
 
 
@@ -161,9 +161,9 @@ def test_any_row_of_directories_comes_back(rows: list[dict[str, bytes]], keep: i
     for record in records[:-keep]:
         with pytest.raises(DeletedBlobError):
             uploads.restored(record)
-    kept = [uploads.index(one) for one in records[-keep:]]
-    blobs = {blob for one in kept for blob in reachable_blobs(one.directory)}
-    blobs |= {one.markers[BLOB_STORE_FACTORY]["store"] for one in records[-keep:]}
+    kept = [uploads.index(record) for record in records[-keep:]]
+    blobs = {blob for record in kept for blob in reachable_blobs(record.directory)}
+    blobs |= {record.markers[BLOB_STORE_FACTORY]["store"] for record in records[-keep:]}
     assert set(uploads.blobs.list("job=job-1")) == blobs
 
 
@@ -177,8 +177,8 @@ def test_only_new_files_are_sent(blobs: BlobStore) -> None:
     after = dict(present_files(index.directory))
     assert after["2.sst"] == before["2.sst"]
     assert [file.name for file in index.directory.files_removed] == ["1.sst"]
-    assert [one.name for one in index.directory.directories_removed] == ["e"]
-    assert [one.name for one in index.directory.directories[0].files_removed] == ["x"]
+    assert [directory.name for directory in index.directory.directories_removed] == ["e"]
+    assert [file.name for file in index.directory.directories[0].files_removed] == ["x"]
     gone = {before[name].blobs[0].id for name in ("1.sst", "d/x", "e/y")}
     assert set(removed_blobs(index.directory)) == gone
     assert index.previous == one.markers[BLOB_STORE_FACTORY]["store"]
@@ -245,7 +245,7 @@ def test_what_expires_and_what_does_not(blobs: BlobStore, clock: Ticking) -> Non
             cleaning = manager.clean_up(first.id, first.markers[BLOB_STORE_FACTORY])
             again.context.wait(cleaning, 1)
             cleaning.result()
-        useless = [one for one in blobs.list("job=job-1") if "/2-0/" in one]
+        useless = [blob for blob in blobs.list("job=job-1") if "/2-0/" in blob]
         assert len(useless) == (2 if left else 0)
         assert uploads.restored(first) == {"a": b"1"}
     assert blobs.expiring("job=job-1") == {}
@@ -383,7 +383,7 @@ def test_snapshots_that_are_kept(tmp_path: Path) -> None:
             marker = record.markers[BLOB_STORE_FACTORY]["store"]
             there = marker in job.blobs.list("job=job-1")
             assert there is (number >= 3)
-        folders = {folder_of(one) for one in job.blobs.list("job=job-1")}
+        folders = {folder_of(blob) for blob in job.blobs.list("job=job-1")}
         assert len(folders) >= 3
 
 

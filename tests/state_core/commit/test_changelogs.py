@@ -128,9 +128,9 @@ def test_files_are_compacted(tmp_path: Path) -> None:
         log.append(b"%d" % (number % 10), b"x" * 20)
         if number % 10 == 9:
             log.flush()
-    before = sum(one.stat().st_size for one in tmp_path.rglob("*.log"))
+    before = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
     log.compact(1999)
-    after = sum(one.stat().st_size for one in tmp_path.rglob("*.log"))
+    after = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
     assert before > 60_000
     assert after < 3_000
     assert len(folded(list(log.read()))) == 10
@@ -194,11 +194,11 @@ def test_undoing_makes_a_log_say_what_a_store_holds(
     said: list[tuple[bytes, bytes | None]], state: dict[bytes, bytes]
 ) -> None:
     """And appends nothing that it says already."""
-    changes = [Change(at, *one) for at, one in enumerate(said)]
+    changes = [Change(at, *change) for at, change in enumerate(said)]
     held: dict[bytes, bytes | None] = {change.key: None for change in changes}
     held.update(state)
     more = list(undoing(changes, held))
-    whole = [*changes, *(Change(len(changes) + at, *one) for at, one in enumerate(more))]
+    whole = [*changes, *(Change(len(changes) + at, *change) for at, change in enumerate(more))]
     assert folded(whole) == state
     before = {change.key: change.value for change in changes}
     assert all(before.get(key) != value for key, value in more)
@@ -214,8 +214,8 @@ def test_uncommitted_changes_are_undone_whoever_restores(tmp_path: Path) -> None
         task.put(a="never committed", b=None, c="never committed")
         FileChangelogs(tmp_path / "changelogs").open(LOG)
         for log in task.started.commits.backups.values():
-            for one in getattr(log, "_logs", {}).values():
-                one.flush()
+            for segment_log in getattr(log, "_logs", {}).values():
+                segment_log.flush()
         task = job.task("elsewhere")
         assert task.content() == {"a": "1", "b": "1"}
         task.put(d="1")

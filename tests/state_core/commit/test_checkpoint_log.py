@@ -85,10 +85,10 @@ def test_records_come_in_their_order(log: CheckpointLog, clock: Ticking) -> None
         clock.now += 1
         log.append(b"key%d" % (number % 2), b"message%d" % number)
     records = list(log.read())
-    assert [one.message for one in records] == [b"message%d" % index for index in range(12)]
-    assert [one.key for one in records[:2]] == [b"key0", b"key1"]
-    assert [one.appended_at for one in records] == list(range(clock.now - 11, clock.now + 1))
-    offsets = [one.offset for one in records]
+    assert [record.message for record in records] == [b"message%d" % index for index in range(12)]
+    assert [record.key for record in records[:2]] == [b"key0", b"key1"]
+    assert [record.appended_at for record in records] == list(range(clock.now - 11, clock.now + 1))
+    offsets = [record.offset for record in records]
     assert offsets == sorted(set(offsets))
     assert list(log.read(offsets[8])) == records[9:]
 
@@ -116,7 +116,10 @@ def test_files_of_two_writers_are_both_kept(tmp_path: Path) -> None:
     one._names = other._names = list  # type: ignore[method-assign, assignment]
     one.append(b"a", b"1")
     other.append(b"a", b"2")
-    assert {one.message for one in FileCheckpointLog(Directory(tmp_path)).read()} == {b"1", b"2"}
+    assert {record.message for record in FileCheckpointLog(Directory(tmp_path)).read()} == {
+        b"1",
+        b"2",
+    }
 
 
 def test_a_files_log_forgets_what_was_replaced(tmp_path: Path) -> None:
@@ -126,7 +129,10 @@ def test_a_files_log_forgets_what_was_replaced(tmp_path: Path) -> None:
     for number in range(40):
         log.append(b"often", b"%d" % number)
     assert len(list(tmp_path.iterdir())) <= 11
-    assert {one.key: one.message for one in log.read()} == {b"seldom": b"x", b"often": b"39"}
+    assert {record.key: record.message for record in log.read()} == {
+        b"seldom": b"x",
+        b"often": b"39",
+    }
 
 
 def test_a_log_of_many_keys_is_not_read_at_every_append(tmp_path: Path) -> None:
@@ -150,7 +156,7 @@ def test_two_writers_compact_at_once(tmp_path: Path) -> None:
     other.compact()
     one._names = lambda: names  # type: ignore[method-assign]
     one.compact()
-    assert [one.message for one in FileCheckpointLog(Directory(tmp_path)).read()] == [b"3"]
+    assert [record.message for record in FileCheckpointLog(Directory(tmp_path)).read()] == [b"3"]
 
 
 def test_a_record_that_goes_while_the_log_is_read(tmp_path: Path) -> None:
@@ -163,7 +169,7 @@ def test_a_record_that_goes_while_the_log_is_read(tmp_path: Path) -> None:
     for number in range(4, 6):
         writing.append(b"key%d" % (number % 2), b"%d" % number)
     writing.compact()
-    assert [one.message for one in found] == [b"4", b"5"]
+    assert [record.message for record in found] == [b"4", b"5"]
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d[:3], lambda d: d + b"x"])

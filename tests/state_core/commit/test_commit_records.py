@@ -117,7 +117,8 @@ def test_version_1_keeps_changelogs_and_id(
     """From version 2 down and up again, nothing is lost but other backends' markers."""
     changelogs = {store: marker.changelog for store, marker in ends.items()}
     ends = {
-        store: ends[store] for store in {one: name for name, one in changelogs.items()}.values()
+        store: ends[store]
+        for store in {partition: name for name, partition in changelogs.items()}.values()
     }
     changelogs = {store: changelogs[store] for store in ends}
     orders = SystemStreamPartition("input system", "orders", 3)
@@ -156,10 +157,10 @@ def test_what_is_no_id(text: str) -> None:
 
 
 @given(identifiers, identifiers)
-def test_ids_are_ordered_as_numbers(one: CheckpointId, other: CheckpointId) -> None:
+def test_ids_are_ordered_as_numbers(first: CheckpointId, other: CheckpointId) -> None:
     """By time, whatever their texts' order is; and their texts come back."""
-    assert (one < other) == ((one.millis, one.nanos) < (other.millis, other.nanos))
-    assert CheckpointId.parse(str(one)) == one
+    assert (first < other) == ((first.millis, first.nanos) < (other.millis, other.nanos))
+    assert CheckpointId.parse(str(first)) == first
 
 
 @given(st.integers(0, 2**60), identifiers)

@@ -105,7 +105,7 @@ class Restoring:
 # ----------------------------------------------------------------------------- blob stores
 
 
-@pytest.mark.parametrize("name", [one for one in OUTSIDE if one != "file:/victim"])
+@pytest.mark.parametrize("name", [path for path in OUTSIDE if path != "file:/victim"])
 def test_files_of_an_index_are_restored_below_the_store(place: Path, name: str) -> None:
     """As a file's name, as a directory's, and as a name that is a path; `file:` is a name there."""
     task = Restoring(place)
@@ -120,19 +120,19 @@ def test_files_of_an_index_are_restored_below_the_store(place: Path, name: str) 
             task.restore(task.record(directory))
 
 
-@pytest.mark.parametrize("blob", [one for one in OUTSIDE if one])
+@pytest.mark.parametrize("blob", [path for path in OUTSIDE if path])
 def test_blobs_of_an_index_are_got_of_the_store(place: Path, blob: str) -> None:
     """An id is a path below the store's directory, and no other."""
     task = Restoring(place)
-    for one in (blob, f"{blob}/x", f"f/{blob}"):
-        if one == "f/a/":
+    for path in (blob, f"{blob}/x", f"f/{blob}"):
+        if path == "f/a/":
             continue
         with pytest.raises((UnsafePathError, DeletedBlobError)):
-            task.restore(task.record(DirIndex("", (task.file("file", one),))))
+            task.restore(task.record(DirIndex("", (task.file("file", path),))))
         with pytest.raises((UnsafePathError, DeletedBlobError)):
-            list(task.blobs.get(one))
+            list(task.blobs.get(path))
         with pytest.raises(UnsafePathError):
-            task.blobs.delete(one)
+            task.blobs.delete(path)
 
 
 @pytest.mark.parametrize("blob", [*OUTSIDE, "expiring/f", "notes.txt", "f/notes.txt"])

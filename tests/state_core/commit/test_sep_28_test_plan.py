@@ -78,7 +78,7 @@ def test_dual_checkpoints_write() -> None:
     """Both the v1 and the v2 message are in the checkpoint topic."""
     log = MemoryCheckpointLog()
     reader(log, (1,)).write(TASK, record(1))
-    assert [read_key(one.key).type for one in log.records] == ["checkpoint", "checkpoint-v2"]
+    assert [read_key(record.key).type for record in log.records] == ["checkpoint", "checkpoint-v2"]
 
 
 def test_switching_of_reading() -> None:

@@ -317,7 +317,7 @@ def test_a_missing_marker_is_an_error_in_the_log(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.ERROR):
         life(schedule, changed, 1)
     assert f"no marker of {BLOB_STORE_FACTORY} for store 'store'" in caplog.text
-    assert [one.levelname for one in caplog.records] == ["ERROR"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 def test_a_backend_that_is_not_known_is_no_reason_to_start_empty() -> None:

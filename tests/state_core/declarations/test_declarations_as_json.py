@@ -36,7 +36,7 @@ from state_core.errors import DeclarationError
 
 WORDS = st.from_regex(r"[A-Za-z_]\w{0,8}", fullmatch=True)
 NAMES = st.text(st.characters(), min_size=1, max_size=12).filter(
-    lambda one: not one.startswith("_timer_state/")
+    lambda name: not name.startswith("_timer_state/")
 )
 TYPES = st.recursive(
     st.sampled_from(["String", "Long", "int", "byte[]", "BigDecimal", "Instant", "Void"])
@@ -46,9 +46,9 @@ TYPES = st.recursive(
         st.lists(WORDS, min_size=1, max_size=3, unique=True),
     ),
     lambda inner: (
-        st.builds(lambda one: {"list": one}, inner)
+        st.builds(lambda nested: {"list": nested}, inner)
         | st.builds(lambda key, value: {"map": [key, value]}, inner, inner)
-        | st.builds(lambda one: {"row": one}, st.lists(inner, min_size=1, max_size=3))
+        | st.builds(lambda nested: {"row": nested}, st.lists(inner, min_size=1, max_size=3))
         | st.builds(
             lambda name, fields: {"pojo": name, "fields": fields},
             WORDS,

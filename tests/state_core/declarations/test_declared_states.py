@@ -267,9 +267,9 @@ def test_operators_are_put_in_order() -> None:
         "u", Average(), [StreamKind.BROADCAST, StreamKind.NON_KEYED], first_states=[a]
     )
     assert (two.function, two.streams) == ("Average", "B + NK")
-    assert [(one.name, [side.name for side in sides]) for one, sides in two.declared] == [
-        ("a", ["FIRST"])
-    ]
+    assert [
+        (declaration.name, [side.name for side in sides]) for declaration, sides in two.declared
+    ] == [("a", ["FIRST"])]
 
 
 class Stateful:

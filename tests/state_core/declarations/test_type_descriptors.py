@@ -122,7 +122,7 @@ def written(snapshot: TypeSerializerSnapshot) -> bytes:
     return out.to_bytes()
 
 
-@pytest.mark.parametrize(("hint", "name"), HINTS, ids=[one[1] for one in HINTS])
+@pytest.mark.parametrize(("hint", "name"), HINTS, ids=[hint[1] for hint in HINTS])
 def test_a_hint_stands_for_a_type(hint: Any, name: str) -> None:
     """The same descriptor comes of the hint, of the text, and of what either gives."""
     made = TypeDescriptor.of(hint)

@@ -150,7 +150,7 @@ every_operation = pytest.mark.parametrize("name", OPERATIONS)
 
 
 @every_operation
-@pytest.mark.parametrize("path", [one for one in REFUSED if one])
+@pytest.mark.parametrize("path", [path for path in REFUSED if path])
 def test_every_operation_holds_to_the_rule(lake: Path, name: str, path: str) -> None:
     """Whatever takes a path."""
     with pytest.raises(UnsafePathError):
@@ -428,19 +428,23 @@ def test_a_confined_directory_does_what_a_directory_does(tmp_path: Path) -> None
     directory.source("a/b/data").read_into(2, out)
     assert out.tobytes() == b"34"
     plain = Directory(tmp_path / "new/lake/table")
-    for one in (directory, plain):
-        assert one.read("a/note") == b"two"
-        assert one.files_below() == [("a/b/data", 4), ("a/note", 3)]
-        assert one.files_below("a/b") == [("a/b/data", 4)]
-        assert one.names("a") == ["b", "note"]
-        assert (one.exists("a"), one.is_file("a"), one.is_file("a/note")) == (True, False, True)
-        assert (one.exists(), one.exists("gone/x"), one.is_file("a/note/x")) == (True, False, False)
-        assert one.size("a/note") == 3
-        assert one.full("a/note") == one.checked_path("a/note") == f"{plain.root}/a/note"
+    for tree in (directory, plain):
+        assert tree.read("a/note") == b"two"
+        assert tree.files_below() == [("a/b/data", 4), ("a/note", 3)]
+        assert tree.files_below("a/b") == [("a/b/data", 4)]
+        assert tree.names("a") == ["b", "note"]
+        assert (tree.exists("a"), tree.is_file("a"), tree.is_file("a/note")) == (True, False, True)
+        assert (tree.exists(), tree.exists("gone/x"), tree.is_file("a/note/x")) == (
+            True,
+            False,
+            False,
+        )
+        assert tree.size("a/note") == 3
+        assert tree.full("a/note") == tree.checked_path("a/note") == f"{plain.root}/a/note"
         with pytest.raises(MissingFileError):
-            one.read("gone")
+            tree.read("gone")
         with pytest.raises(MissingFileError):
-            one.size("a")
+            tree.size("a")
     assert directory.modified("a/note") == pytest.approx(plain.modified("a/note"))
     assert stat.S_IMODE((tmp_path / "new/lake/table/a/note").stat().st_mode) == 0o666 & ~_umask()
     directory.delete("a/note")
@@ -523,16 +527,16 @@ def test_a_confined_directory_travels(lake: Path) -> None:
     with pytest.raises(UnsafePathError):
         child.read("c/file")
     paths_alone = Directory(lake).confined(follow_links=True).child("link")
-    for one in (paths_alone, pickle.loads(pickle.dumps(paths_alone))):  # noqa: S301
-        assert one.child("b").read("c/file") == b"honest"
+    for tree in (paths_alone, pickle.loads(pickle.dumps(paths_alone))):  # noqa: S301
+        assert tree.child("b").read("c/file") == b"honest"
         with pytest.raises(UnsafePathError):
-            one.read("../file")
+            tree.read("../file")
 
 
 # ----------------------------------------------------------------------------- object stores
 
 
-@pytest.mark.parametrize("path", [one for one in REFUSED if one])
+@pytest.mark.parametrize("path", [path for path in REFUSED if path])
 def test_keys_of_object_stores_hold_to_the_rule(lake: Path, path: str) -> None:
     """There are no links there, and keys that look like paths are paths to the next reader."""
     remote = Directory("anything")

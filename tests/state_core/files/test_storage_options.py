@@ -62,8 +62,8 @@ def test_a_directory_is_made_again_of_its_location(location: str) -> None:
 
 def test_the_location_of_a_local_directory(tmp_path: Path) -> None:
     """Its path, however it was given."""
-    for one in (str(tmp_path), tmp_path.as_uri()):
-        assert Directory(one).child("a").location == f"{tmp_path}/a"
+    for location in (str(tmp_path), tmp_path.as_uri()):
+        assert Directory(location).child("a").location == f"{tmp_path}/a"
 
 
 @pytest.mark.parametrize(

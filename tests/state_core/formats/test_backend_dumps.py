@@ -147,8 +147,8 @@ def test_old_handles_are_told_apart_by_their_bytes(dump: Dump, kind: KeyGroupsKi
     canonical, native = opened(dump, "canon", kind), opened(dump, "native", kind)
     assert isinstance(canonical, UnifiedKeyedFile)
     assert isinstance(native, HeapKeyedFile)
-    by_key = {one: sorted(map(str, held)) for one, held in rows(canonical).items()}
-    assert by_key == {one: sorted(map(str, held)) for one, held in rows(native).items()}
+    by_key = {row: sorted(map(str, held)) for row, held in rows(canonical).items()}
+    assert by_key == {row: sorted(map(str, held)) for row, held in rows(native).items()}
 
 
 @every_form
@@ -159,7 +159,7 @@ def test_key_groups_are_read_alone(dump: Dump, form: str) -> None:
     for group, count in ((dump.first, 6 + (dump.keys[0] == "k1")), (dump.second, 1), (0, 0)):
         found = [entries.group_of for entries in file.entries(KeyGroupRange(group, group))]
         assert sum(map(len, found)) == count
-        assert all((one == group).all() for one in found)
+        assert all((groups == group).all() for groups in found)
 
 
 @every_dump

@@ -29,10 +29,12 @@ CASES = [
     and (ENUM in registered_classes() or not golden_case.name.startswith(WITH_ENUMS))
 ]
 CANONICAL = [case for case in CASES if case.facts["format"] == "canonical"]
-ROCKSDB = [one for one in CANONICAL if one.facts["backend"] == "rocksdb"]
+ROCKSDB = [case for case in CANONICAL if case.facts["backend"] == "rocksdb"]
 
 every_case = pytest.mark.parametrize("golden", CASES, ids=[case.name for case in CASES])
-every_canonical = pytest.mark.parametrize("golden", CANONICAL, ids=[one.name for one in CANONICAL])
+every_canonical = pytest.mark.parametrize(
+    "golden", CANONICAL, ids=[case.name for case in CANONICAL]
+)
 
 
 def prefix_of(golden: GoldenCase) -> int:
@@ -66,7 +68,7 @@ def pieces(entries: Entries) -> list[tuple[int, int, bytes, bytes]]:
 
 def stored_group(file: UnifiedKeyedFile, group: int) -> bytes:
     """A key group's bytes as they lie in the file, decompressed."""
-    (span,) = (one for one in file.file.spans if one.group == group)
+    (span,) = (span for span in file.file.spans if span.group == group)
     stream = open_stream(file.file.source, span.start, span.end, compressed=file.compressed)
     out = np.empty(64 * (span.end - span.start), np.uint8)
     return out[: stream.read_into(out)].tobytes()
@@ -126,14 +128,14 @@ def test_key_groups_come_back_with_the_same_entries(golden: GoldenCase) -> None:
     for file in unified_files(golden):
         buffer, groups = encode_key_groups(rows_of(file), prefix)
         data = buffer.tobytes()
-        assert [one.group for one in groups] == [group for group, _ in file.group_bytes()]
-        for one in groups:
-            ours = sorted(parsed(data[one.start : one.end], prefix))
-            flinks = sorted(parsed(stored_group(file, one.group), prefix))
+        assert [group.group for group in groups] == [group for group, _ in file.group_bytes()]
+        for group in groups:
+            ours = sorted(parsed(data[group.start : group.end], prefix))
+            flinks = sorted(parsed(stored_group(file, group.group), prefix))
             assert ours == flinks
 
 
-@pytest.mark.parametrize("golden", ROCKSDB, ids=[one.name for one in ROCKSDB])
+@pytest.mark.parametrize("golden", ROCKSDB, ids=[case.name for case in ROCKSDB])
 def test_whole_key_groups_of_rocksdb_come_back(golden: GoldenCase) -> None:
     """RocksDB writes states by id and entries in their order, as we do: the same bytes in all."""
     prefix = prefix_of(golden)

@@ -76,7 +76,9 @@ def test_the_savepoints_are_the_last_generation(form: str, chain: Chain) -> None
 def test_it_is_a_chain(chain: Chain) -> None:
     """Generations share files, and each changed something of every kind."""
     files = [shared_files(checkpoint) for checkpoint in chain.checkpoints]
-    assert all(one & other and one != other for one, other in pairwise(files))
+    assert all(
+        files_of_one & other and files_of_one != other for files_of_one, other in pairwise(files)
+    )
     changes = [differences(*pair) for pair in pairwise(chain.checkpoints)]
     for name in ("count", "log", "notes"):
         total = Counter[int]()

@@ -67,7 +67,9 @@ def test_a_subtask_twice(tmp_path: Path) -> None:
 def test_a_state_twice_in_one_file() -> None:
     """A header names each state once, each of its options and each of its serializers."""
     (operator,) = (
-        one for one in open_snapshot(golden(WORDS).snapshot).operators if one.keyed_states
+        operator
+        for operator in open_snapshot(golden(WORDS).snapshot).operators
+        if operator.keyed_states
     )
     meta_info = operator.keyed_states[0].meta_info
     (state,) = read_state_meta_infos(DataInput(meta_info), 1)

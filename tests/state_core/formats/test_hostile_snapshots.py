@@ -33,8 +33,8 @@ ALWAYS = (
     "windows", "wordcount-hashmap-canonical-p2-m1024", "wordcount-hashmap-native",
 )  # fmt: skip
 CASES = [
-    pytest.param(one, id=one.name, marks=() if one.name.startswith(ALWAYS) else pytest.mark.full)
-    for one in READ_HERE
+    pytest.param(case, id=case.name, marks=() if case.name.startswith(ALWAYS) else pytest.mark.full)
+    for case in READ_HERE
 ]
 LARGEST = 32 << 20  # windows, blocks and tables of rows take some 10 MiB, whatever the file
 CUTS = 24

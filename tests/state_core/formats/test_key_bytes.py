@@ -28,7 +28,7 @@ NAMES = ("plain", ODD, "", "x\ufffd")
 def rows_of(layout: KeyedLayout, keys: list[bytes], value: bytes) -> StateRows:
     """Rows decoded from entries of these keys, all with the same value."""
     pieces = [piece for key in keys for piece in (key, value)]
-    ends = np.cumsum([len(one) for one in pieces]).astype(np.int64)
+    ends = np.cumsum([len(piece) for piece in pieces]).astype(np.int64)
     starts = np.concatenate(([0], ends[:-1])).astype(np.int64)
     entries = Entries(
         np.frombuffer(b"".join(pieces), np.uint8),
@@ -52,14 +52,14 @@ LAYOUTS = {
 def test_keys_without_what_stands_around_them(name: str) -> None:
     """No timestamp before, no namespace, length or user key behind; exact bytes where they are."""
     layout, before, behind = LAYOUTS[name]
-    keys = [write(TEXT, one) for one in NAMES]
+    keys = [write(TEXT, other) for other in NAMES]
     value = b"" if name == "timers" else (b"\0" if name == "map" else b"") + bytes(8)
     rows = rows_of(layout, [before + key + behind for key in keys], value)
     assert rows.batch.column("raw_key").null_count == len(NAMES) - 1
     assert key_bytes(rows).to_pylist() == keys
-    typed = [one for one in NAMES if one != ODD]
+    typed = [other for other in NAMES if other != ODD]
     listed = encode_keys(TEXT, pa.array(typed)).to_pylist()
-    assert [key in listed for key in keys] == [one != ODD for one in NAMES]
+    assert [key in listed for key in keys] == [other != ODD for other in NAMES]
 
 
 def test_two_keys_of_variable_length_are_told_apart_by_their_trailers() -> None:

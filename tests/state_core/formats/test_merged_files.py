@@ -34,7 +34,7 @@ from tests.support.savepoints.expected_contents import assert_contents, tables_o
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CHURN = golden_cases("churn", form="checkpoint")
-every_checkpoint = pytest.mark.parametrize("golden", CHURN, ids=lambda one: one.name)
+every_checkpoint = pytest.mark.parametrize("golden", CHURN, ids=lambda case: case.name)
 SHARED, OWNED = "shared/job_1_op_2_0_2", "taskowned/job_1_tm_3"
 GAP = b"of somebody else"
 
@@ -68,8 +68,8 @@ class Merger:
         return replace(
             handle,
             meta=self.segment(handle.meta, 0),
-            shared=tuple((name, self.segment(one, 1)) for name, one in handle.shared),
-            private=tuple((name, self.segment(one, 0)) for name, one in handle.private),
+            shared=tuple((name, self.segment(stream, 1)) for name, stream in handle.shared),
+            private=tuple((name, self.segment(stream, 0)) for name, stream in handle.private),
         )
 
     def subtask(self, state: SubtaskState) -> None:
@@ -108,7 +108,7 @@ def merged(golden: GoldenCase, to: Path) -> Path:
 def test_merged_files_are_read(golden: GoldenCase, tmp_path: Path) -> None:
     """Everything that Flink sees, from segments between other bytes, in a place of their own."""
     checkpoint = merged(golden, tmp_path / "moved")
-    files = [one for one in (tmp_path / "moved").rglob("*") if one.is_file()]
+    files = [path for path in (tmp_path / "moved").rglob("*") if path.is_file()]
     assert len(files) <= 3
     assert_contents(golden, tables_of(open_snapshot(checkpoint)))
 

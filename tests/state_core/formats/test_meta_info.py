@@ -68,7 +68,7 @@ def keyed_state(
     """A state with Long values, or what is given instead."""
     held = {NAMESPACE_SERIALIZER: VOID(), VALUE_SERIALIZER: LONG(), **serializers}
     options = {} if keyed_type is None else {KEYED_STATE_TYPE: keyed_type}
-    entries = {role: serializer_entry(one) for role, one in held.items()}
+    entries = {role: serializer_entry(serializer) for role, serializer in held.items()}
     return StateMetaInfo("s", kind, options, entries)
 
 

@@ -20,7 +20,7 @@ from tests.support.savepoints.golden_cases import GOLDEN
 OLD = sorted((GOLDEN / "old").iterdir())
 KEYS = 60
 FAR = 4_000_000_000_000
-cases = pytest.mark.parametrize("savepoint", OLD, ids=lambda one: one.name)
+cases = pytest.mark.parametrize("savepoint", OLD, ids=lambda case: case.name)
 
 
 def operator(savepoint: Path, uid: str) -> Operator:

@@ -21,7 +21,7 @@ from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 POJO = {"pojo": "P", "fields": {"a": "long"}}
 WIDER = {"pojo": "P", "fields": {"a": "long", "b": "Long"}}
 OTHER = {"pojo": "P", "fields": {"a": "String"}}
-ENUMS = [{"enum": "E", "constants": one} for one in (["A", "B"], ["B", "A"], ["A"])]
+ENUMS = [{"enum": "E", "constants": constants} for constants in (["A", "B"], ["B", "A"], ["A"])]
 CASES = golden_cases("operator")
 
 
@@ -70,12 +70,12 @@ def test_a_broadcast_states_key_and_value_are_both_judged(
     """Its key, too, may be migrated: entries are put into a new map."""
     paths = [] if verdict is Verdict.COMPATIBLE_AS_IS else [path]
     of_value = judged(schema("broadcast", old, "String"), schema("broadcast", new, "String"))
-    assert of_value[:2] == (verdict, [f"value{one}" for one in paths])
+    assert of_value[:2] == (verdict, [f"value{number}" for number in paths])
     of_key = judged(schema("broadcast", "String", old), schema("broadcast", "String", new))
-    assert of_key[:2] == (verdict, [f"key{one}" for one in paths])
+    assert of_key[:2] == (verdict, [f"key{number}" for number in paths])
     both = judged(schema("broadcast", "Long", old), schema("broadcast", "String", new))
     assert both[0] is Verdict.INCOMPATIBLE
-    assert set(both[1]) == {"value", *(f"key{one}" for one in paths)}
+    assert set(both[1]) == {"value", *(f"key{number}" for number in paths)}
 
 
 @pytest.mark.parametrize(("old", "new"), [("split", "union"), ("union", "split")])
@@ -107,9 +107,10 @@ def test_forms_are_judged_by_what_flinks_backend_does(before: str, after: str) -
     """Kept, refused, or begun empty in silence; and then the next snapshot holds neither."""
     lines = (GOLDEN / "vectors" / "restore.jsonl").read_text("utf-8").splitlines()
     told = [json.loads(line) for line in lines]
-    (line,) = (one for one in told if (one.get("before"), one.get("after")) == (before, after))
+    (line,) = (line for line in told if (line.get("before"), line.get("after")) == (before, after))
     old, new = (
-        schema(FORMS[one], "Long", "Long" if one == "broadcast" else "") for one in (before, after)
+        schema(FORMS[form], "Long", "Long" if form == "broadcast" else "")
+        for form in (before, after)
     )
     verdict, _, rule = judged(old, new)
     if line.get("found"):
@@ -145,7 +146,7 @@ def test_an_operator_that_is_gone_is_a_fault() -> None:
     assert check_operators([OperatorSchema("u", None)], []) == []
 
 
-@pytest.mark.parametrize("golden", CASES, ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", CASES, ids=lambda case: case.name)
 def test_real_operator_state_follows_itself(golden: GoldenCase) -> None:
     """Every state of Flink's own savepoints, one verdict each."""
     schemas = [
@@ -155,5 +156,5 @@ def test_real_operator_state_follows_itself(golden: GoldenCase) -> None:
         for operator in open_snapshot(golden.snapshot).operators
     ]
     found = check_operators(schemas, schemas)
-    assert {"split", "offsets", "union", "rules"} <= {one.state for one in found}
-    assert {one.result.verdict for one in found} == {Verdict.COMPATIBLE_AS_IS}
+    assert {"split", "offsets", "union", "rules"} <= {verdict.state for verdict in found}
+    assert {verdict.result.verdict for verdict in found} == {Verdict.COMPATIBLE_AS_IS}

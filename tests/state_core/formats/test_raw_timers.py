@@ -57,7 +57,7 @@ def test_windows_are_namespaces(tmp_path: Path) -> None:
     raw = [
         subtask.raw_keyed for op in snapshot.metadata.operators for subtask in op.subtasks.values()
     ]
-    assert sum(one is not None for one in raw) > 2 * len(
+    assert sum(timers is not None for timers in raw) > 2 * len(
         [operator for operator in snapshot.operators if operator.timers]
     )
     assert all(operator.raw_bytes == 0 for operator in snapshot.operators)
@@ -128,7 +128,7 @@ def test_damage_is_found_and_left_out(what: str, kind: str, tmp_path: Path) -> N
     report = check_snapshot(path)
     assert {fault.kind.value for fault in report.faults} == {kind}
     salvaged = salvage_snapshot(path, tmp_path / "salvaged")
-    assert any("timers on the heap" in one.why for one in salvaged.lost)
+    assert any("timers on the heap" in loss.why for loss in salvaged.lost)
     assert check_snapshot(tmp_path / "salvaged").sound
     kept = open_snapshot(tmp_path / "salvaged").operator("kinds")
     assert 0 < kept.state(EVENT).to_arrow().num_rows < 24 + 3

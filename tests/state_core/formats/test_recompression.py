@@ -26,7 +26,7 @@ def elements(savepoint: Path) -> list[tuple[str, str, list[list[bytes]]]]:
 
 
 @pytest.mark.parametrize("compression", ["snappy", "none"])
-@pytest.mark.parametrize("case", CANONICAL, ids=lambda one: one.name)
+@pytest.mark.parametrize("case", CANONICAL, ids=lambda case: case.name)
 def test_the_same_state(case: GoldenCase, compression: str, tmp_path: Path) -> None:
     """Every entry and element is there, in the frames that were asked for; so is all else."""
     done = recompress_snapshot(case.snapshot, tmp_path / "out", compression)
@@ -44,7 +44,7 @@ def test_the_same_state(case: GoldenCase, compression: str, tmp_path: Path) -> N
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CANONICAL[:4], ids=lambda one: one.name)
+@pytest.mark.parametrize("case", CANONICAL[:4], ids=lambda case: case.name)
 def test_there_and_back(case: GoldenCase, tmp_path: Path) -> None:
     """Compressed twice is compressed once, and what is stored adds up to what was written."""
     once = recompress_snapshot(case.snapshot, tmp_path / "a", "snappy")

@@ -84,8 +84,8 @@ def test_damage_is_found(copied: Path, name: str, at: int) -> None:
 def test_files_that_are_left_out(copied: Path, name: str) -> None:
     """Missing beside `_metadata`, or in the handle itself."""
     handle = handle_of(copied)
-    kept = tuple(one for one in handle.private if name not in one[0])
-    shared = tuple(one for one in handle.shared if name not in one[0])
+    kept = tuple(entry for entry in handle.private if name not in entry[0])
+    shared = tuple(entry for entry in handle.shared if name not in entry[0])
     file = opened(copied, replace(handle, private=kept, shared=shared))
     with pytest.raises(CorruptSnapshotError, match="RocksDB can't read its files"):
         list(file.entries())
@@ -108,7 +108,7 @@ def test_local_names_are_those_of_rocksdb(copied: Path, name: str) -> None:
 def test_local_names_are_there_once(copied: Path) -> None:
     """Two files of one name are no database."""
     handle = handle_of(copied)
-    table = next(one for one in handle.private if one[0].endswith(".sst"))
+    table = next(file for file in handle.private if file[0].endswith(".sst"))
     twice = replace(handle, private=(*handle.private, table))
     with pytest.raises(CorruptSnapshotError, match="File exists"):
         list(opened(copied, twice).entries())
@@ -125,7 +125,7 @@ def test_options_are_not_read(copied: Path) -> None:
 def test_a_name_that_is_there_twice_changes_no_file(copied: Path, shorter: int) -> None:
     """The first is RocksDB's by a link: the second is not written through it."""
     handle = handle_of(copied)
-    listed = [one for one in (*handle.shared, *handle.private) if one[0].endswith(".sst")]
+    listed = [file for file in (*handle.shared, *handle.private) if file[0].endswith(".sst")]
     (name, stream), before = listed[0], path_of(copied, ".sst").read_bytes()
     assert isinstance(stream, RelativeHandle)
     again = replace(stream, size=stream.size - shorter)

@@ -174,7 +174,7 @@ def test_crc32c(data: bytes, start: int) -> None:
 pieces = st.one_of(
     st.binary(max_size=100),
     st.builds(
-        lambda one, times: one * times, st.binary(min_size=1, max_size=20), st.integers(1, 90)
+        lambda entry, times: entry * times, st.binary(min_size=1, max_size=20), st.integers(1, 90)
     ),
     st.builds(lambda seed: np.random.default_rng(seed).bytes(70_000), st.integers(0, 9)),
 )

@@ -21,7 +21,7 @@ GOLDEN = [
     for golden_case in golden_cases()
     if golden_case.name.split("-")[2] in {"native", "checkpoint"}
 ]
-DATABASES = [one for one in GOLDEN if "-rocksdb-" in one.name]
+DATABASES = [path for path in GOLDEN if "-rocksdb-" in path.name]
 
 settings_ = st.builds(
     Settings,
@@ -61,7 +61,7 @@ steps = st.lists(
 )
 
 
-@pytest.mark.parametrize("golden", DATABASES, ids=[one.name for one in DATABASES])
+@pytest.mark.parametrize("golden", DATABASES, ids=[database.name for database in DATABASES])
 def test_files_of_real_flink(golden: GoldenCase) -> None:
     """Every state is read from its files, and all entries are the same in the same order."""
     found = 0

@@ -37,7 +37,7 @@ from tests.support.savepoints.expected_contents import assert_contents, tables_o
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CHURN = golden_cases("churn", form="checkpoint")
-every_checkpoint = pytest.mark.parametrize("golden", CHURN, ids=[one.name for one in CHURN])
+every_checkpoint = pytest.mark.parametrize("golden", CHURN, ids=[path.name for path in CHURN])
 
 
 def content(source: ByteSource) -> bytes:

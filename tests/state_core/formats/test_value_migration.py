@@ -44,7 +44,7 @@ NEW = PojoSerializer("acme.P", [("more", LONG), ("name", TEXT)])
 ODD = "x\ud800yy"
 MODES = (DistributionMode.SPLIT_DISTRIBUTE, DistributionMode.UNION, DistributionMode.BROADCAST)
 
-every_mode = pytest.mark.parametrize("mode", MODES, ids=lambda one: one.name)
+every_mode = pytest.mark.parametrize("mode", MODES, ids=lambda case: case.name)
 values = st.fixed_dictionaries(
     {
         "gone": st.integers(-(2**63), 2**63 - 1),
@@ -69,15 +69,15 @@ def columns(serializer: TypeSerializer, encoded: list[bytes]) -> tuple[pa.Array,
     data = np.frombuffer(b"".join(encoded), np.uint8)
     cursor = Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"byte {at}")
     typed = serializer.decode(cursor)
-    again = [write(serializer, one) for one in typed.to_pylist()]
-    raw = [one if one != back else None for one, back in zip(encoded, again, strict=True)]
+    again = [write(serializer, value) for value in typed.to_pylist()]
+    raw = [before if before != back else None for before, back in zip(encoded, again, strict=True)]
     return typed, pa.array(raw, pa.binary())
 
 
 def rows_of(layout: OperatorLayout, held: list[dict[str, Any]]) -> pa.RecordBatch:
     """The rows of some values, and keys that only their bytes hold."""
     count = len(held)
-    typed, raw = columns(layout.value, [write(layout.value, one) for one in held])
+    typed, raw = columns(layout.value, [write(layout.value, value) for value in held])
     if layout.key is None:
         places = [pa.array([0] * count, pa.int32()), pa.array(range(count), pa.int64())]
         return pa.RecordBatch.from_arrays([*places, typed, raw], schema=layout.schema)
@@ -100,7 +100,7 @@ def test_every_element_becomes_what_flink_makes_of_it(
     rows = rows_of(old, held)
     moved = migrated(rows, old)
     validate_rows(ElementRows("s", new, moved))
-    expected = [write(NEW, migrate_value(OLD, NEW, one)) for one in held]
+    expected = [write(NEW, migrate_value(OLD, NEW, value)) for value in held]
     assert [data for _, data in new.pairs(moved)] == expected
     assert [key for key, _ in new.pairs(moved)] == [key for key, _ in old.pairs(rows)]
 
@@ -116,13 +116,14 @@ def test_an_edited_element_is_migrated_as_it_is_now(mode: DistributionMode) -> N
     assert exact_values(ElementRows("s", old, rows)).to_pylist() == [False, True]
     moved = migrated(rows, old)
     kept = [{"more": 0, "name": name} for name in ("new", ODD)]
-    assert [data for _, data in new.pairs(moved)] == [write(NEW, one) for one in kept]
+    assert [data for _, data in new.pairs(moved)] == [write(NEW, value) for value in kept]
 
 
 def test_an_edited_keyed_value_is_migrated_as_it_is_now() -> None:
     """The same of keyed state."""
     old, new = (
-        KeyedLayout(StateKind.VALUE, LONG, VoidNamespaceSerializer(), one) for one in (OLD, NEW)
+        KeyedLayout(StateKind.VALUE, LONG, VoidNamespaceSerializer(), serializer)
+        for serializer in (OLD, NEW)
     )
     typed, raw = columns(OLD, [write(OLD, value(ODD))] * 2)
     held = {
@@ -138,11 +139,11 @@ def test_an_edited_keyed_value_is_migrated_as_it_is_now() -> None:
     moved = migrate_rows(StateRows(0, "s", old, batch), NEW)
     kept = [{"more": 0, "name": name} for name in ("new", ODD)]
     assert new.value_writer(moved.batch).to_binary().to_pylist() == [
-        write(NEW, one) for one in kept
+        write(NEW, value) for value in kept
     ]
 
 
-@pytest.mark.parametrize("mode", MODES[:2], ids=lambda one: one.name)
+@pytest.mark.parametrize("mode", MODES[:2], ids=lambda case: case.name)
 def test_a_list_holds_no_null(mode: DistributionMode) -> None:
     """Flink would refuse it at the restore, though a POJO's serializer could write it."""
     layout = layout_of(mode, NEW)

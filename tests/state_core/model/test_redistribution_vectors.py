@@ -124,7 +124,7 @@ def wholes(before: Before, name: str) -> list[tuple[int, int, int]]:
 
 def slices_of(subtask: dict[str, list[ElementSlice]], name: str) -> list[tuple[int, int, int]]:
     """What one new subtask gets of a state."""
-    return [(one.subtask, one.first, one.last) for one in subtask.get(name, []) if len(one)]
+    return [(part.subtask, part.first, part.last) for part in subtask.get(name, []) if len(part)]
 
 
 def joined(slices: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
@@ -170,7 +170,9 @@ def test_union_state_goes_whole_to_everyone(before: Before, parallelism: int) ->
     """In the order of the old subtasks, whatever the parallelism."""
     plan = plan_operator_state(before, parallelism)
     for name in [name for name, mode in modes_of(before).items() if mode is UNION]:
-        assert [slices_of(one, name) for one in plan] == [wholes(before, name)] * parallelism
+        assert [slices_of(subtask, name) for subtask in plan] == [
+            wholes(before, name)
+        ] * parallelism
 
 
 @given(befores(), st.integers(1, LARGEST))
@@ -178,10 +180,12 @@ def test_everyone_gets_a_whole_copy_of_broadcast_state(before: Before, paralleli
     """One copy, taken in turn; where some had none before, who had one keeps it too."""
     plan = plan_operator_state(before, parallelism)
     for name in [name for name, mode in modes_of(before).items() if mode is BROADCAST]:
-        copies = [(index, 0, one[name].elements) for index, one in enumerate(before) if name in one]
+        copies = [
+            (index, 0, share[name].elements) for index, share in enumerate(before) if name in share
+        ]
         given_out = Counter[int]()
         for index, subtask in enumerate(plan):
-            got = [(one.subtask, one.first, one.last) for one in subtask[name]]
+            got = [(part.subtask, part.first, part.last) for part in subtask[name]]
             own = [copy for copy in copies if parallelism == len(before) and copy[0] == index]
             assert set(own) <= set(got) <= set(copies)
             assert 1 <= len(got) <= 1 + len(own)
@@ -203,9 +207,9 @@ def test_a_plan_does_not_depend_on_how_many_elements_there_are() -> None:
     """Ten quintillion elements are as few slices as ten."""
     before = [{"large": StateShare(SPLIT, 10**18), "all": StateShare(UNION, 10**18)}] * 10
     plan = plan_operator_state(before, 7)
-    assert sum(len(one["large"]) for one in plan) == len(before) + 7 - 1
-    assert [len(one["all"]) for one in plan] == [len(before)] * 7
-    assert sum(len(part) for one in plan for part in one["large"]) == 10**19
+    assert sum(len(subtask["large"]) for subtask in plan) == len(before) + 7 - 1
+    assert [len(subtask["all"]) for subtask in plan] == [len(before)] * 7
+    assert sum(len(part) for share in plan for part in share["large"]) == 10**19
 
 
 @st.composite
@@ -225,18 +229,18 @@ def test_every_key_group_goes_to_the_subtask_that_owns_it(
     groups = len(entries)
     old, new = (data.draw(st.integers(1, groups)) for _ in range(2))
     plan = plan_key_groups(entries, sizes, new, old)
-    owners = [one.subtask for one in plan for _ in range(one.first, one.last + 1)]
+    owners = [subtask.subtask for subtask in plan for _ in range(subtask.first, subtask.last + 1)]
     assert owners == [subtask_of(group, groups, new) for group in range(groups)]
-    assert [one.entries for one in plan] == [
-        int(entries[one.first : one.last + 1].sum()) for one in plan
+    assert [subtask.entries for subtask in plan] == [
+        int(entries[subtask.first : subtask.last + 1].sum()) for subtask in plan
     ]
-    assert sum(one.state_bytes for one in plan) == int(sizes.sum())
+    assert sum(subtask.state_bytes for subtask in plan) == int(sizes.sum())
     stayed = sum(
         int(size)
         for group, size in enumerate(sizes)
         if subtask_of(group, groups, old) == owners[group]
     )
-    assert sum(one.moved_bytes for one in plan) == int(sizes.sum()) - stayed
+    assert sum(subtask.moved_bytes for subtask in plan) == int(sizes.sum()) - stayed
     assert old != new or stayed == int(sizes.sum())
     assert sum(
         plan_key_group.moved_bytes for plan_key_group in plan_key_groups(entries, sizes, new)

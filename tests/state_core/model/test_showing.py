@@ -15,16 +15,16 @@ CASES = golden_cases()
 HOSTILE = "<script>alert('x')</script>\x1b[2J\u202e" + "n" * 10_000
 
 
-@pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_line_each(case: GoldenCase) -> None:
     """No representation is longer than a line, of any snapshot and all that is in it."""
     snapshot = open_snapshot(case.snapshot)
     shown: list[object] = [snapshot, *snapshot.operators]
     for operator in snapshot.operators:
         shown += [*operator.keyed_states, *operator.operator_states]
-    for one in shown:
-        text = repr(one)
-        assert text.startswith(f"<{type(one).__name__} ")
+    for shown_object in shown:
+        text = repr(shown_object)
+        assert text.startswith(f"<{type(shown_object).__name__} ")
         assert "\n" not in text
         assert len(text) < 400
 
@@ -62,8 +62,8 @@ def named(name: str, wordcount: Path) -> Snapshot:
 def test_hostile_names(wordcount: Path) -> None:
     """A name is no markup and no order to a terminal, and ends somewhere."""
     snapshot = named(HOSTILE, wordcount)
-    for one in (snapshot, *snapshot.operators, *snapshot.operators[0].keyed_states):
-        page, line = one._repr_html_(), repr(one)
+    for shown_object in (snapshot, *snapshot.operators, *snapshot.operators[0].keyed_states):
+        page, line = shown_object._repr_html_(), repr(shown_object)
         assert "<script" not in page
         assert "&lt;script&gt;" in page
         assert not {"\x1b", "\u202e"} & {*page, *line}
@@ -73,7 +73,7 @@ def test_hostile_names(wordcount: Path) -> None:
 def test_many(wordcount: Path) -> None:
     """Of very many operators or states the first are shown, and how many more there are."""
     snapshot = open_snapshot(wordcount)
-    (operator,) = (one for one in snapshot.operators if one.keyed_states)
+    (operator,) = (operator for operator in snapshot.operators if operator.keyed_states)
     many = replace(snapshot, operators=(operator,) * 5000)
     wide: Operator = replace(operator, keyed_states=operator.keyed_states[:1] * 8192)
     for page, left in ((many._repr_html_(), "4,900"), (wide._repr_html_(), "8,092")):

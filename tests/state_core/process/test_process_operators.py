@@ -32,7 +32,7 @@ K, NK, G, B = StreamKind.KEYED, StreamKind.NON_KEYED, StreamKind.GLOBAL, StreamK
 
 def taken(operator: ProcessOperator, output: int = 0) -> list[Any]:
     """What the function gave since the last time."""
-    return [one for batch in operator.outputs[output].take() for one in batch]
+    return [value for batch in operator.outputs[output].take() for value in batch]
 
 
 def test_records_by_key() -> None:

@@ -73,10 +73,10 @@ def snapshot(name: str) -> TypeSerializerSnapshot:
     return found
 
 
-def written(one: TypeSerializerSnapshot) -> bytes:
+def written(snapshot: TypeSerializerSnapshot) -> bytes:
     """A snapshot's bytes."""
     out = DataOutput()
-    write_serializer_snapshot(one, out)
+    write_serializer_snapshot(snapshot, out)
     return out.to_bytes()
 
 
@@ -94,9 +94,9 @@ def in_backend(old: TypeSerializerSnapshot, new: TypeSerializerSnapshot) -> Comp
             "state",
             BackendStateType.KEY_VALUE,
             {KEYED_STATE_TYPE: "MAP" if "Map" in old.java_class else "VALUE"},
-            {VALUE_SERIALIZER: serializer_entry(one)},
+            {VALUE_SERIALIZER: serializer_entry(key_snapshot)},
         )})
-        for one in (old, new)
+        for key_snapshot in (old, new)
     ]  # fmt: skip
     (found,) = [
         check_operator
@@ -108,7 +108,7 @@ def in_backend(old: TypeSerializerSnapshot, new: TypeSerializerSnapshot) -> Comp
 
 def flinks(pair: Pair) -> Verdict:
     """Flink's verdict; that it can't read the old snapshot with the new classes is the worst."""
-    texts = {one.text: one for one in Verdict}
+    texts = {verdict.text: verdict for verdict in Verdict}
     return texts.get(pair["verdict"], Verdict.INCOMPATIBLE)
 
 

@@ -56,11 +56,11 @@ BY_NAME = {leave.name: leave for leave in LEAVES}
 STRING, LONG = BY_NAME["String"], BY_NAME["Long"]
 NESTED = [
     *(
-        wrapped(one, inner)
-        for one in (*OF_ONE, *MORE_OF_ONE)
+        wrapped(outer, inner)
+        for outer in (*OF_ONE, *MORE_OF_ONE)
         for inner in (LONG, STRING, BY_NAME["BigInt"])
     ),
-    *(wrapped(one, STRING, LONG) for one in (*OF_TWO, *MORE_OF_TWO)),
+    *(wrapped(outer, STRING, LONG) for outer in (*OF_TWO, *MORE_OF_TWO)),
     wrapped(OF_TWO[0], STRING, wrapped(OF_ONE[0], wrapped(OF_ONE[6], STRING))),
     padded_nullable(),
 ]
@@ -95,20 +95,20 @@ def batches(sample: Sample) -> st.SearchStrategy[list[bytes]]:
 
 def with_values(found: st.SearchStrategy[Sample]) -> st.SearchStrategy[tuple[Sample, list[bytes]]]:
     """A type and a few of its values."""
-    return found.flatmap(lambda one: st.tuples(st.just(one), batches(one)))
+    return found.flatmap(lambda sample: st.tuples(st.just(sample), batches(sample)))
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, other: Any) -> bool:
     """Equal, where NaN is NaN, zeros have signs, and a list of pairs is a map."""
-    if isinstance(one, float) and isinstance(other, float):
-        if math.isnan(one) or math.isnan(other):
-            return math.isnan(one) and math.isnan(other)
-        return one == other and math.copysign(1, one) == math.copysign(1, other)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(type(one) is type(other) and one == other)
+    if isinstance(first, float) and isinstance(other, float):
+        if math.isnan(first) or math.isnan(other):
+            return math.isnan(first) and math.isnan(other)
+        return first == other and math.copysign(1, first) == math.copysign(1, other)
+    if isinstance(first, dict) and isinstance(other, dict):
+        return first.keys() == other.keys() and all(same(first[key], other[key]) for key in first)
+    if isinstance(first, list | tuple) and isinstance(other, list | tuple):
+        return len(first) == len(other) and all(map(same, first, other))
+    return bool(type(first) is type(other) and first == other)
 
 
 def has_nan(value: Any) -> bool:
@@ -225,7 +225,7 @@ def check_contract(sample: Sample, values: list[bytes], mask: list[bool]) -> Non
 
 def test_every_class_is_in_the_table() -> None:
     """A snapshot class that is registered has a row, or tests elsewhere."""
-    covered = {one.java_class for one in TABLE}
+    covered = {serializer.java_class for serializer in TABLE}
     left = {name for name in registered_classes() if not name.startswith(ELSEWHERE)}
     assert covered == left
 
@@ -326,7 +326,7 @@ def damages(good: bytes) -> st.SearchStrategy[bytes]:
     """The bytes cut off, with some of them replaced, or with others behind them."""
     places = st.integers(0, max(0, len(good) - 1))
     counts = st.sampled_from([2**31 - 1, -(2**31), -1, 65536, 2, 0])
-    numbers = counts.map(lambda one: one.to_bytes(4, "big", signed=True))
+    numbers = counts.map(lambda number: number.to_bytes(4, "big", signed=True))
     return (
         places.map(lambda at: good[:at])
         | st.tuples(places, st.binary(min_size=1, max_size=2) | numbers).map(

@@ -54,26 +54,26 @@ BEFORE = {"gone": "x", "id": 7, "name": None}
 AFTER = {**ADDED, "id": 7, "name": None}
 
 NESTINGS: dict[str, tuple[Any, Any]] = {
-    "itself": (lambda one: one, lambda value: value),
+    "itself": (lambda inner: inner, lambda value: value),
     "list": (ListSerializer, lambda value: [value, None, value]),
     "delimited list": (DelimitedListSerializer, lambda value: [value, value]),
     "list of lists": (
-        lambda one: ListSerializer(ListSerializer(one)),
+        lambda inner: ListSerializer(ListSerializer(inner)),
         lambda value: [[value], [], [None, value]],
     ),
-    "map": (lambda one: MapSerializer(TEXT, one), lambda value: [("a", value), ("b", None)]),
-    "map key": (lambda one: MapSerializer(one, LONG), lambda value: [(value, 1)]),
+    "map": (lambda inner: MapSerializer(TEXT, inner), lambda value: [("a", value), ("b", None)]),
+    "map key": (lambda inner: MapSerializer(inner, LONG), lambda value: [(value, 1)]),
     "tuple": (
-        lambda one: TupleSerializer([LONG, one]),
+        lambda inner: TupleSerializer([LONG, inner]),
         lambda value: {"f0": 1, "f1": value},
     ),
     "row": (
-        lambda one: RowSerializer([one, one]),
+        lambda inner: RowSerializer([inner, inner]),
         lambda value: {"f0": None, "f1": value},
     ),
     "time to live": (TtlSerializer, lambda value: {"ttl": 5, "value": value}),
     "field of a pojo": (
-        lambda one: PojoSerializer("acme.O", [("k", LONG), ("p", one)]),
+        lambda inner: PojoSerializer("acme.O", [("k", LONG), ("p", inner)]),
         lambda value: {"k": None, "p": value},
     ),
 }
@@ -118,7 +118,7 @@ def test_nulls_stay_null(rows: list[Any]) -> None:
         (OpaqueSerializer("acme.P"), OpaqueSerializer("acme.Q")),
         (TtlSerializer(LONG), LONG),
     ],
-    ids=lambda one: one.name,
+    ids=lambda case: case.name,
 )
 def test_what_has_no_way_over_is_refused(old: TypeSerializer, new: TypeSerializer) -> None:
     """Flink promotes nothing, and neither is anything cast here."""

@@ -85,7 +85,7 @@ KNOWN = [(vector, *found) for vector in VECTORS if (found := as_bytes(vector)) i
 @pytest.mark.parametrize(
     ("vector", "found", "data"),
     KNOWN,
-    ids=[f"{one['type']}-{i}" for i, (one, *_) in enumerate(KNOWN)],
+    ids=[f"{vector['type']}-{i}" for i, (vector, *_) in enumerate(KNOWN)],
 )
 def test_vectors_of_flink(vector: dict[str, Any], found: TypeSerializer, data: bytes) -> None:
     """Hash code, key group and subtask are those that Flink computed."""
@@ -116,7 +116,7 @@ TIMES = [
 @pytest.mark.parametrize(("kind", "data", "key"), TIMES, ids=[time[2] for time in TIMES])
 def test_times_to_the_nanosecond(kind: str, data: bytes, key: str) -> None:
     """A timestamp column has microseconds; the hash code has all that the bytes have."""
-    (vector,) = (one for one in VECTORS if (one["type"], one["key"]) == (kind, key))
+    (vector,) = (vector for vector in VECTORS if (vector["type"], vector["key"]) == (kind, key))
     found = serializer(BY_NAME[kind])
     assert found.hash_code_at(DataInput(data)) == vector["hashCode"]
 
@@ -126,8 +126,8 @@ def test_times_to_the_nanosecond(kind: str, data: bytes, key: str) -> None:
 )
 def test_times_of_day_and_milliseconds(kind: str) -> None:
     """Times of day hash by nanoseconds, dates of Java 1 by milliseconds, whatever their nanos."""
-    (vector,) = (one for one in VECTORS if one["type"] == kind)
-    numbers = [int(one) for one in re.findall(r"\d+", str(vector["key"]))]
+    (vector,) = (vector for vector in VECTORS if vector["type"] == kind)
+    numbers = [int(digits) for digits in re.findall(r"\d+", str(vector["key"]))]
     if kind == "LocalTime":
         hour, minute, second, *nano = numbers
         fraction = str(vector["key"]).partition(".")[2]
@@ -143,7 +143,7 @@ def test_times_of_day_and_milliseconds(kind: str) -> None:
 def test_structures_hash_their_fields_bytes() -> None:
     """Within a tuple or a row, too; and a row's kind counts."""
     instant = i64(1714979289) + i32(123456789)
-    (vector,) = (one for one in VECTORS if one["key"] == "2024-05-06T07:08:09.123456789Z")
+    (vector,) = (vector for vector in VECTORS if vector["key"] == "2024-05-06T07:08:09.123456789Z")
     code = vector["hashCode"]
     assert of("Tuple1", "Instant").hash_code_at(DataInput(instant)) == code
     pair = of("Tuple2", "Instant", "Int").hash_code_at(DataInput(instant + i32(5)))

@@ -153,7 +153,7 @@ def test_fields(flink: int) -> None:
     assert value["groups"] == [("g", [1, 2])]
     assert (value["tags"], value["ids"], value["price"]) == (["x", "yy"], [3], "12.50")
     empty = decoder_of(VECTORS[flink]["empty Event"]).decode(data_of(VECTORS[flink]["empty Event"]))
-    assert [name for name, one in empty.items() if one is None] == [
+    assert [name for name, field in empty.items() if field is None] == [
         "owner", "boxed", "none", "name", "any", "tier", "tiers", "point", "points", "numbers",
         "words", "tags", "groups", "price",
     ]  # fmt: skip
@@ -171,7 +171,7 @@ class TestVersions:
     def test_avro_says_it(self) -> None:
         """A job with Avro has a serializer of another class in each version."""
         lines = (GOLDEN / "vectors" / "serializers.txt").read_text("utf-8").splitlines()
-        payload = next(one for one in lines if one.startswith("## Kryo(UUID)")).split("=")[-1]
+        payload = next(line for line in lines if line.startswith("## Kryo(UUID)")).split("=")[-1]
         snapshot = KryoSerializerSnapshot()
         snapshot.read_snapshot(2, DataInput(bytes.fromhex(payload)))
         assert snapshot.kryo is KryoVersion.FLINK_2

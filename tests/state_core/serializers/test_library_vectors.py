@@ -92,7 +92,7 @@ def shown(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
-        return {name: shown(one) for name, one in value.items()}
+        return {name: shown(item) for name, item in value.items()}
     return [shown(item) for item in value] if isinstance(value, list) else value
 
 
@@ -117,10 +117,10 @@ def test_values(line: Line) -> None:
     serializer = serializer_of(line)
     data = [bytes.fromhex(value["bytes"]) for value in line["values"]]
     wanted = [value["value"] for value in line["values"]]
-    assert [shown(read(serializer, one)) for one in data] == wanted
+    assert [shown(read(serializer, encoded)) for encoded in data] == wanted
     column, inexact = decode(serializer, data)
     assert shown(column.to_pylist()) == wanted
-    assert inexact == [(line["type"], one.hex()) in HIDDEN for one in data]
+    assert inexact == [(line["type"], encoded.hex()) in HIDDEN for encoded in data]
     exact = [row for row, lost in enumerate(inexact) if not lost]
     assert encode(serializer, column.take(pa.array(exact))) == [data[row] for row in exact]
     assert [write(serializer, read(serializer, data[row])) for row in exact] == [
@@ -128,7 +128,7 @@ def test_values(line: Line) -> None:
     ]
     assert serializer.length == line["length"]
     if serializer.skip_program() is not None:
-        assert walked(serializer, data) == [len(one) for one in data]
+        assert walked(serializer, data) == [len(encoded) for encoded in data]
 
 
 @every_valued
@@ -186,7 +186,7 @@ def in_backend(old: TypeSerializerSnapshot, new: TypeSerializerSnapshot) -> Comp
     """The question put of the value of a keyed state."""
     key = SNAPSHOTS[LongSerializer]()
     before, after = (
-        OperatorSchema("operator", key, {"state": state_of(one)}) for one in (old, new)
+        OperatorSchema("operator", key, {"state": state_of(snapshot)}) for snapshot in (old, new)
     )
     (found,) = [
         check_operator
@@ -214,7 +214,7 @@ def test_verdicts(line: Line) -> None:
     """What may follow what is what Flink says, or what it throws."""
     old, new = snapshot(line["file"], line["old"]), snapshot(line["file"], line["new"])
     found = in_backend(old, new) if "backend" in line else new.resolve_schema_compatibility(old)
-    texts = {one.text: one for one in Verdict}
+    texts = {verdict.text: verdict for verdict in Verdict}
     flinks = texts.get(line["verdict"], Verdict.INCOMPATIBLE)
     ours, _ = OURS.get((line["old"], line["new"]), (flinks, BYTES))
     assert found.verdict is ours
@@ -233,7 +233,7 @@ def test_migrations(before: str, after: str) -> None:
     old, new = serializer(before), serializer(after)
     data = [bytes.fromhex(value["bytes"]) for value in TYPES["libraries", before]["values"]]
     column = migrate_column(old, new, decode(old, data)[0])
-    values = [migrate_value(old, new, read(old, one)) for one in data]
+    values = [migrate_value(old, new, read(old, encoded)) for encoded in data]
     assert encode(new, column) == [write(new, value) for value in values]
     assert shown(column.to_pylist()) == [
         value["value"] for value in TYPES["libraries", before]["values"]
@@ -295,16 +295,16 @@ def test_stream_elements_that_are_none(value: Any, problem: str) -> None:
 def test_what_only_kryo_understands_stands_last() -> None:
     """A record, an exception or a referenced event of Kryo's takes all bytes up to the end."""
     kryo = OpaqueSerializer("com.acme.Car")
-    for one, data in (
+    for tested, data in (
         (StreamElementSerializer(kryo), [b"\1any", b"\0" + bytes(8) + b"any", b"\2" + bytes(8)]),
         (TrySerializer(LongSerializer(), kryo), [b"\1" + bytes(8), b"\0any", b"\0"]),
         (LockableSerializer(kryo), [bytes(4) + b"any", bytes(4)]),
     ):
-        assert not one.self_delimiting
-        column, inexact = decode(one, data)
+        assert not tested.self_delimiting
+        column, inexact = decode(tested, data)
         assert not any(inexact)
-        assert encode(one, column) == data
-        assert [write(one, read(one, value)) for value in data] == data
+        assert encode(tested, column) == data
+        assert [write(tested, read(tested, value)) for value in data] == data
     with pytest.raises(StateError, match="1 bytes behind a complete value"):
         decode(TrySerializer(LongSerializer(), kryo), [b"\1" + bytes(9)])
 

@@ -143,7 +143,7 @@ class TestDifferences:
         """The innermost places, with both types."""
         pair = parse_logical_type(old), parse_logical_type(new)
         assert list(type_differences(*pair)) == [
-            TypeDifference(*one, certain=True) for one in found
+            TypeDifference(*difference, certain=True) for difference in found
         ]
 
     def test_raw_types(self) -> None:

@@ -85,7 +85,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 def pojos(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Dicts of these fields, each of which may be null."""
-    return st.fixed_dictionaries({name: st.none() | one for name, one in fields.items()})
+    return st.fixed_dictionaries({name: st.none() | values for name, values in fields.items()})
 
 
 bases = pojos(id=longs, name=texts)
@@ -154,14 +154,14 @@ class TestValuesAndColumns:
         serializer, strategy = SHAPES[shape]
         values = data.draw(st.lists(strategy, max_size=6))
         written = [write(serializer, value) for value in values]
-        assert [read(serializer, one) for one in written] == values
+        assert [read(serializer, encoded) for encoded in written] == values
         column, inexact = decode(serializer, written)
         assert column.type == serializer.arrow_type
         assert column.to_pylist() == values
-        for one, again, marked in zip(written, encode(serializer, column), inexact, strict=True):
-            assert marked or again == one
+        for before, again, marked in zip(written, encode(serializer, column), inexact, strict=True):
+            assert marked or again == before
         if serializer.self_delimiting:
-            assert walked(serializer, written) == [len(one) for one in written]
+            assert walked(serializer, written) == [len(encoded) for encoded in written]
 
     @given(value=people)
     def test_only_subclasses_are_inexact(self, value: Any) -> None:
@@ -234,7 +234,7 @@ class TestOddBytes:
             (MapSerializer(LONG, StringSerializer()), b"\0\0\0\1" + bytes(10), [(0, None)]),
             (RowSerializer([StringSerializer()]), b"\0\0", {"f0": None}),
         ],
-        ids=lambda one: one.name if isinstance(one, TypeSerializer) else "",
+        ids=lambda value: value.name if isinstance(value, TypeSerializer) else "",
     )
     def test_such_a_null_elsewhere(
         self, serializer: TypeSerializer, data: bytes, value: Any

@@ -75,7 +75,7 @@ def test_a_subclass_whose_serializer_is_gone() -> None:
     new = pojo({"id": LONG}, registered={"acme.S": SUB})
     for part in ("registered", "non_registered"):
         old = pojo({"id": LONG}, **{part: {"acme.S": SUB}})
-        entries = tuple(replace(one, value=None) for one in getattr(old.pojo, part))
+        entries = tuple(replace(entry, value=None) for entry in getattr(old.pojo, part))
         old.pojo = replace(old.pojo, **{part: entries})
         result = resolve(old, new)
         assert result.verdict is Verdict.INCOMPATIBLE
@@ -104,5 +104,5 @@ def test_reconfigured_inside_a_field() -> None:
     result = resolve(old, new)
     assert result.verdict is Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER
     inner = result.reconfigured.pojo.fields[0].value.snapshot
-    assert [one.name for one in inner.pojo.registered] == ["acme.S", "acme.T"]
+    assert [entry.name for entry in inner.pojo.registered] == ["acme.S", "acme.T"]
     assert resolve(old, result.reconfigured).verdict is Verdict.COMPATIBLE_AS_IS

@@ -68,9 +68,9 @@ def as_json(value: Any) -> Any:
     if isinstance(value, SubclassValue):
         return as_json(value.value)
     if isinstance(value, dict):
-        return {name: as_json(one) for name, one in value.items()}
+        return {name: as_json(item) for name, item in value.items()}
     if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
-        return {key: as_json(one) for key, one in value}
+        return {key: as_json(item) for key, item in value}
     if isinstance(value, list):
         return [as_json(item) for item in value]
     return value.hex() if isinstance(value, bytes) else value
@@ -79,7 +79,7 @@ def as_json(value: Any) -> Any:
 def without_empty(value: Any) -> Any:
     """An empty map of a column prints like an empty list."""
     if isinstance(value, dict):
-        return {name: without_empty(one) for name, one in value.items()} or []
+        return {name: without_empty(item) for name, item in value.items()} or []
     return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 

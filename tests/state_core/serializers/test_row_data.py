@@ -59,7 +59,7 @@ def sql_types(draw: st.DrawFn, depth: int = 2) -> str:
         return draw(st.sampled_from(LEAVES))
     if kind == "row":
         fields = draw(st.lists(sql_types(depth - 1), min_size=0, max_size=3))
-        return f"ROW<{', '.join(f'c{index} {one}' for index, one in enumerate(fields))}>"
+        return f"ROW<{', '.join(f'c{index} {field}' for index, field in enumerate(fields))}>"
     if kind == "map":
         return f"MAP<{draw(sql_types(depth - 1))}, {draw(sql_types(depth - 1))}>"
     return f"{kind.upper()}<{draw(sql_types(depth - 1))}>"
@@ -69,7 +69,7 @@ def sql_types(draw: st.DrawFn, depth: int = 2) -> str:
 def row_types(draw: st.DrawFn) -> str:
     """The SQL type of a row."""
     fields = draw(st.lists(sql_types(), min_size=0, max_size=3))
-    return f"ROW<{', '.join(f'c{index} {one}' for index, one in enumerate(fields))}>"
+    return f"ROW<{', '.join(f'c{index} {field}' for index, field in enumerate(fields))}>"
 
 
 def values(kind: pa.DataType, *, nulls: bool = True) -> st.SearchStrategy[Any]:
@@ -80,9 +80,9 @@ def values(kind: pa.DataType, *, nulls: bool = True) -> st.SearchStrategy[Any]:
 
 def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
     if pa.types.is_struct(kind):
-        if [one.name for one in kind] == ["empty"]:
+        if [field.name for field in kind] == ["empty"]:
             return st.just({"empty": None})
-        return st.fixed_dictionaries({one.name: values(one.type) for one in kind})
+        return st.fixed_dictionaries({field.name: values(field.type) for field in kind})
     if pa.types.is_map(kind):
         pair = st.tuples(values(kind.key_type, nulls=False), values(kind.item_type))
         return st.lists(pair, max_size=3)
@@ -90,12 +90,12 @@ def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.lists(values(kind.value_type), max_size=40 if kind.num_fields else 3)
     if pa.types.is_decimal(kind):
         top = 10**kind.precision - 1
-        return st.integers(-top, top).map(lambda one: Decimal(one).scaleb(-kind.scale, EXACT))
+        return st.integers(-top, top).map(lambda number: Decimal(number).scaleb(-kind.scale, EXACT))
     if pa.types.is_timestamp(kind):
         zone = timezone.utc if kind.tz else None
         first = datetime(1970, 1, 1, tzinfo=zone)
         millis = st.integers(-62_135_596_800_000, 253_402_300_799_999)
-        return millis.map(lambda one: first + timedelta(milliseconds=one))
+        return millis.map(lambda count: first + timedelta(milliseconds=count))
     simple: dict[Any, st.SearchStrategy[Any]] = {
         pa.string(): st.text(max_size=12),
         pa.binary(): st.binary(max_size=12),
@@ -130,7 +130,7 @@ class TestRoundTrips:
         assert not any(inexact)
         assert repr(found.to_pylist()) == repr(column.to_pylist())
         assert encode(made, found) == data
-        assert walked(made, data) == [len(one) for one in data]
+        assert walked(made, data) == [len(encoded) for encoded in data]
 
     @given(columns())
     def test_one_by_one(self, case: tuple[TypeSerializer, pa.Array]) -> None:
@@ -138,7 +138,7 @@ class TestRoundTrips:
         made, column = case
         data = encode(made, column)
         assert [write(made, value) for value in column.to_pylist()] == data
-        assert repr([read(made, one) for one in data]) == repr(column.to_pylist())
+        assert repr([read(made, encoded) for encoded in data]) == repr(column.to_pylist())
 
     @given(columns(), st.data())
     def test_only_some_rows(
@@ -153,15 +153,15 @@ class TestRoundTrips:
         bounds = np.concatenate(([0], np.cumsum(made.sizes(column, present))))
         out = np.zeros(int(bounds[-1]), np.uint8)
         made.encode(column, Target(out, bounds[:-1].copy(), present))
-        wanted = [one for one, held in zip(whole, present, strict=True) if held]
+        wanted = [value for value, held in zip(whole, present, strict=True) if held]
         assert out.tobytes() == b"".join(wanted)
         cursor = cursor_over(
-            [one if held else b"" for one, held in zip(whole, present, strict=True)]
+            [encoded if held else b"" for encoded, held in zip(whole, present, strict=True)]
         )
         cursor.present = present
         found = made.decode(cursor).to_pylist()
         kept = [
-            one if held else None for one, held in zip(column.to_pylist(), present, strict=True)
+            value if held else None for value, held in zip(column.to_pylist(), present, strict=True)
         ]
         assert repr(found) == repr(kept)
 
@@ -289,7 +289,9 @@ class TestLayouts:
     def test_null_keys(self) -> None:
         """A map with a null key is null in the column, its neighbours are not."""
         made, twin = serializer("MAP<INT, INT>"), serializer("ARRAY<INT>")
-        keys = [encode(twin, pa.array([one], twin.arrow_type))[0] for one in ([1, None], [1, 2])]
+        keys = [
+            encode(twin, pa.array([value], twin.arrow_type))[0] for value in ([1, None], [1, 2])
+        ]
         items = keys[1][4:]
         data = []
         for key in keys:
@@ -316,8 +318,8 @@ class TestNames:
     def test_names(self, sql: str, names: list[str]) -> None:
         """Nested rows have the type's names, unless Delta and Spark could not tell them apart."""
         kind = serializer(sql).arrow_type
-        assert [one.name for one in kind] == ["f0"]
-        assert [one.name for one in kind.field("f0").type] == names
+        assert [field.name for field in kind] == ["f0"]
+        assert [field.name for field in kind.field("f0").type] == names
 
     def test_no_fields(self) -> None:
         """A row of no fields, the key of a global aggregate, is a struct that Parquet can hold."""
@@ -338,7 +340,9 @@ class TestUnknownTypes:
         assert found is not None
         assert found.arrow_type.field("f0").type == pa.binary()
 
-    @pytest.mark.parametrize("nest", [lambda one: one, ArrayType, lambda one: MapType(one, one)])
+    @pytest.mark.parametrize(
+        "nest", [lambda inner: inner, ArrayType, lambda inner: MapType(inner, inner)]
+    )
     def test_anything_else(self, nest: Callable[[LogicalType], LogicalType]) -> None:
         """A row with a field of no known form is bytes as a whole."""
         strange = UnknownType("acme.Type", "SYMBOL")

@@ -48,7 +48,7 @@ def _kind(draw: st.DrawFn, depth: int) -> tuple[pa.DataType, st.SearchStrategy[A
 @given(columns(), st.integers(0, 3))
 def test_as_one_by_one(pair: tuple[pa.Array, pa.Array], cut: int) -> None:
     """The answer is that of comparing values of Python as text; of slices, too."""
-    first, second = (one.slice(cut) for one in pair)
+    first, second = (column.slice(cut) for column in pair)
     wanted = [
         repr(a) == repr(b) for a, b in zip(first.to_pylist(), second.to_pylist(), strict=True)
     ]

@@ -132,7 +132,7 @@ class TestValues:
     def test_sorted_longs_sort(self, numbers: list[int]) -> None:
         """The bytes are in the order of the numbers."""
         made = SortedLongSerializer()
-        assert sorted(numbers) == sorted(numbers, key=lambda one: write(made, one))
+        assert sorted(numbers) == sorted(numbers, key=lambda value: write(made, value))
 
     @pytest.mark.parametrize(
         ("made", "value"),
@@ -193,7 +193,7 @@ class TestSnapshots:
             ExternalSerializerSnapshot.of(comparator("acme.Type"), LONGS(), internal_input=True),
             RowDataKeySerializerSnapshot.of(b"equaliser", b"hash", row("BIGINT")),
         ],
-        ids=lambda one: type(one).__name__,
+        ids=lambda value: type(value).__name__,
     )
     def test_made_snapshots(self, made: TypeSerializerSnapshot) -> None:
         """What is made can be written and read, is the same type, and stays as it was."""
@@ -213,7 +213,10 @@ class TestSnapshots:
     )
     def test_other_comparators(self, old: bytes, new: bytes, verdict: Verdict) -> None:
         """A comparator of another class sorts otherwise; of the same, only its code knows."""
-        snapshots = [SortedMapSerializerSnapshot.of(one, LONGS(), LONGS()) for one in (old, new)]
+        snapshots = [
+            SortedMapSerializerSnapshot.of(comparator, LONGS(), LONGS())
+            for comparator in (old, new)
+        ]
         assert snapshots[1].resolve_schema_compatibility(snapshots[0]).verdict is verdict
 
     def test_nested_values_of_no_known_end(self) -> None:

@@ -68,10 +68,10 @@ def snapshot(name: str) -> TypeSerializerSnapshot:
     return found
 
 
-def written(one: TypeSerializerSnapshot) -> bytes:
+def written(snapshot: TypeSerializerSnapshot) -> bytes:
     """A snapshot's bytes."""
     out = DataOutput()
-    write_serializer_snapshot(one, out)
+    write_serializer_snapshot(snapshot, out)
     return out.to_bytes()
 
 
@@ -183,9 +183,9 @@ def shown(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):  # a row of no fields has a column of nulls, since it must have one
-        return [shown(one) for name, one in value.items() if name != "empty"]
+        return [shown(item) for name, item in value.items() if name != "empty"]
     if isinstance(value, list) and value and isinstance(value[0], tuple):
-        return [[shown(one) for one, _ in value], [shown(one) for _, one in value]]
+        return [[shown(item) for item, _ in value], [shown(item) for _, item in value]]
     if isinstance(value, list):
         return [shown(item) for item in value]
     return value
@@ -232,7 +232,7 @@ def _fits(theirs: Any) -> bool:
 def is_exact(theirs: Any) -> bool:
     """Whether a column can hold Flink's value."""
     if isinstance(theirs, list):
-        return all(is_exact(one) for one in theirs)
+        return all(is_exact(element) for element in theirs)
     if isinstance(theirs, str) and theirs.count(" ") == 1 and theirs.split(" ")[1].isdigit():
         return _cut(theirs) == theirs and _fits(theirs)
     return True
@@ -260,7 +260,7 @@ class TestValues:
         for ours, value in zip(column.to_pylist(), theirs, strict=True):
             assert alike(shown(ours), value), (ours, value)
         exact = [is_exact(value) for value in theirs]
-        assert inexact == [not one for one in CORNERS.get(name, exact)]
+        assert inexact == [not flag for flag in CORNERS.get(name, exact)]
         kept = [row for row, lossy in enumerate(inexact) if not lossy]
         assert encode(made, column.take(pa.array(kept, pa.int64()))) == [data[row] for row in kept]
 
@@ -270,15 +270,15 @@ class TestValues:
         made = serializer(name)
         data = [bytes.fromhex(line["bytes"]) for line in VALUES[name]["values"]]
         column, inexact = decode(made, data)
-        for one, value, lossy in zip(data, column.to_pylist(), inexact, strict=True):
-            assert repr(read(made, one)) == repr(value)
+        for encoded, value, lossy in zip(data, column.to_pylist(), inexact, strict=True):
+            assert repr(read(made, encoded)) == repr(value)
             if not lossy:
-                assert write(made, value) == one
-            source = DataInput(one + b"more")
+                assert write(made, value) == encoded
+            source = DataInput(encoded + b"more")
             made.skip(source)
             assert source.remaining == 4
         if made.skip_program() is not None:
-            assert walked(made, data) == [len(one) for one in data]
+            assert walked(made, data) == [len(encoded) for encoded in data]
 
     @pytest.mark.parametrize(
         "name", [name for name in WITH_VALUES if "hash" in VALUES[name]["values"][0]]
@@ -289,7 +289,7 @@ class TestValues:
         lines = VALUES[name]["values"]
         data = [bytes.fromhex(line["bytes"]) for line in lines]
         theirs = [line["hash"] for line in lines]
-        assert [made.hash_code_at(DataInput(one)) for one in data] == theirs
+        assert [made.hash_code_at(DataInput(encoded)) for encoded in data] == theirs
         column, inexact = decode(made, data)
         if not any(inexact):
             assert made.hash_codes(column).tolist() == theirs

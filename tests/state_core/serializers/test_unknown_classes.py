@@ -80,7 +80,7 @@ Snapshots = st.SearchStrategy[TypeSerializerSnapshot]
 def composite(of: Snapshots) -> Snapshots:
     """Lists and maps of these."""
     return st.one_of(
-        of.map(lambda one: made(ListSerializerSnapshot, one)),
+        of.map(lambda nested: made(ListSerializerSnapshot, nested)),
         st.tuples(of, of).map(lambda two: made(MapSerializerSnapshot, *two)),
     )
 
@@ -92,9 +92,9 @@ def header(snapshots: list[TypeSerializerSnapshot], key: TypeSerializerSnapshot)
             f"state-{index}",
             BackendStateType.KEY_VALUE,
             {"KEYED_STATE_TYPE": "VALUE"},
-            {VALUE_SERIALIZER: serializer_entry(one)},
+            {VALUE_SERIALIZER: serializer_entry(snapshot)},
         )
-        for index, one in enumerate(snapshots)
+        for index, snapshot in enumerate(snapshots)
     )
     return KeyedHeader(compressed=False, key_serializer=serializer_entry(key), states=states)
 
@@ -117,7 +117,7 @@ def test_heads_with_unknown_classes(
     data = encoded(header(snapshots, key))
     found = read_whole(DataInput(data), read_keyed_header)
     assert found.size == len(data)
-    assert [one.name for one in found.states] == [f"state-{i}" for i in range(len(snapshots))]
+    assert [state.name for state in found.states] == [f"state-{i}" for i in range(len(snapshots))]
     assert encoded(found) == data
     for state, snapshot in zip(found.states, snapshots, strict=True):
         entry = state.serializers[VALUE_SERIALIZER]

@@ -159,7 +159,7 @@ class TestRegistration:
 def test_bytes_come_back(within: str, data: st.DataObject) -> None:
     """With `encode` and `length`, from the typed values alone, in every nesting."""
     serializer, values = NESTED[within]
-    rows = [write(serializer, one) for one in data.draw(st.lists(values, max_size=4))]
+    rows = [write(serializer, value) for value in data.draw(st.lists(values, max_size=4))]
     column, inexact = decode(serializer, rows)
     assert not any(inexact)
     assert encode(serializer, column) == rows

@@ -146,7 +146,7 @@ every_nesting = pytest.mark.parametrize("within", NESTED)
 def test_bytes_come_back(within: str, data: st.DataObject) -> None:
     """Of every nesting: a column gives its bytes back, and says what the scalar reader says."""
     serializer, values = NESTED[within]
-    rows = [write(serializer, one) for one in data.draw(st.lists(values, max_size=6))]
+    rows = [write(serializer, value) for value in data.draw(st.lists(values, max_size=6))]
     column, inexact = decode(serializer, rows)
     assert not any(inexact)
     assert encode(serializer, column) == rows
@@ -283,7 +283,7 @@ def test_the_example_of_the_manual() -> None:
     """It is short, it loads, and its type is read by the name that Flink writes."""
     module = plugins.load_plugin(str(EXAMPLE))
     both = (module.PointSerializer, module.PointSerializerSnapshot)
-    assert sum(len(inspect.cleandoc(_source(one)).splitlines()) for one in both) < 40
+    assert sum(len(inspect.cleandoc(_source(class_)).splitlines()) for class_ in both) < 40
     out = DataOutput()
     out.write_utf("com.acme.PointSerializer$PointSerializerSnapshot")
     out.write_int(3)
@@ -296,9 +296,9 @@ def test_the_example_of_the_manual() -> None:
     assert parse_type("Map<Point, List<Point>>").type_name == "Map<Point, List<Point>>"
 
 
-def _source(one: type) -> str:
+def _source(class_: type) -> str:
     """A class's lines; `inspect` does not look into files that were run."""
     lines = EXAMPLE.read_text("utf-8").splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith(f"class {one.__name__}("))
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"class {class_.__name__}("))
     behind = (i for i in range(start + 1, len(lines)) if lines[i][:1].strip())
     return "\n".join(lines[start : next(behind, len(lines))])

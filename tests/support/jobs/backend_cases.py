@@ -71,9 +71,9 @@ class Average:
         return {"f0": a["f0"] + b["f0"], "f1": a["f1"] + b["f1"]}
 
 
-def total(one: int, two: int) -> int:
+def total(first: int, two: int) -> int:
     """What reducing states do here."""
-    return one + two
+    return first + two
 
 
 def descriptor(kind: str, ttl: TimeToLive | None = None, name: str = "") -> StateDescriptor:

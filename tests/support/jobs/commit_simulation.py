@@ -134,7 +134,7 @@ class Life:
         found = {name: dict(stores.open(name).items()) for name in stores.names}
         assert found == expected, (found, expected, started.restored)
         assert started.offsets == ({} if offset is None else {INPUT: str(offset)})
-        self.content = {name: dict(one) for name, one in expected.items()}
+        self.content = {name: dict(content) for name, content in expected.items()}
         self.offset = -1 if offset is None else offset
         self.commits = started.commits
         last = started.commits.last
@@ -162,7 +162,7 @@ class Life:
 
     def commit(self) -> CommitDecision:
         """Ask for a commit."""
-        content = {name: dict(one) for name, one in self.content.items()}
+        content = {name: dict(content) for name, content in self.content.items()}
         offset = self.offset
         self._busy = True
         try:
@@ -297,10 +297,13 @@ class Schedule:
             return content, offset
         content = dict(content)
         stores = plan.context(self.remote, disk, Pool(self.rng)).stores
-        for store, one in plan.settings.stores.items():
-            if one.restore != CHANGELOG_FACTORY and last.id in stores.marked(store):
+        for store, store_settings in plan.settings.stores.items():
+            if store_settings.restore != CHANGELOG_FACTORY and last.id in stores.marked(store):
                 continue
-            order = [one.restore, *(factory.name for factory in plan.factories(self.remote))]
+            order = [
+                store_settings.restore,
+                *(factory.name for factory in plan.factories(self.remote)),
+            ]
             having = [name for name in order if store in last.markers.get(str(name), {})]
             if having[0] == CHANGELOG_FACTORY:
                 content[store] = whole(store)
@@ -339,11 +342,11 @@ class Schedule:
                 needed |= {blob, *reachable_blobs(index.directory)}
                 blob = index.previous
             prefix = folder_of(marker).rpartition("/")[0]
-            left = [one for one in self.remote.blobs.list(prefix) if one not in needed]
+            left = [blob_id for blob_id in self.remote.blobs.list(prefix) if blob_id not in needed]
             expiring = self.remote.blobs.expiring(prefix)
-            assert all(folder_of(one) in expiring for one in left), (store, left, expiring)
+            assert all(folder_of(blob_id) in expiring for blob_id in left), (store, left, expiring)
             assert needed <= set(self.remote.blobs.blobs)
-            assert not {folder_of(one) for one in needed} & set(expiring)
+            assert not {folder_of(blob_id) for blob_id in needed} & set(expiring)
 
     def _choose(self) -> None:
         rng = self.rng

@@ -89,7 +89,7 @@ class Job:
     transactional: bool = True
     tasks: int = 1
     copies: MemoryBackend = field(default_factory=MemoryBackend)
-    changed: Callable[[StateBackendFactory], StateBackendFactory] = lambda one: one
+    changed: Callable[[StateBackendFactory], StateBackendFactory] = lambda checkpoint: checkpoint
 
     def __post_init__(self) -> None:
         self._ends = ExitStack()
@@ -112,7 +112,7 @@ class Job:
             ChangelogBackend(changelogs, transactional=self.transactional),
             self.copies,
         ]
-        return [self.changed(one) for one in made]
+        return [self.changed(marker) for marker in made]
 
     def task(self, host: str = "host", name: str = "Partition 3", **config: str) -> Task:
         """Start a task on a host; its settings come before the job's."""

@@ -74,10 +74,10 @@ def opened(directory: Path) -> Chain:
         return Moment(directory / name, held_lines(expected[name]))
 
     names = sorted(
-        (entry for entry in expected if "/" in entry), key=lambda one: int(one.split("-")[1])
+        (entry for entry in expected if "/" in entry), key=lambda name: int(name.split("-")[1])
     )
     savepoints = {name: moment(name) for name in expected if "/" not in name}
-    return Chain(directory, [moment(one) for one in names], savepoints)
+    return Chain(directory, [moment(name) for name in names], savepoints)
 
 
 def golden_chain(to: Path) -> Chain:

@@ -54,10 +54,10 @@ def _lines(name: str) -> list[dict[str, Any]]:
 def settled_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A line a subtask, in their order, with sorted what has no order that is settled."""
     found = []
-    for line in sorted(lines, key=lambda one: int(one["subtask"])):
+    for line in sorted(lines, key=lambda row: int(row["subtask"])):
         ordered = {name: sorted(line[name], key=json.dumps) for name in HOLDERS[1:] if name in line}
         found.append({**line, **ordered})
-    return [json.loads(json.dumps(one, sort_keys=True)) for one in found]
+    return [json.loads(json.dumps(row, sort_keys=True)) for row in found]
 
 
 OLD_HOLDERS = settled_lines(_lines("operator-old.jsonl"))
@@ -97,7 +97,7 @@ def verdicts_of_flink(version: str, *, with_keys: bool = True) -> dict[str, str]
         if state == name or with_keys:
             one = Verdict[verdict.upper()]
             found[state] = max(one, found.get(state, one))
-    return {state: one.text for state, one in found.items()}
+    return {state: verdict.text for state, verdict in found.items()}
 
 
 def recorded(record: SnapshotRecord, name: str) -> OperatorStateRecord:
@@ -114,4 +114,6 @@ def recorded(record: SnapshotRecord, name: str) -> OperatorStateRecord:
 def judged(lake: Lake, snapshot: str, against: Path) -> dict[str, str]:
     """`statelake check compatibility --against`, by operator state."""
     found = check_against(lake.snapshot("orders", snapshot), str(against), allow_missing=True)
-    return {one.state: one.result.verdict.text for one in found if one.state in HOLDERS}
+    return {
+        verdict.state: verdict.result.verdict.text for verdict in found if verdict.state in HOLDERS
+    }

@@ -120,9 +120,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, SubclassValue):
         return {**plain(value.value), "class": value.java_class}
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()} or []
+        return {name: plain(item) for name, item in value.items()} or []
     if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
-        return {str(key): plain(one) for key, one in value}
+        return {str(key): plain(item) for key, item in value}
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 

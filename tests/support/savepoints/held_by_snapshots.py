@@ -116,7 +116,7 @@ def check(operator: OperatorDeclaration, *snapshot: HeldOperator, **more: Any) -
 
 def said(found: list[Finding]) -> list[tuple[str, str, str]]:
     """Severity, rule and state of each."""
-    return [(one.severity.value, one.rule, one.state) for one in found]
+    return [(finding.severity.value, finding.rule, finding.state) for finding in found]
 
 
 ALL: list[StateDeclaration] = [

@@ -79,7 +79,7 @@ def kryo_vectors(flink: int) -> dict[str, dict[str, str]]:
     """What that Flink wrote, by name: `type`, `snapshot` and `value`, both in hexadecimal."""
     name = {1: "kryo-1.20", 2: "kryo-2.3"}[flink]
     text = lzma.decompress((GOLDEN / "vectors" / f"{name}.jsonl.xz").read_bytes())
-    return {one["name"]: one for one in map(json.loads, text.splitlines())}
+    return {line["name"]: line for line in map(json.loads, text.splitlines())}
 
 
 def jdk_savepoint(to: Path) -> Path:

@@ -71,14 +71,18 @@ def _write(to: Path) -> None:
     made = SavepointDirectory(to)
     metadata = read_metadata((KINDS / "_metadata").read_bytes())
     operator = open_snapshot(KINDS).operator("kinds")
-    (written,) = (one for one in metadata.operators if one.operator_id == operator.operator_id)
+    (written,) = (
+        candidate
+        for candidate in metadata.operators
+        if candidate.operator_id == operator.operator_id
+    )
     numbers = count()
     for subtask, file in enumerate(operator.keyed_files):
         assert isinstance(file, UnifiedKeyedFile)
         key = file.header.key_serializer.snapshot.restore_serializer()
         states = tuple(
-            with_value(one, kryo_snapshot()) if one.name in KRYO_STATES else one
-            for one in file.header.states
+            with_value(state, kryo_snapshot()) if state.name in KRYO_STATES else state
+            for state in file.header.states
         )
         rows = []
         for entries in file.entries():

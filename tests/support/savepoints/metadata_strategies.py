@@ -69,7 +69,7 @@ def key_groups_handles(draw: st.DrawFn) -> KeyGroupsHandle:
 @st.composite
 def ranged(draw: st.DrawFn, build: type, *rest: st.SearchStrategy[object]) -> object:
     """A handle that begins with a range of key groups."""
-    return build(*draw(groups), *(draw(one) for one in rest))
+    return build(*draw(groups), *(draw(part) for part in rest))
 
 
 changes = st.lists(st.tuples(st.integers(-1, 200), st.binary(max_size=8)), max_size=3).map(tuple)
@@ -127,7 +127,9 @@ def channels(draw: st.DrawFn, kind: int, merged: bool) -> ChannelHandle:
 def channel_lists(kind: int, version: int) -> st.SearchStrategy[tuple[ChannelHandle, ...]]:
     """Merged buffers exist from version 6 on."""
     merged = st.booleans() if version >= 6 else st.just(False)
-    return st.lists(merged.flatmap(lambda one: channels(kind, one)), max_size=2).map(tuple)
+    return st.lists(merged.flatmap(lambda is_merged: channels(kind, is_merged)), max_size=2).map(
+        tuple
+    )
 
 
 def subtasks(version: int) -> st.SearchStrategy[SubtaskState]:

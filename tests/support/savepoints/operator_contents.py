@@ -72,4 +72,4 @@ def assert_dealt_out(snapshot: Snapshot, golden: GoldenCase, parallelism: int) -
     assert all(other == rules for other in others)
     found = list(copies(state_of(snapshot, "rules")))
     assert len(found) == parallelism
-    assert all(one == rules for one in found)
+    assert all(content == rules for content in found)

@@ -161,7 +161,7 @@ def optional_map(entries: Iterable[tuple[str, bytes, bytes]]) -> bytes:
 
 def pojo_of(fields: Iterable[tuple[str, bytes]], others: bytes = optional_map(())) -> bytes:
     """A POJO."""
-    held = optional_map((name, utf("P") + utf(name), one) for name, one in fields)
+    held = optional_map((name, utf("P") + utf(name), snapshot) for name, snapshot in fields)
     payload = utf("com.acme.Pojo") + held + optional_map(()) + others
     return snapshot(f"{RUNTIME}PojoSerializerSnapshot", 2, payload)
 
@@ -643,14 +643,14 @@ def nest(wrap: Callable[[bytes], bytes], depth: int, inner: bytes = INT) -> byte
 case("lists-nested-60")(lambda to: put_value(to, nest(list_of, 60), i32(1) * 61))
 case("maps-nested-60")(
     lambda to: put_value(
-        to, nest(lambda one: map_of(INT, one), 60), (i32(1) + i32(5) + b"\0") * 60 + i32(1)
+        to, nest(lambda inner: map_of(INT, inner), 60), (i32(1) + i32(5) + b"\0") * 60 + i32(1)
     )
 )
 case("tuples-nested-60")(
-    lambda to: put_value(to, nest(lambda one: tuple_of([one, INT]), 60), i32(1) * 61)
+    lambda to: put_value(to, nest(lambda inner: tuple_of([inner, INT]), 60), i32(1) * 61)
 )
 case("pojos-nested-50")(
-    lambda to: put_value(to, nest(lambda one: pojo_of([("a", one), ("b", INT)]), 50), b"\1")
+    lambda to: put_value(to, nest(lambda inner: pojo_of([("a", inner), ("b", INT)]), 50), b"\1")
 )
 
 
@@ -658,7 +658,7 @@ case("pojos-nested-50")(
 def _(to: Path) -> None:
     """Frames in frames: each level is copied out of the one around it."""
     inner = pojo_of((f"f{i}", INT) for i in range(20_000))
-    put_value(to, nest(lambda one: pojo_of([("a", one)]), 50, inner), b"\1")
+    put_value(to, nest(lambda value: pojo_of([("a", value)]), 50, inner), b"\1")
 
 
 def zero_length_elements() -> bytes:
@@ -782,8 +782,8 @@ def _(to: Path) -> None:
     at = len(out)
     out.write_bytes(i32(1) * 30_000)
     parts = {
-        one.name: PartitionOffsets(DistributionMode.SPLIT_DISTRIBUTE, (at + 4 * i,))
-        for i, one in enumerate(states)
+        state.name: PartitionOffsets(DistributionMode.SPLIT_DISTRIBUTE, (at + 4 * i,))
+        for i, state in enumerate(states)
     }
     put(
         to,

@@ -38,8 +38,8 @@ def read_everything(snapshot: Path) -> int:
             table.validate(full=True)
             count += len(table)
     files = StateFiles(Directory(snapshot))
-    for one in opened.metadata.operators:
-        for index, subtask in (one.subtasks or {}).items():
+    for owner in opened.metadata.operators:
+        for index, subtask in (owner.subtasks or {}).items():
             handle = subtask.managed_operator
             if handle is None or handle.stream is None:
                 continue
@@ -56,7 +56,7 @@ def streams_replaced(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, RelativeHandle | FileHandle):
         return change(value)
     if isinstance(value, dict):
-        return {key: streams_replaced(one, change) for key, one in value.items()}
+        return {key: streams_replaced(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(streams_replaced(item, change) for item in value)
     if is_dataclass(value) and not isinstance(value, type | InlineHandle):
@@ -86,7 +86,7 @@ def inlined(golden: GoldenCase) -> bytes:
 def damages(size: int) -> st.SearchStrategy[Callable[[bytes], bytes]]:
     """Ways to damage so many bytes: single bytes, numbers, gaps, repetitions, the end cut off."""
     places = st.integers(0, max(0, size - 1))
-    lengths = st.sampled_from(LENGTHS).map(lambda one: one.to_bytes(4, "big", signed=True))
+    lengths = st.sampled_from(LENGTHS).map(lambda number: number.to_bytes(4, "big", signed=True))
     over = st.tuples(places, st.binary(min_size=1, max_size=3) | lengths).map(
         lambda held: lambda data: data[: held[0]] + held[1] + data[held[0] + len(held[1]) :]
     )

@@ -63,8 +63,8 @@ def indexed(branches: list[Encoded]) -> Encoded:
     """The index of a branch, and its value."""
     return st.one_of(
         *(
-            one.map(lambda data, index=index: i32(index) + data)
-            for index, one in enumerate(branches)
+            branch.map(lambda data, index=index: i32(index) + data)
+            for index, branch in enumerate(branches)
         )
     )
 
@@ -91,7 +91,7 @@ def _made_of(draw: st.DrawFn, kind: str, depth: int, name: str) -> Typed:
     if kind == "record":
         held = [draw(avro_values(depth, f"{name}{i}")) for i in range(draw(st.integers(0, 3)))]
         fields = [{"name": f"x{i}", "type": schema} for i, (schema, _) in enumerate(held)]
-        encoded = joined(*(one for _, one in held)) if held else NO_BYTES
+        encoded = joined(*(values for _, values in held)) if held else NO_BYTES
         return {"type": "record", "name": name, "namespace": "acme", "fields": fields}, encoded
     if kind == "union":
         return draw(_unions(depth, name))
@@ -105,7 +105,7 @@ def _made_of(draw: st.DrawFn, kind: str, depth: int, name: str) -> Typed:
     branches = [(schema, encoded), ("null", NO_BYTES)]
     if draw(st.booleans()):
         branches.reverse()
-    return [one for one, _ in branches], indexed([one for _, one in branches])
+    return [branch for branch, _ in branches], indexed([values for _, values in branches])
 
 
 @st.composite
@@ -114,7 +114,7 @@ def _unions(draw: st.DrawFn, depth: int, name: str) -> Typed:
     kinds = draw(st.lists(st.sampled_from(sorted(PRIMITIVES)), min_size=1, max_size=3, unique=True))
     record, encoded = draw(_made_of("record", depth, f"{name}u"))
     branches = [(kind, PRIMITIVES[kind]) for kind in kinds] + [(record, encoded)]
-    return [one for one, _ in branches], indexed([one for _, one in branches])
+    return [branch for branch, _ in branches], indexed([values for _, values in branches])
 
 
 def _itself() -> Sample:

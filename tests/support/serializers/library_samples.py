@@ -101,7 +101,7 @@ def cep() -> list[Sample]:
         "SharedBufferNode", f"{BUFFER}SharedBufferNodeSerializerSnapshotV2",
         counted(joined(fixed(4), edge.encoded)), edge,
     )  # fmt: skip
-    edges = next(one for one in OF_ONE if one(edge).name.startswith("List<"))(edge)
+    edges = next(wrapper for wrapper in OF_ONE if wrapper(edge).name.startswith("List<"))(edge)
     old_node = of_parts(
         "SharedBufferNode without counts",
         f"{BUFFER}SharedBufferNode$SharedBufferNodeSerializer$SharedBufferNodeSerializerSnapshot",
@@ -152,10 +152,10 @@ def others() -> list[Sample]:
         wrapped_bytes,
         *(
             of_class(
-                f"{sink} {one}", f"{KAFKA}{sink}${one}Serializer${one}SerializerSnapshot", held
+                f"{sink} {part}", f"{KAFKA}{sink}${part}Serializer${part}SerializerSnapshot", held
             )
             for sink in ("FlinkKafkaProducer", "FlinkKafkaProducer011")
-            for one, held in parts.items()
+            for part, held in parts.items()
         ),
     ]
 
@@ -166,7 +166,7 @@ def stream_elements(value: Encoded) -> Encoded:
         joined(fixed(8), value), value, fixed(8), fixed(28), fixed(4), flags, fixed(12),
     ]  # fmt: skip
     return st.one_of(
-        *(one.map(lambda data, tag=tag: bytes([tag]) + data) for tag, one in enumerate(kinds))
+        *(kind.map(lambda data, tag=tag: bytes([tag]) + data) for tag, kind in enumerate(kinds))
     )
 
 
@@ -187,7 +187,7 @@ MORE_OF_ONE: list[Wrapper] = [
         "AsyncTtl",
         f"{FLINK}runtime.state.v2.ttl.TtlStateFactory$TtlSerializerSnapshot",
         2,
-        lambda one: joined(fixed(8), one),
+        lambda values: joined(fixed(8), values),
     ),
     wrapper(
         "StreamElement",
@@ -199,21 +199,21 @@ MORE_OF_ONE: list[Wrapper] = [
         "Lockable",
         f"{BUFFER}LockableTypeSerializerSnapshot",
         1,
-        lambda one: joined(fixed(4), one),
+        lambda values: joined(fixed(4), values),
     ),
     wrapper("Option", f"{SCALA}ScalaOptionSerializerSnapshot", 2, held),
     wrapper(
         "Traversable",
         f"{SCALA}TraversableSerializerSnapshot",
         2,
-        lambda one: counted(held(one)),
+        lambda values: counted(held(values)),
         _named(CODE),
     ),
     wrapper(
         "OldArray",
         f"{BASE}GenericArraySerializerConfigSnapshot",
         2,
-        lambda one: counted(held(one)),
+        lambda values: counted(held(values)),
         _named("acme.Component"),
         without_magic,
     ),

@@ -239,8 +239,8 @@ def simple_rows() -> list[Simple]:
         (f"{WINDOWS}GlobalWindow$Serializer$GlobalWindowSerializerSnapshot", st.just(b"\0")),
     ]
     return [
-        *((_named(BASE, one), encoded) for one, encoded in base),
-        *((_named(f"{BASE}array.", f"{one}Array"), encoded) for one, encoded in arrays),
+        *((_named(BASE, name), encoded) for name, encoded in base),
+        *((_named(f"{BASE}array.", f"{name}Array"), encoded) for name, encoded in arrays),
         *others,
     ]
 
@@ -309,11 +309,11 @@ def _rows(kinds: bool) -> Callable[..., Encoded]:
 
 
 def _row(held: tuple[list[int], tuple[bytes | None, ...]]) -> bytes:
-    bits = [*held[0], *(int(one is None) for one in held[1])]
+    bits = [*held[0], *(int(item is None) for item in held[1])]
     mask = bytearray((len(bits) + 7) // 8)
     for index, bit in enumerate(bits):
         mask[index // 8] |= bit << 7 - index % 8
-    return bytes(mask) + b"".join(one for one in held[1] if one is not None)
+    return bytes(mask) + b"".join(item for item in held[1] if item is not None)
 
 
 def _map(key: Encoded, value: Encoded) -> Encoded:
@@ -333,12 +333,12 @@ ROW = f"{RUNTIME}RowSerializer$RowSerializerSnapshot"
 OF_ONE: list[Wrapper] = [
     wrapper("List", f"{BASE}ListSerializerSnapshot", 1, counted),
     wrapper("ArrayList", f"{STATE}ArrayListSerializerSnapshot", 1, counted),
-    wrapper("Set", f"{BASE}SetSerializerSnapshot", 1, lambda one: counted(optional(one))),
+    wrapper("Set", f"{BASE}SetSerializerSnapshot", 1, lambda values: counted(optional(values))),
     wrapper(
         "Array",
         f"{BASE}GenericArraySerializerSnapshot",
         1,
-        lambda one: counted(optional(one, b"\0", b"\1")),
+        lambda values: counted(optional(values, b"\0", b"\1")),
         lambda _: utf("acme.Component"),
     ),
     wrapper(
@@ -354,13 +354,13 @@ OF_ONE: list[Wrapper] = [
         "Ttl",
         f"{STATE}ttl.TtlStateFactory$TtlSerializerSnapshot",
         2,
-        lambda one: joined(fixed(8), one),
+        lambda values: joined(fixed(8), values),
     ),
     wrapper(
         "BufferEntry",
         f"{FLINK}streaming.api.operators.co.IntervalJoinOperator$BufferEntrySerializerSnapshot",
         2,
-        lambda one: joined(st.sampled_from([b"\0", b"\1"]), one),
+        lambda values: joined(st.sampled_from([b"\0", b"\1"]), values),
     ),
 ]
 OF_TWO: list[Wrapper] = [
@@ -378,7 +378,7 @@ OF_TWO: list[Wrapper] = [
         "TaggedUnion",
         f"{FLINK}streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot",
         2,
-        lambda one, two: joined(st.just(b"\1"), one) | joined(st.just(b"\2"), two),
+        lambda values, two: joined(st.just(b"\1"), values) | joined(st.just(b"\2"), two),
     ),
 ]
 LEAVES = leaves()

@@ -89,12 +89,12 @@ def compatibility(
         context.exit(1)
 
 
-def _plain(one: StateVerdict) -> dict[str, object]:
+def _plain(verdict: StateVerdict) -> dict[str, object]:
     return {
-        "operator": one.operator,
-        "state": one.state,
-        "verdict": one.result.verdict.text,
-        "reasons": [asdict(reason) for reason in one.result.reasons],
+        "operator": verdict.operator,
+        "state": verdict.state,
+        "verdict": verdict.result.verdict.text,
+        "reasons": [asdict(reason) for reason in verdict.result.reasons],
     }
 
 

@@ -86,14 +86,14 @@ def integrity(
         raise click.UsageError("give a savepoint, or --lake, --job and --snapshot, or both")
     if salvage and not savepoint:
         raise click.UsageError("--salvage is for a savepoint; a lake's snapshot is exported")
-    said: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     faults = 0
     if savepoint:
         done = _examine(savepoint, salvage, uids, allow_external, quiet=as_json_)
         report = done.integrity if isinstance(done, SalvageReport) else done
-        said = _plain(report)
+        content = _plain(report)
         if isinstance(done, SalvageReport):
-            said["salvage"] = _plain_salvage(done)
+            content["salvage"] = _plain_salvage(done)
         faults = len(report.faults)
         if not as_json_:
             _print(report)
@@ -101,21 +101,21 @@ def integrity(
                 _print_salvage(done)
     if lake and job and snapshot_id:
         snapshot_id = snapshot_named(Lake(lake), job, snapshot_id)
-        found = _of_lake(lake, job, snapshot_id, quiet=as_json_)
+        lake_faults = _of_lake(lake, job, snapshot_id, quiet=as_json_)
         if savepoint and not faults:
             record = Lake(lake).snapshot(job, snapshot_id)
             snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
-            found += [
+            lake_faults += [
                 count_fault
                 for count_fault in count_faults(Lake(lake), record, snapshot)
-                if count_fault not in found
+                if count_fault not in lake_faults
             ]
-        said["lake_faults"] = found
-        faults += len(found)
+        content["lake_faults"] = lake_faults
+        faults += len(lake_faults)
         if not as_json_:
-            _print_lake(f"{job}/{snapshot_id}", found)
+            _print_lake(f"{job}/{snapshot_id}", lake_faults)
     if as_json_:
-        as_json({"sound": not faults, **said})
+        as_json({"sound": not faults, **content})
     if faults:
         context.exit(1)
 
@@ -139,9 +139,9 @@ def _examine(
 
 
 def _of_lake(lake: str, job: str, snapshot_id: str, *, quiet: bool) -> list[str]:
-    held = Lake(lake)
+    opened = Lake(lake)
     with progress_bar("reading", quiet=quiet) as progress:
-        return stored_faults(held, held.snapshot(job, snapshot_id), progress)
+        return stored_faults(opened, opened.snapshot(job, snapshot_id), progress)
 
 
 # --------------------------------------------------------------------------- for scripts
@@ -151,14 +151,16 @@ def _plain(report: IntegrityReport) -> dict[str, Any]:
     return {
         "location": report.location,
         "faults": [_plain_fault(fault) for fault in report.faults],
-        "not_checked": [_place(one.where) | {"why": one.why} for one in report.unchecked],
+        "not_checked": [
+            _place(unchecked.where) | {"why": unchecked.why} for unchecked in report.unchecked
+        ],
         "checked": vars(report.checked),
     }
 
 
 def _plain_fault(fault: Fault) -> dict[str, Any]:
-    found = {"kind": fault.kind.value, **_place(fault.where), "place": fault.place}
-    return {**found, "problem": fault.problem, "remedy": fault.remedy, "entries": fault.entries}
+    content = {"kind": fault.kind.value, **_place(fault.where), "place": fault.place}
+    return {**content, "problem": fault.problem, "remedy": fault.remedy, "entries": fault.entries}
 
 
 def _place(where: Place) -> dict[str, Any]:
@@ -177,8 +179,8 @@ def _plain_salvage(done: SalvageReport) -> dict[str, Any]:
         "entries": done.entries,
         "elements": done.elements,
         "lost": [
-            _place(one.where) | {"why": one.why, "entries": one.entries, "bytes": one.size}
-            for one in done.lost
+            _place(loss.where) | {"why": loss.why, "entries": loss.entries, "bytes": loss.size}
+            for loss in done.lost
         ],
     }
 
@@ -200,8 +202,12 @@ def _print(report: IntegrityReport) -> None:
     for fault in report.faults[:SHOWN]:
         tell("")
         tell(f"{fault.kind.value}  {fault.where!s}", marked=fault.kind.value)
-        said = [_what(fault), fault.place.removeprefix(f"{report.location}/"), f"-> {fault.remedy}"]
-        for line in filter(None, said):
+        texts = [
+            _what(fault),
+            fault.place.removeprefix(f"{report.location}/"),
+            f"-> {fault.remedy}",
+        ]
+        for line in filter(None, texts):
             tell(f"    {line}")
     if len(report.faults) > SHOWN:
         tell(f"... and {len(report.faults) - SHOWN} more: --json lists all")
@@ -230,9 +236,9 @@ def _print_salvage(done: SalvageReport) -> None:
         f" of operator state; {'lost:' if done.lost else 'nothing is lost'}",
         marked=done.path,
     )
-    for one in done.lost[:SHOWN]:
-        where = str(one.where) or "the snapshot"
-        tell(f"    {where}: {_amount(one)} ({one.why})")
+    for loss in done.lost[:SHOWN]:
+        where = str(loss.where) or "the snapshot"
+        tell(f"    {where}: {_amount(loss)} ({loss.why})")
     if len(done.lost) > SHOWN:
         tell(f"... and {len(done.lost) - SHOWN} more: --json lists all")
 

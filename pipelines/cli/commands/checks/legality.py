@@ -66,16 +66,16 @@ def legality(
     if str(Path.cwd()) not in sys.path:
         # as `python -m` has it: modules of the directory that the command is called in
         sys.path.insert(0, str(Path.cwd()))
-    found = load_job(declared)
+    job_declaration = load_job(declared)
     held: list[HeldOperator] | None = None
     if lake and job and snapshot_id:
         opened = Lake(lake)
         held = held_of_record(opened.snapshot(job, snapshot_named(opened, job, snapshot_id)))
     elif savepoint:
         held = held_operators(
-            open_snapshot(savepoint, uids=[operator.uid for operator in found.operators])
+            open_snapshot(savepoint, uids=[operator.uid for operator in job_declaration.operators])
         )
-    findings = check_declared(found, held, allow_missing=allow_non_restored_state)
+    findings = check_declared(job_declaration, held, allow_missing=allow_non_restored_state)
     faults = sum(finding.fault for finding in findings)
     if as_json_:
         as_json({"legal": faults == 0, "findings": [finding.as_json() for finding in findings]})

@@ -84,7 +84,10 @@ def _print(result: AuditResult) -> None:
         f"{result.request}: searched {result.files} files, {bytes_text(result.file_bytes)}, which"
         f" unpack to {bytes_text(result.unpacked_bytes)}",
         ("<place", ">files", ">bytes"),
-        [(name, f"{one['files']:,}", f"{one['bytes']:,}") for name, one in result.places.items()],
+        [
+            (name, f"{counts['files']:,}", f"{counts['bytes']:,}")
+            for name, counts in result.places.items()
+        ],
     )
     if result.forms_left_out:
         tell(f"too short to be searched for: {', '.join(result.forms_left_out)}")
@@ -114,23 +117,23 @@ def records(lake: str, as_json_: bool) -> None:
       statelake audit records --lake lake
       statelake audit records --lake lake --json | jq .records
     """
-    found = audit_records(Lake(lake))
-    broken = broken_record(found)
+    listed = audit_records(Lake(lake))
+    broken = broken_record(listed)
     if as_json_:
         as_json(
             {
-                "records": [record.to_json() for record in found],
+                "records": [record.to_json() for record in listed],
                 "broken": None if broken is None else broken.number,
             }
         )
     else:
         rows = [
-            (str(one.number), one.kind, one.request, one.recorded_at, one.requested_by,
-             one.digest[:16])
-            for one in found
+            (str(record.number), record.kind, record.request, record.recorded_at,
+             record.requested_by, record.digest[:16])
+            for record in listed
         ]  # fmt: skip
         columns = (">number", "<kind", "<request", "<recorded", "<by", "<digest")
-        print_table(f"{len(found)} records", columns, rows)
+        print_table(f"{len(listed)} records", columns, rows)
     if broken is not None:
         tell(f"record {broken.number} is not as it was written, or one before it is gone")
         click.get_current_context().exit(1)

@@ -122,19 +122,19 @@ def erase_command(
             opened, asked, jobs, whole=whole, secret=secret_of(secret_file),
             requested_by=requested_by, progress=progress,
         )  # fmt: skip
-    said = result.said
+    content = result.said
     if as_json_:
-        as_json({"request": request, "resumed": result.resumed, **said,
+        as_json({"request": request, "resumed": result.resumed, **content,
                  "digest": result.record.digest})  # fmt: skip
         return
     tell(
-        f"erased {request}: {said['rows']:,} rows of {len(said['states'])} states in"
-        f" {said['files']} files, from {len(said['snapshots_erased_from'])} of"
-        f" {said['snapshots']} snapshots",
+        f"erased {request}: {content['rows']:,} rows of {len(content['states'])} states in"
+        f" {content['files']} files, from {len(content['snapshots_erased_from'])} of"
+        f" {content['snapshots']} snapshots",
         marked=request,
     )
-    _tell_kept(said["kept_for"])
-    _tell_elsewhere(said["elsewhere"])
+    _tell_kept(content["kept_for"])
+    _tell_elsewhere(content["elsewhere"])
     tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")
 
 
@@ -180,9 +180,10 @@ def _show(plan: ErasurePlan, asked: ErasureRequest, *, json: bool) -> None:
         as_json({"request": asked.request, "planned": True, **asdict(plan)})
         return
     rows = [
-        (one.job, one.operator, one.state, f"{one.rows:,}", str(one.files), str(one.snapshots))
-        for one in plan.states
-    ]
+        (state.job, state.operator, state.state, f"{state.rows:,}", str(state.files),
+         str(state.snapshots))
+        for state in plan.states
+    ]  # fmt: skip
     title = (
         f"{asked.request} would erase {plan.rows:,} rows in {plan.files} files"
         f" ({bytes_text(plan.file_bytes)}), from {len(plan.snapshots_found)} of"

@@ -76,7 +76,7 @@ def named_job(cluster: FlinkCluster, job_id: str | None, job_name: str | None) -
     """The id of the job that a command line names.
 
     Raises:
-        UsageError: It names none, or two.
+        UsageError: The options name no job, or two.
         NotFoundError: There is no such job, or several that run.
     """
     if (job_id is None) == (job_name is None):

@@ -69,10 +69,11 @@ def checkpoints(flink: str, job_id: str | None, job_name: str | None, as_json_: 
         as_json(asdict(summary))
         return
     rows = [
-        (str(one.number), "savepoint" if one.is_savepoint else "checkpoint", one.status.lower(),
-         f"{one.triggered:%Y-%m-%d %H:%M:%S}", f"{one.seconds:.1f} s", bytes_text(one.state_bytes),
-         bytes_text(one.written_bytes), one.path)
-        for one in summary.history
+        (str(checkpoint.number), "savepoint" if checkpoint.is_savepoint else "checkpoint",
+         checkpoint.status.lower(), f"{checkpoint.triggered:%Y-%m-%d %H:%M:%S}",
+         f"{checkpoint.seconds:.1f} s", bytes_text(checkpoint.state_bytes),
+         bytes_text(checkpoint.written_bytes), checkpoint.path)
+        for checkpoint in summary.history
     ]  # fmt: skip
     columns = (
         ">number", "<kind", "<status", "<triggered", ">took", ">state", ">written", "<path"

@@ -90,11 +90,11 @@ def top(
     weigh = _Weighing(limit, operator, state, at, lives)
     with progress_bar("weighing", quiet=as_json_) as progress:
         if source.in_lake:
-            taken, weighed = weigh.lake(source, progress)
+            taken_at, weighed = weigh.lake(source, progress)
         else:
-            taken, weighed = weigh.savepoint(source)
+            taken_at, weighed = weigh.savepoint(source)
     if as_json_:
-        as_json({"at": taken, "operators": [_as_dict(each, lives) for each in weighed]})
+        as_json({"at": taken_at, "operators": [_as_dict(each, lives) for each in weighed]})
         return
     left = SHOWN_STATES
     for number, each in enumerate(weighed):
@@ -127,7 +127,7 @@ class _Weighing:
         names = [keyed.name for each in operators for keyed in each.keyed_states]
         self._check(names)
         modified = snapshot_directory(source.savepoint).modified(METADATA_FILE)
-        taken = self.at or datetime.fromtimestamp(modified, timezone.utc)
+        taken_at = self.at or datetime.fromtimestamp(modified, timezone.utc)
         weighed = [
             _Weighed(
                 each.label,
@@ -136,13 +136,13 @@ class _Weighing:
                     each,
                     self.limit,
                     states=None if self.state is None else [self.state],
-                    until=self._until(taken),
+                    until=self._until(taken_at),
                 ),
             )
             for each in operators
             if self._asked(keyed.name for keyed in each.keyed_states)
         ]
-        return taken, weighed
+        return taken_at, weighed
 
     def lake(self, source: Source, progress: Progress | None) -> tuple[datetime, list[_Weighed]]:
         """The same of a snapshot of a lake."""
@@ -152,7 +152,7 @@ class _Weighing:
         lake, record = source.recorded()
         operators = operators_with(record, self.operator, self.state)
         self._check([keyed.name for each in operators for keyed in each.states])
-        taken = self.at or record.taken_at
+        taken_at = self.at or record.taken_at
         weighed = [
             _Weighed(
                 each.label,
@@ -162,14 +162,14 @@ class _Weighing:
                     each,
                     self.limit,
                     state=self.state,
-                    until=self._until(taken),
+                    until=self._until(taken_at),
                     progress=progress,
                 ),
             )
             for each in operators
             if self._asked(keyed.name for keyed in each.states)
         ]
-        return taken, weighed
+        return taken_at, weighed
 
     def _check(self, names: list[str]) -> None:
         check_states(self.state, names)
@@ -253,10 +253,10 @@ def _print(weighed: _Weighed, lives: dict[str, timedelta], most: int) -> None:
             )  # fmt: skip
         for text, gone in zip(lives, weights.expiries, strict=False):
             share = 100 * gone.size / weights.size if weights.size else 0.0
-            held = weights.elements or weights.entries
+            count = weights.elements or weights.entries
             unit = "elements" if weights.elements else "entries"
             tell(
-                f"at a time to live of {text}: {gone.entries:,} of {held:,} {unit} gone,"
+                f"at a time to live of {text}: {gone.entries:,} of {count:,} {unit} gone,"
                 f" {bytes_text(gone.size)} ({share:.1f} %)"
             )
 

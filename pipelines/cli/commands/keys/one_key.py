@@ -67,32 +67,32 @@ def get(
     if source.in_lake:
         from pipelines.lake.keys.one_key import rows_in_lake  # noqa: PLC0415 - Delta when wanted
 
-        found = rows_in_lake(*source.recorded(), text, operator=operator, state=state)
+        key_rows = rows_in_lake(*source.recorded(), text, operator=operator, state=state)
     else:
-        found = rows_in_savepoint(source.open(), text, operator=operator, state=state)
-    for rows in found:
+        key_rows = rows_in_savepoint(source.open(), text, operator=operator, state=state)
+    for rows in key_rows:
         if rows.key_group is None:
             click.echo(
                 f"note: the hash of keys of type {rows.key_type} is known to the job alone:"
                 f" all key groups of {rows.operator} are read",
                 err=True,
             )
-    entries = _print_json(found) if as_json_ else _print_tables(found)
+    entries = _print_json(key_rows) if as_json_ else _print_tables(key_rows)
     if not entries:
         if not as_json_:
             tell(f"nothing is held for key {text}")
         context.exit(NO)
 
 
-def _rows(found: KeyRows) -> Iterator[dict[str, Any]]:
-    for state, batch in found.batches:
-        yield from plain_rows(state_head(found.operator, state), batch)
+def _rows(key_rows: KeyRows) -> Iterator[dict[str, Any]]:
+    for state, batch in key_rows.batches:
+        yield from plain_rows(state_head(key_rows.operator, state), batch)
 
 
-def _print_json(found: list[KeyRows]) -> int:
+def _print_json(key_rows: list[KeyRows]) -> int:
     """An array with a row a line, as the rows come; how many there are."""
     entries = 0
-    for rows in found:
+    for rows in key_rows:
         for row in _rows(rows):
             click.echo(f"{',' if entries else '['}\n  {json_text(row)}", nl=False)
             entries += 1
@@ -100,10 +100,10 @@ def _print_json(found: list[KeyRows]) -> int:
     return entries
 
 
-def _print_tables(found: list[KeyRows]) -> int:
+def _print_tables(key_rows: list[KeyRows]) -> int:
     """A table for each operator that holds something; how many entries there are."""
     entries = 0
-    for rows in found:
+    for rows in key_rows:
         shown: list[dict[str, Any]] = []
         count = 0
         for row in _rows(rows):
@@ -181,7 +181,7 @@ def history(
     from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - `get` needs no Delta
     from pipelines.lake.keys.key_history import key_history  # noqa: PLC0415 - the same
 
-    found = key_history(Lake(lake), job, text, operator=operator, state=state)
+    changes = key_history(Lake(lake), job, text, operator=operator, state=state)
     if as_json_:
         as_json([
             {
@@ -194,18 +194,18 @@ def history(
                     for change in each.changes
                 ],
             }
-            for each in found.snapshots
+            for each in changes.snapshots
         ])  # fmt: skip
     else:
-        _print_history(found, text)
-    if not any(each.entries for each in found.snapshots):
+        _print_history(changes, text)
+    if not any(each.entries for each in changes.snapshots):
         context.exit(NO)
 
 
-def _print_history(found: Any, text: str) -> None:
+def _print_history(changes: Any, text: str) -> None:
     rows = []
-    for each in found.snapshots:
-        taken = f"{each.taken_at:%Y-%m-%d %H:%M}"
+    for each in changes.snapshots:
+        taken_at = f"{each.taken_at:%Y-%m-%d %H:%M}"
         for change in each.changes:
             entry = change.entry
             where = [
@@ -216,14 +216,14 @@ def _print_history(found: Any, text: str) -> None:
             if "timestamp" in entry:
                 where.append(f"fires {_instant(entry['timestamp'])}")
             rows.append(
-                (each.snapshot_id, taken, f"{entry['operator']}/{entry['state']}",
+                (each.snapshot_id, taken_at, f"{entry['operator']}/{entry['state']}",
                  " ".join(where), change.change, _values(change.before, change.after))
             )  # fmt: skip
-    if not any(each.entries for each in found.snapshots):
+    if not any(each.entries for each in changes.snapshots):
         tell(f"no snapshot holds anything for key {text}")
         return
     columns = ("<snapshot", "<taken", "<state", "<entry", "<change", "<value")
-    print_table(f"{text} in {len(found.snapshots)} snapshots", columns, rows[:SHOWN_ROWS])
+    print_table(f"{text} in {len(changes.snapshots)} snapshots", columns, rows[:SHOWN_ROWS])
     if len(rows) > SHOWN_ROWS:
         tell(f"... and {len(rows) - SHOWN_ROWS:,} more changes: --json has all")
 

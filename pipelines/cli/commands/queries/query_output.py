@@ -67,7 +67,7 @@ def write_file(path: str, schema: pa.Schema, batches: Batches) -> None:
         batches: The rows.
 
     Raises:
-        StateError: It can't be written.
+        StateError: The file can't be written.
     """
     counted = _Counted(batches)
     target = Path(path)

@@ -123,7 +123,7 @@ class Shell:
         """Take one line: an order, or a line of SQL, which runs when it has ended.
 
         Raises:
-            EOFError: It was `.quit`.
+            EOFError: The line was `.quit`.
             StateError: What the line asks for can't be.
         """
         text = line.strip()
@@ -248,10 +248,14 @@ class Shell:
             if not given[1]:
                 return [order for order in self._orders if order.startswith(word)]
             ids = [summary.snapshot_id for summary in self.lake.summaries(self.job)]
-            known = self.names.jobs if given[0] == ".job" else dict.fromkeys(ids)
-            return [name for name in known if name.startswith(word)]
+            choices = self.names.jobs if given[0] == ".job" else dict.fromkeys(ids)
+            return [name for name in choices if name.startswith(word)]
         words = [*self._names(), *self._columns(" ".join([*self.typed, line])), *KEYWORDS]
-        return [one for one in dict.fromkeys(words) if one.lower().startswith(word.lower())]
+        return [
+            candidate
+            for candidate in dict.fromkeys(words)
+            if candidate.lower().startswith(word.lower())
+        ]
 
     def _names(self) -> Iterator[str]:
         for table in self.names:
@@ -287,7 +291,7 @@ def _at_a_terminal(shell: Shell) -> None:
 
 
 def _step(shell: Shell) -> bool:
-    """One line of a terminal; whether another is to come."""
+    """Run one line of a terminal; return whether another is to be read."""
     try:
         shell.run(input(shell.prompt))
     except EOFError:
@@ -321,14 +325,14 @@ def _complete(readline: ModuleType, shell: Shell) -> None:
             readline.write_history_file(history)
 
     atexit.register(save)
-    found: list[str] = []
+    candidates: list[str] = []
 
     def complete(word: str, at: int) -> str | None:
         if at == 0:
-            found.clear()
+            candidates.clear()
             with suppress(StateError):
-                found.extend(shell.completions(word, readline.get_line_buffer()))
-        return found[at] if at < len(found) else None
+                candidates.extend(shell.completions(word, readline.get_line_buffer()))
+        return candidates[at] if at < len(candidates) else None
 
     readline.set_completer_delims(" \t\n,()=<>;")
     readline.set_completer(complete)

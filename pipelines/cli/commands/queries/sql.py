@@ -235,7 +235,7 @@ def job_of(lake: Lake, snapshot_id: str, job: str | None) -> str:
     """
     if job is not None:
         return job
-    found, *others = TableNames(lake, as_of=snapshot_id).jobs
+    first, *others = TableNames(lake, as_of=snapshot_id).jobs
     if others:
         raise click.UsageError(f"several jobs have a snapshot {snapshot_id}: give --job")
-    return found
+    return first

@@ -167,8 +167,8 @@ def _print(source: Source) -> None:
     columns = [each for each in _COLUMNS[kind] if each[0] != "stopping_offset" or _ends(rows)]
     table = []
     for status, subtask, split in rows[:SHOWN]:
-        said: dict[str, object] = {"version": split.version} | split.columns()
-        cells = [_cell(said.get(name)) for name, _ in columns]
+        row: dict[str, object] = {"version": split.version} | split.columns()
+        cells = [_cell(row.get(name)) for name, _ in columns]
         where = status if subtask is None else f"subtask {subtask}"
         table.append([*cells, where])
     heads = [f"{side}{_HEADS.get(name, name)}" for name, side in columns]
@@ -219,12 +219,12 @@ def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
     """What `--set-offsets` says: offsets, or files with one a line.
 
     Raises:
-        EncodeError: It is neither, or a file can't be read.
+        EncodeError: A text is neither an offset nor a file of them, or a file can't be read.
     """
-    found = []
+    new_offsets = []
     for text in given:
         if "=" in text and not Path(text).is_file():
-            found.append(parse_new_offset(text))
+            new_offsets.append(parse_new_offset(text))
             continue
         try:
             lines = Path(text).read_text("utf-8-sig").splitlines()
@@ -237,12 +237,12 @@ def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
         for number, line in enumerate(lines, 1):
             if line.strip() and not line.lstrip().startswith("#"):
                 try:
-                    found.append(parse_new_offset(line))
+                    new_offsets.append(parse_new_offset(line))
                 except StateError as error:
                     raise error.within(f"{text}:{number}") from error
-    if not found:
+    if not new_offsets:
         raise EncodeError("no offset is given", remedy="write topic:partition=offset, one a line")
-    return found
+    return new_offsets
 
 
 def offsets_at(
@@ -275,9 +275,9 @@ def offsets_at(
             f"no source of snapshot {snapshot_id} reads Kafka", remedy="name one that does"
         )
     cluster = KafkaCluster(servers, {"log_level": 0}, patience=PATIENCE)
-    found = cluster.offsets_at(partitions, round(at.timestamp() * 1000))
+    offset_of = cluster.offsets_at(partitions, round(at.timestamp() * 1000))
     return [
-        NewOffset(topic, number, found[topic, number], operator)
+        NewOffset(topic, number, offset_of[topic, number], operator)
         for operator, of_source in reads.items()
         for topic, number in of_source
     ]

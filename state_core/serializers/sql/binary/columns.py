@@ -169,6 +169,6 @@ def string_column(
     if reading.find_bad_utf8(bounds, out, bad):
         inexact |= bad
         raw = [bytes(out[at:to]) for at, to in pairwise(bounds.tolist())]
-        text = [one.decode("utf-8", "replace") for one in raw]
+        text = [text_bytes.decode("utf-8", "replace") for text_bytes in raw]
         return pa.array(text, pa.string(), mask=state != VALUE)
     return _variable_column(pa.string(), bounds, out, state)

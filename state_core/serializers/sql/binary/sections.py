@@ -86,7 +86,7 @@ class RowFormat(SectionFormat):
         self.arrow_type = EMPTY_ROW
         if fields:
             pairs = zip(self.names, self.fields, strict=True)
-            self.arrow_type = pa.struct([pa.field(name, one.arrow_type) for name, one in pairs])
+            self.arrow_type = pa.struct([pa.field(name, slot.arrow_type) for name, slot in pairs])
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a struct column."""
@@ -116,7 +116,7 @@ class RowFormat(SectionFormat):
 
     def _columns(self, values: pa.Array) -> list[pa.Array]:
         """Return the columns of the fields, by name."""
-        present = {one.name for one in values.type}
+        present = {field.name for field in values.type}
         for name in self.names:
             if name not in present:
                 raise EncodeError(f"field {name!r} of a row is missing from the column")

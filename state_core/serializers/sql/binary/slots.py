@@ -157,7 +157,7 @@ class NumberFormat(SlotFormat):
 
     Args:
         arrow_type: An Arrow type of that width.
-        width: Its bytes.
+        width: Its width in bytes.
     """
 
     def __init__(self, arrow_type: pa.DataType, width: int) -> None:

@@ -295,10 +295,10 @@ class JavaTypes:
 
     def _immutable_list(self, fields: tuple[RowField, ...]) -> JavaObject:
         """`List.copyOf(...)`."""
-        made = java_object(_IMMUTABLE, tag=IMMUTABLE_LIST)
+        java_list = java_object(_IMMUTABLE, tag=IMMUTABLE_LIST)
         items = self._fields(_ATTRIBUTE, fields)
-        made.extra = {_IMMUTABLE.name: [len(fields).to_bytes(4, "big"), *items]}
-        return made
+        java_list.extra = {_IMMUTABLE.name: [len(fields).to_bytes(4, "big"), *items]}
+        return java_list
 
 
 def _identifier(parts: tuple[str, ...]) -> JavaObject | None:

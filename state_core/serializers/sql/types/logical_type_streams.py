@@ -80,7 +80,7 @@ def read_logical_type(source: DataInput) -> WrittenType:
     """Read one Java stream with a logical type in it.
 
     Raises:
-        CorruptSnapshotError: It is no such stream, or its content is no logical type.
+        CorruptSnapshotError: The bytes are no such stream, or their content is no logical type.
     """
     start = source.position
     value = read_java_stream(source)
@@ -96,7 +96,7 @@ def logical_type_of(value: JavaValue, source: DataInput) -> LogicalType:
         source: Names the place for messages.
 
     Raises:
-        CorruptSnapshotError: It is no logical type.
+        CorruptSnapshotError: The object is no logical type.
     """
     return _Types(source).read(value, 0)
 
@@ -312,7 +312,7 @@ def list_items(value: JavaValue) -> list[JavaValue]:
             break
         for name in _LISTS:
             if name in value.extra:
-                return [one for one in value.extra[name] if not isinstance(one, bytes)]
+                return [item for item in value.extra[name] if not isinstance(item, bytes)]
         if "a" in value.values and isinstance(value.values["a"], JavaArray):  # Arrays.asList
             return value.values["a"].items
         value = value.values.get("list", value.values.get("c"))
@@ -326,26 +326,29 @@ def summary(value: JavaValue) -> object:
     """
     seen: dict[int, int] = {}
 
-    def walk(one: JavaValue, depth: int = 0) -> object:
-        if isinstance(one, JavaType):
-            return ("class", one.java_class.name)
-        if isinstance(one, JavaEnum):
-            return (one.java_class.name, one.constant)
-        if isinstance(one, JavaClass):
-            return ("descriptor", one.name)
-        if not isinstance(one, JavaObject | JavaArray):
-            return one
-        if id(one) in seen:
-            return ("again", seen[id(one)])
+    def walk(node: JavaValue, depth: int = 0) -> object:
+        if isinstance(node, JavaType):
+            return ("class", node.java_class.name)
+        if isinstance(node, JavaEnum):
+            return (node.java_class.name, node.constant)
+        if isinstance(node, JavaClass):
+            return ("descriptor", node.name)
+        if not isinstance(node, JavaObject | JavaArray):
+            return node
+        if id(node) in seen:
+            return ("again", seen[id(node)])
         if len(seen) > MAX_SUMMARY or depth > JAVA_NESTING.most:
             raise ValueError("too many objects, or nested too deep")
-        seen[id(one)] = len(seen)
-        if isinstance(one, JavaArray):
-            return (one.java_class.name, *(walk(item, depth + 1) for item in one.items))
-        fields = tuple((name, walk(inner, depth + 1)) for name, inner in one.values.items())
+        seen[id(node)] = len(seen)
+        if isinstance(node, JavaArray):
+            return (
+                node.java_class.name,
+                *(walk(item, depth + 1) for item in node.items),
+            )
+        fields = tuple((name, walk(inner, depth + 1)) for name, inner in node.values.items())
         more = tuple(
-            (name, *(walk(item, depth + 1) for item in items)) for name, items in one.extra.items()
+            (name, *(walk(item, depth + 1) for item in items)) for name, items in node.extra.items()
         )
-        return (one.java_class.name, fields, more)
+        return (node.java_class.name, fields, more)
 
     return walk(value)

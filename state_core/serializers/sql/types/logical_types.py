@@ -289,7 +289,7 @@ class RowType(LogicalType):
     @property
     def children(self) -> tuple[LogicalType, ...]:
         """The fields' types."""
-        return tuple(one.type for one in self.fields)
+        return tuple(child.type for child in self.fields)
 
 
 @dataclass(frozen=True)
@@ -439,9 +439,9 @@ def _alike(old: LogicalType, new: LogicalType) -> bool:
     return False
 
 
-def _child_names(one: LogicalType) -> tuple[str, ...]:
-    if isinstance(one, RowType):
-        return tuple(field.name for field in one.fields)
-    if isinstance(one, StructuredType):
-        return tuple(field.name for field in one.all_fields)
-    return ("key", "value") if isinstance(one, MapType) else ("[]",) * len(one.children)
+def _child_names(type_: LogicalType) -> tuple[str, ...]:
+    if isinstance(type_, RowType):
+        return tuple(field.name for field in type_.fields)
+    if isinstance(type_, StructuredType):
+        return tuple(field.name for field in type_.all_fields)
+    return ("key", "value") if isinstance(type_, MapType) else ("[]",) * len(type_.children)

@@ -250,7 +250,7 @@ class _Builder:
                 _BINARY_ROW, fixedLengthPartSize=mask + 8 * count, numFields=count
             ),
             fieldGetters=JavaArray(
-                _GETTERS, [self.field_getter(one, index) for index, one in enumerate(fields)]
+                _GETTERS, [self.field_getter(field, index) for index, field in enumerate(fields)]
             ),
             fieldSerializers=JavaArray(_SERIALIZERS, [self.serializer(field) for field in fields]),
             types=JavaArray(_TYPES, [self.types.of(field) for field in fields]),
@@ -260,8 +260,10 @@ class _Builder:
 
     def integer(self, value: int) -> JavaObject:
         """Return a boxed number; Java keeps one object of each small one."""
-        made = java_object(_INTEGER, value=value)
-        return self.integers.setdefault(value, made) if value <= BOXED_ONCE else made
+        java_integer = java_object(_INTEGER, value=value)
+        return (
+            self.integers.setdefault(value, java_integer) if value <= BOXED_ONCE else java_integer
+        )
 
     def element_getter(self, type_: LogicalType) -> JavaObject:
         return self.array_lambda("95d74a6c$1", self.bare_getter(type_))
@@ -277,8 +279,8 @@ class _Builder:
         if isinstance(type_, RowType | StructuredType):
             return self.array_lambda("3705b7fb$1", len(type_.children))
         method, _, signature = _READERS[type_.root][0].partition(" ")
-        made = self.lambda_of(_OF_ARRAYS, INTERFACE, method, signature, [])
-        return self.singletons.setdefault(method, made)  # it captures nothing, so there is one
+        getter = self.lambda_of(_OF_ARRAYS, INTERFACE, method, signature, [])
+        return self.singletons.setdefault(method, getter)  # it captures nothing, so there is one
 
     def field_getter(self, type_: LogicalType, field: int) -> JavaObject:
         position = self.integer(field)
@@ -307,9 +309,12 @@ class _Builder:
         )
 
     def array_lambda(self, name: str, *captured: int | JavaObject) -> JavaObject:
-        kinds = "".join("I" if isinstance(one, int) else GETTER_SIGNATURE for one in captured)
+        kinds = "".join(
+            "I" if isinstance(argument, int) else GETTER_SIGNATURE for argument in captured
+        )
         arguments: list[JavaValue] = [
-            self.integer(one) if isinstance(one, int) else one for one in captured
+            self.integer(argument) if isinstance(argument, int) else argument
+            for argument in captured
         ]
         signature = f"({kinds}L{DATA}ArrayData;I)Ljava/lang/Object;"
         return self.lambda_of(

@@ -74,7 +74,7 @@ def test_what_is_erased_is_proved_gone(lake: str, tmp_path: Path) -> None:
     assert found.json["hits"]
     assert found.json["clean"] is False
     records = run("audit", "records", "--lake", lake, "--json").json
-    assert [one["kind"] for one in records["records"]] == ["erase", "audit", "audit"]
+    assert [record["kind"] for record in records["records"]] == ["erase", "audit", "audit"]
     assert records["records"][0]["requested_by"] == "ops"
     assert records["broken"] is None
     assert run("audit", "records", "--lake", lake).code == 0

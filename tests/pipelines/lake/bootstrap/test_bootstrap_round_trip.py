@@ -56,7 +56,7 @@ def test_what_went_in_comes_out(data: st.DataObject, kind: str, key: str, value:
     rows = data.draw(
         st.lists(
             st.fixed_dictionaries(row), max_size=30,
-            unique_by=lambda one: str([one[name] for name in unique]),
+            unique_by=lambda drawn: str([drawn[name] for name in unique]),
         )
     )  # fmt: skip
     table = pa.Table.from_pylist(rows, pa.schema(schema))

@@ -175,7 +175,7 @@ def test_a_row_that_does_not_fit_is_named(
         pyarrow.parquet.write_table(pa.Table.from_pylist(rows), source, row_group_size=100)
     if form == "jsonl":
         source = str(tmp_path / "a.jsonl")
-        Path(source).write_text("\n".join(json.dumps(one) for one in rows))
+        Path(source).write_text("\n".join(json.dumps(content) for content in rows))
     made = spec(source, value=value)
     made["operators"]["op"]["states"]["s"] |= {"key": "key", "value": "value"}
     with pytest.raises(EncodeError) as raised:

@@ -84,10 +84,10 @@ records = st.builds(
 
 
 @given(records)
-def test_rows_of_records(one: SnapshotRecord) -> None:
+def test_rows_of_records(snapshot: SnapshotRecord) -> None:
     """A record through its Arrow row is the same record."""
-    table = pa.Table.from_pylist([one.to_row()], SNAPSHOT_SCHEMA)
-    assert SnapshotRecord.from_row(table.to_pylist()[0]) == one
+    table = pa.Table.from_pylist([snapshot.to_row()], SNAPSHOT_SCHEMA)
+    assert SnapshotRecord.from_row(table.to_pylist()[0]) == snapshot
 
 
 def test_rows_of_other_versions() -> None:
@@ -102,8 +102,13 @@ def test_there_and_gone(lake: Lake) -> None:
     """Snapshots are listed by job, the oldest first, and removed by name."""
     assert not lake.exists()
     assert lake.latest("orders") is None
-    for one in (record("b", hours=2), record("a", hours=3), record("c", hours=1), record("x", "y")):
-        lake.append(one)
+    for snapshot in (
+        record("b", hours=2),
+        record("a", hours=3),
+        record("c", hours=1),
+        record("x", "y"),
+    ):
+        lake.append(snapshot)
     assert lake.exists()
     assert lake.jobs() == ["orders", "y"]
     assert ids(lake, "orders") == ["c", "b", "a"]
@@ -296,7 +301,9 @@ def test_other_tables_are_made_once(tmp_path: Path, attempt: int) -> None:
     at_once(lambda number: CommitReports(directory, "orders").append([(str(number), measures)]))
     for name in ("log", "logs", "orders/_commits"):
         history = DeltaTable(directory.child(name).uri).history()
-        assert [one["operation"] for one in history].count("CREATE TABLE") == 1
+        assert [version["operation"] for version in history].count("CREATE TABLE") == 1
         assert history[-1]["operation"] == "CREATE TABLE"
     assert len(CommitReports(directory, "orders").read()) == 3
-    assert [one.offset for one in DeltaCheckpointLog(directory.child("logs")).read()] == [0, 1, 2]
+    assert [
+        log_record.offset for log_record in DeltaCheckpointLog(directory.child("logs")).read()
+    ] == [0, 1, 2]

@@ -98,7 +98,11 @@ def test_the_same_snapshot(
 
     found = at_once([run] * RUNS)
     assert found.count(True) == 1
-    assert all(one is False or isinstance(one, ConflictError) for one in found if one is not True)
+    assert all(
+        result is False or isinstance(result, ConflictError)
+        for result in found
+        if result is not True
+    )
     assert ids(lake) == {"s"} | ({"before"} if present else set())
     assert_whole(lake)
     assert_shown(lake, "s")
@@ -264,7 +268,7 @@ def test_an_import_inside_a_commit(
     assert_whole(lake)
     assert exported(lake, "s0", tmp_path / "s0") == entries(savepoints[0])
     found, before = exported(lake, "edited", tmp_path / "edited"), entries(WINDOWS)
-    changed = {one for name, held in found.items() for one in set(held) ^ set(before[name])}
+    changed = {entry for name, held in found.items() for entry in set(held) ^ set(before[name])}
     assert {group for group, _, _ in changed} == {7}
 
 

@@ -91,7 +91,7 @@ def scene(prepared: Scene, tmp_path: Path) -> Iterator[Scene]:
     before = every_place(made.victim)
     yield made
     assert every_place(made.victim) == before
-    assert {one.name for one in tmp_path.iterdir()} <= {"lake", "victim", "next", "out", "honest"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"lake", "victim", "next", "out", "honest"}
 
 
 def still_whole(scene: Scene, good: Contents) -> None:
@@ -421,7 +421,7 @@ def test_a_link_is_not_followed(link: str, command: Command, scene: Scene) -> No
     tried(scene, command)
 
 
-@pytest.mark.parametrize("link", [one for one in LINKS if one not in NOT_EXPORTED])
+@pytest.mark.parametrize("link", [link for link in LINKS if link not in NOT_EXPORTED])
 def test_nothing_behind_a_link_is_exported(link: str, scene: Scene) -> None:
     """Tables, files and carried files are read where they are."""
     scene.link(LINKS[link], scene.victim / "lake" / LINKS[link])

@@ -209,7 +209,7 @@ def test_a_commit(
         name = operator.operator_id, "window-contents"
         before, after = contents["first"][name], found[name]
         if operator.label == "sliding":
-            assert after == [one for one in before if one[0] >= 20]
+            assert after == [row for row in before if row[0] >= 20]
         else:
             changed = set(before) ^ set(after)
             assert len(before) == len(after)

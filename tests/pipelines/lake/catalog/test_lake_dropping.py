@@ -206,8 +206,8 @@ def test_tables_show_the_types_of_what_is_kept(tmp_path: Path) -> None:
     source = golden("pojo-rocksdb-canonical-p2-m128-flink2.3.0").snapshot
     import_as(lake, source, "old")
     (state,) = (
-        one for op in lake.snapshot("orders", "old").operators for one in op.states
-        if one.name == "customer"
+        state for op in lake.snapshot("orders", "old").operators for state in op.states
+        if state.name == "customer"
     )  # fmt: skip
     before = edit(lake, state.table).schema()
     old = value_snapshot(read_state_meta_info(DataInput(state.meta_info)))

@@ -38,36 +38,36 @@ def test_a_segment_is_taken_literally(name: str) -> None:
 
 
 @given(NAMES, NAMES)
-def test_segments_differ_where_names_do(one: str, other: str) -> None:
+def test_segments_differ_where_names_do(name: str, other: str) -> None:
     """Two names never share a directory."""
-    assert (path_segment(one) == path_segment(other)) == (one == other)
+    assert (path_segment(name) == path_segment(other)) == (name == other)
 
 
 names = st.tuples(NAMES, NAMES, NAMES)
 
 
 @given(names, names)
-def test_no_table_lies_in_another(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
+def test_no_table_lies_in_another(first: tuple[str, str, str], other: tuple[str, str, str]) -> None:
     """A VACUUM of one table never sees the files of another, nor of the catalog."""
     tables = {
         kind: {path(*names)}
         for kind, path, names in (
-            ("one keyed", keyed_table, one),
+            ("one keyed", keyed_table, first),
             ("other keyed", keyed_table, other),
-            ("one queue", queue_table, one),
+            ("one queue", queue_table, first),
             ("other queue", queue_table, other),
-            ("one timers", timers_table, one[:2]),
+            ("one timers", timers_table, first[:2]),
             ("other timers", timers_table, other[:2]),
         )
     }
-    if one == other:
+    if first == other:
         tables = {kind: path for kind, path in tables.items() if kind.startswith("one")}
-    elif one[:2] == other[:2]:
+    elif first[:2] == other[:2]:
         del tables["other timers"]
     paths = [path for held in tables.values() for path in held] + ["snapshots", "_statelake"]
     assert len(set(paths)) == len(paths)
     assert not any(a != b and f"{a}/".startswith(f"{b}/") for a in paths for b in paths)
-    for job in (one[0], other[0]):
+    for job in (first[0], other[0]):
         assert sum(path.startswith(f"{area}/") for area in areas_of(job) for path in paths) >= 3
 
 

@@ -42,7 +42,7 @@ def row(prepared: Scene) -> dict[str, Any]:
     return prepared.lake.snapshot("orders", "bad").to_row()
 
 
-@pytest.mark.parametrize("case", golden_cases()[::4], ids=lambda one: one.name)
+@pytest.mark.parametrize("case", golden_cases()[::4], ids=lambda case: case.name)
 def test_what_statelake_writes_keeps_all_rules(case: GoldenCase, tmp_path: Path) -> None:
     """Whatever Flink wrote: imported, its row is a snapshot."""
     lake = Lake(tmp_path / "lake")
@@ -108,8 +108,8 @@ def fault_of(row: dict[str, Any]) -> str:
 def at(row: dict[str, Any], place: Place) -> Any:
     """What is at a place of a row."""
     held: Any = row
-    for one in place:
-        held = held[one]
+    for step in place:
+        held = held[step]
     return held
 
 
@@ -118,7 +118,7 @@ def test_the_row_of_these_tests_is_sound(row: dict[str, Any]) -> None:
     assert fault_of(row) == ""
 
 
-@pytest.mark.parametrize(("place", "value"), VALUES, ids=lambda one: repr(one)[-60:])
+@pytest.mark.parametrize(("place", "value"), VALUES, ids=lambda value: repr(value)[-60:])
 def test_a_value_that_cannot_be(place: Place, value: Any, row: dict[str, Any]) -> None:
     """A row with one is no snapshot, and it is said what is wrong."""
     at(row, place[:-1])[place[-1]] = value
@@ -128,7 +128,7 @@ def test_a_value_that_cannot_be(place: Place, value: Any, row: dict[str, Any]) -
 @pytest.mark.parametrize(
     "place",
     [OPERATOR, KEYED, GROUP, OTHER, SUBTASK, TABLE, UNIT, ("carried", 0)],
-    ids=lambda one: one[-2],
+    ids=lambda where: where[-2],
 )
 def test_nothing_is_there_twice(place: Place, row: dict[str, Any]) -> None:
     """Neither operators nor states, key groups, subtasks, tables, files or what is carried."""

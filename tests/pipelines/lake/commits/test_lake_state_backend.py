@@ -80,7 +80,7 @@ def lake(tmp_path: Path) -> World:
 def names(place: Path) -> list[str]:
     """What the files of the first store are called, without what makes them unique."""
     found = (place / "remote" / "job" / "stores" / "one").glob("_data/*/*.parquet")
-    return sorted(one.name.split("-")[2] for one in found)
+    return sorted(path.name.split("-")[2] for path in found)
 
 
 def test_a_commit_writes_what_changed(lake: World, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_tasks_of_any_name(tmp_path: Path, task: str) -> None:
         version = part.commit(file, None)
         (found,) = part.at(str(version))
         assert list(part.read(found)) == [(b"key", name.encode())]
-        assert [one.path for one in part.present()] == [found.path]
+        assert [part_file.path for part_file in part.present()] == [found.path]
     assert len(list((tmp_path / "store" / "_data").iterdir())) == 2
 
 
@@ -228,8 +228,8 @@ def test_a_job_moves_between_hosts(tmp_path: Path, restore: str) -> None:
     for number in range(5):
         rounds = [{b"%d" % number: b"x"}, {b"last": b"%d" % number}]
         assert job.run("Partition 0", rounds) == expected
-        for one in rounds:
-            expected |= one
+        for written in rounds:
+            expected |= written
         shutil.rmtree(tmp_path / "disks")
     assert job.run("Partition 0", []) == expected
 

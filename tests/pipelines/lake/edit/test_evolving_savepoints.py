@@ -72,7 +72,7 @@ def change(state: str, types: dict[str, Any]) -> ValueChange:
 def judged(lake: Lake, snapshot: str, against: Path) -> dict[str, StateVerdict]:
     """`statelake check compatibility --against`, by state."""
     found = check_against(lake.snapshot(JOB, snapshot), str(against), allow_missing=True)
-    return {one.state: one for one in found if one.operator == "evolving"}
+    return {verdict.state: verdict for verdict in found if verdict.operator == "evolving"}
 
 
 def verdicts(found: dict[str, StateVerdict]) -> dict[str, str]:
@@ -82,7 +82,7 @@ def verdicts(found: dict[str, StateVerdict]) -> dict[str, str]:
 
 def spec(types: dict[str, Any], to: Path) -> Path:
     """A file that says what states become."""
-    said = {f"evolving/{state}": {"type": one} for state, one in types.items()}
+    said = {f"evolving/{state}": {"type": type_} for state, type_ in types.items()}
     to.write_text(json.dumps({"states": said}), "utf-8")
     return to
 
@@ -190,14 +190,14 @@ def test_the_heaps_rows_are_too_but_for_unregistered_subclasses(lake: Lake, tmp_
     for state in KEPT_BY_NAME:
         with pytest.raises(UnsupportedFormatError, match="says nothing"):
             migrate_snapshot(lake, JOB, "hashmap", "m", change(state, NEW_TYPES), engine=ENGINE)
-    others = {state: one for state, one in NEW_TYPES.items() if state not in KEPT_BY_NAME}
+    others = {state: type_ for state, type_ in NEW_TYPES.items() if state not in KEPT_BY_NAME}
     last = migrated(lake, JOB, "hashmap", others, ENGINE)
     found = [
-        {name: one for name, one in line.items() if name not in KEPT_BY_NAME}
+        {name: value for name, value in line.items() if name not in KEPT_BY_NAME}
         for line in exported(lake, last, tmp_path / "out")
     ]
     expected = [
-        plain({name: one for name, one in line.items() if name not in KEPT_BY_NAME})
+        plain({name: value for name, value in line.items() if name not in KEPT_BY_NAME})
         | {GENERIC: plain(line["event"])}
         for line in MIGRATED
     ]

@@ -75,7 +75,7 @@ def test_all_states_and_timers_keep_just_these_keys(lake: Lake, tmp_path: Path) 
     listed = sorted({key for keys in before.values() for key in keys})[::7]
     done = kept(lake, "kinds", [str(key) for key in listed])
     exported(lake, "kept", tmp_path / "out")
-    source, result = (open_snapshot(one).operator("kinds") for one in (KINDS, tmp_path / "out"))
+    source, result = (open_snapshot(path).operator("kinds") for path in (KINDS, tmp_path / "out"))
     assert any(state.kind is StateKind.TIMERS for state in source.keyed_states)
     for state in source.keyed_states:
         wanted = [row for row in state.to_arrow().to_pylist() if row["key"] in listed]
@@ -86,8 +86,12 @@ def test_all_states_and_timers_keep_just_these_keys(lake: Lake, tmp_path: Path) 
     }
     again = import_as(Lake(tmp_path / "other"), tmp_path / "out", "again")
     for mine, theirs in zip(done.record.operators, again.operators, strict=True):
-        assert [one.key_groups for one in mine.states] == [one.key_groups for one in theirs.states]
-        assert [one.entries for one in mine.states] == [one.entries for one in theirs.states]
+        assert [state.key_groups for state in mine.states] == [
+            state.key_groups for state in theirs.states
+        ]
+        assert [state.entries for state in mine.states] == [
+            state.entries for state in theirs.states
+        ]
     assert_whole(lake)
 
 
@@ -98,13 +102,13 @@ def test_files_that_can_hold_no_listed_key_are_not_read(
     """They may be damaged, and are left out; those that are read keep what is listed."""
     record = import_as(lake, source, "s")
     word = min(keys_of(source, "counter")["count"])
-    (operator,) = (one for one in record.operators if one.uid == "counter")
+    (operator,) = (operator for operator in record.operators if operator.uid == "counter")
     (row,) = (
         value
         for value in open_snapshot(source).operator("counter").state("count").to_arrow().to_pylist()
         if value["key"] == word
     )
-    (table,) = (one for one in operator.tables if one.path.endswith("count"))
+    (table,) = (table for table in operator.tables if table.path.endswith("count"))
     for file in table.units:
         if not file.first <= row["key_group"] <= file.last:
             Path(lake.location, table.path, file.path).write_bytes(b"damaged")

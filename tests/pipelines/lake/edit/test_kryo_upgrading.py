@@ -74,7 +74,7 @@ def test_values_are_typed(savepoint: Path, classes: Path) -> None:
         assert f"{int(basket['since'].timestamp() * 1000)}[{counts}]" in said
     assert rows_of(savepoint, "tier") == {key: line["tier"] for key, line in lines.items()}
     points = rows_of(savepoint, "point")
-    assert {key: f"{one['x']}/{one['y']}" for key, one in points.items()} == {
+    assert {key: f"{point['x']}/{point['y']}" for key, point in points.items()} == {
         key: line["point"] for key, line in lines.items()
     }
     ids = rows_of(savepoint, "ids")
@@ -92,8 +92,8 @@ def test_for_flink_2(
     capsys.readouterr()
     assert run(*words, "--dry-run", "--json") == 0
     (plan,) = json.loads(capsys.readouterr().out)
-    assert {one["state"] for one in plan["states"]} == KRYO
-    assert {one["outcome"] for one in plan["states"]} == {"for Flink 2"}
+    assert {state["state"] for state in plan["states"]} == KRYO
+    assert {state["outcome"] for state in plan["states"]} == {"for Flink 2"}
     assert run(*words, "--suffix", "-2") == 0
     assert "8 states with Kryo, now one-2" in capsys.readouterr().out
     out = tmp_path / "out"
@@ -106,7 +106,7 @@ def test_for_flink_2(
     capsys.readouterr()
     assert run(*again) == 0
     (again_made,) = json.loads(capsys.readouterr().out)
-    assert {one["left"] for one in again_made["states"]} == {"Flink 2 wrote it"}
+    assert {state["left"] for state in again_made["states"]} == {"Flink 2 wrote it"}
 
 
 def test_without_a_file(
@@ -119,7 +119,7 @@ def test_without_a_file(
     capsys.readouterr()
     assert run(*words, "--dry-run") == 1
     (plan,) = json.loads(capsys.readouterr().out)
-    left = {one["state"]: one["left"] for one in plan["states"]}
+    left = {state["state"]: state["left"] for state in plan["states"]}
     assert set(left) == KRYO
     why = "nothing is said of its form: say `flink: 1` and the classes in a file for --kryo"
     assert set(left.values()) == {why}
@@ -127,8 +127,8 @@ def test_without_a_file(
     some.write_text("flink: 1\n")
     assert run(*words, "--dry-run", "--kryo", some) == 1
     (plan,) = json.loads(capsys.readouterr().out)
-    left = {one["state"]: one["left"] for one in plan["states"]}
-    assert {name for name, one in left.items() if not one} == {"ids", "moments", "mixed"}
+    left = {state["state"]: state["left"] for state in plan["states"]}
+    assert {name for name, reason in left.items() if not reason} == {"ids", "moments", "mixed"}
     why = "the form of KryoJobs$Basket is not known: declare it in a file for --kryo"
     assert left["basket"] == left["seen"] == why
     out = tmp_path / "out"

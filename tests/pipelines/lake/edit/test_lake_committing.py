@@ -123,13 +123,15 @@ def test_what_the_catalog_says(lake: Lake, tmp_path: Path) -> None:
     for operator in open_snapshot(tmp_path / "edited").operators:
         measured = measure_operator(operator) if operator.keyed_states else {}
         for name, (held, sizes) in measured.items():
-            (state,) = (s for one in made.operators for s in one.states if s.name == name)
+            (state,) = (s for op in made.operators for s in op.states if s.name == name)
             found = [
                 (key_group.key_group, key_group.entries, key_group.state_bytes)
                 for key_group in state.key_groups
             ]
             assert found == [(g, held[g], sizes[g]) for g in held.nonzero()[0].tolist()]
-    old, new = ({u.first: u for u in one.operators[0].tables[0].units} for one in (parent, made))
+    old, new = (
+        {u.first: u for u in record.operators[0].tables[0].units} for record in (parent, made)
+    )
     assert set(old) - set(new) == {group for group in old if group < 4}
     assert {group for group in new if new[group] != old[group]} == {90}
     assert made.written_bytes == new[90].size
@@ -162,7 +164,7 @@ def test_one_commit_upon_another(lake: Lake, tmp_path: Path) -> None:
     for name, groups in (("one", range(50, 128)), ("two", range(50, 100))):
         found = exported(lake, name, tmp_path / name)
         assert found == {
-            state: [one for one in held if one[0] in groups] for state, held in wanted.items()
+            state: [row for row in held if row[0] in groups] for state, held in wanted.items()
         }
     assert lake.snapshot("orders", "two").parent == "one"
 
@@ -184,7 +186,9 @@ def test_wide_tables(tmp_path: Path) -> None:
     edit(lake, COUNTS).update({"value": "-1"}, predicate=f"key = '{word}'")
     append(lake, key="alice", key_group=WIDE_ALICE, key_group_bucket=WIDE_ALICE // 8, value=7)
     made = commit(lake).record
-    old, new = ({u.first: u for u in one.operators[0].tables[0].units} for one in (parent, made))
+    old, new = (
+        {u.first: u for u in record.operators[0].tables[0].units} for record in (parent, made)
+    )
     assert len([group for group in new if new[group] != old.get(group)]) == 2
     exported(lake, "edited", tmp_path / "out")
     assert counts(open_snapshot(tmp_path / "out")) == before | {word: -1, "alice": 7}
@@ -196,7 +200,7 @@ def test_a_customer_is_erased(kinds: Path, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     before = open_snapshot(KINDS).operator("kinds")
     states = [keyed_state for keyed_state in before.keyed_states if keyed_state.to_arrow().num_rows]
-    held = [set(one.to_arrow().column("key").to_pylist()) for one in states]
+    held = [set(state.to_arrow().column("key").to_pylist()) for state in states]
     customer = min(set.intersection(*held))
     for path in {state.table for operator in lake.snapshot("orders", "monday").operators
                  for state in operator.states}:  # fmt: skip
@@ -373,7 +377,7 @@ def test_an_edit_of_another_snapshot(lake: Lake, tmp_path: Path) -> None:
     edit(lake, COUNTS).restore(0)
     edit(lake, COUNTS).delete("key_group < 120")
     commit(lake)
-    wanted = {name: [one for one in held if one[0] >= 120] for name, held in entries(WORDS).items()}
+    wanted = {name: [row for row in held if row[0] >= 120] for name, held in entries(WORDS).items()}
     assert exported(lake, "edited", tmp_path / "out") == wanted
     assert exported(lake, "tuesday", tmp_path / "out2") == entries(tmp_path / "tuesday")
 
@@ -400,7 +404,7 @@ def test_a_fault_in_one_table_does_not_spoil_another(kinds: Path, tmp_path: Path
     found, wanted = exported(lake, "edited", tmp_path / "out"), entries(KINDS)
     for (operator, state), held in wanted.items():
         groups = {"name": range(64, 128), "session": range(64)}.get(state, range(128))
-        assert found[operator, state] == [one for one in held if one[0] in groups]
+        assert found[operator, state] == [row for row in held if row[0] in groups]
     assert_whole(lake)
 
 

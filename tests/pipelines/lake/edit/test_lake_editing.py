@@ -58,7 +58,7 @@ def leaves(column: str, value: object) -> Staging:
         held, found = tables[table.path], {}
         for unit in table.units:
             rows = pq.read_table(held.directory.full(unit.path), partitioning=None)
-            keep = [one != value for one in rows.column(column).to_pylist()]
+            keep = [cell != value for cell in rows.column(column).to_pylist()]
             path = f"_data/{token}/staged/{table.partition_by}={unit.partition}"
             held.directory.child(path).create()
             pq.write_table(rows.filter(keep), held.directory.full(f"{path}/part.parquet"))
@@ -148,7 +148,7 @@ def test_an_operator_state_left_out(lake: Lake, tmp_path: Path) -> None:
     edited(lake, drop_states=["opstate/union"])
     exported(lake, "edited", tmp_path / "out")
     held = open_snapshot(tmp_path / "out").operator("opstate").operator_states
-    assert [one.name for one in held] == ["offsets", "split"]
+    assert [state.name for state in held] == ["offsets", "split"]
 
 
 def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
         for operator in open_snapshot(source).operators
     ]
     assert [operator.operator_id for operator in merged.operators] == list(dict.fromkeys(ids))
-    before, after = (one.operator("opstate").operator_states for one in
+    before, after = (snapshot.operator("opstate").operator_states for snapshot in
                      (open_snapshot(raw), merged))  # fmt: skip
-    assert [one.to_arrow() for one in before] == [one.to_arrow() for one in after]
+    assert [state.to_arrow() for state in before] == [state.to_arrow() for state in after]
 
 
 def test_an_operator_of_both(lake: Lake) -> None:

@@ -113,7 +113,7 @@ def test_what_was_migrated_is_redistributed(parallelism: int, lake: Lake, tmp_pa
     old = exported(lake, "old", tmp_path / "old-out", parallelism=parallelism)
     new = exported(lake, last, tmp_path / "new-out", parallelism=parallelism)
     for name in ("addresses", "labels"):
-        counts = [_counts(state_of(one, name)) for one in (old, new)]
+        counts = [_counts(state_of(operator, name)) for operator in (old, new)]
         assert counts[0] == counts[1]
     assert len(list(copies(state_of(new, "depots")))) == parallelism
 
@@ -150,7 +150,7 @@ def test_files_are_migrated_one_by_one(
     (table,) = (t for t in _tables(other.snapshot(JOB, last)) if t.path.endswith("addresses"))
     assert [(unit.first, unit.last) for unit in table.units] == [(0, 0), (1, 1)]
     found = subtask_lines(exported(other, last, tmp_path / "out"))
-    assert [one["addresses"] for one in found] == [
+    assert [holder["addresses"] for holder in found] == [
         migrated_holder["addresses"] for migrated_holder in MIGRATED_HOLDERS
     ]
     assert_whole(other)
@@ -214,7 +214,7 @@ def disagreeing_savepoint(lake: Lake, to: Path) -> Path:
         if path.name != "_metadata":
             (to / path.name).write_bytes(path.read_bytes())
     metadata, other = (
-        read_metadata((one / "_metadata").read_bytes()) for one in (to, to.with_name("less"))
+        read_metadata((folder / "_metadata").read_bytes()) for folder in (to, to.with_name("less"))
     )
     for mine, theirs in zip(metadata.operators, other.operators, strict=True):
         if mine.uid == "holders":
@@ -293,7 +293,7 @@ def test_exact_bytes_and_empty_states_go_along(odd: Lake, tmp_path: Path) -> Non
     lone = state_of(snapshot, "lone")
     named = [{"name": name, "more": 0, "boxed": None} for name in ("a", "x\ud800yy")]
     assert [piece for part in lone.parts for piece in part.encoded()] == [
-        write(new, one) for one in named
+        write(new, value) for value in named
     ]
     for name in ("none", "nothing"):
         state = state_of(snapshot, name)

@@ -69,8 +69,8 @@ class Elsewhere:
         return [_copied(_copied(function)(_copied(task))) for task in tasks]
 
 
-def _copied(one: Any) -> Any:
-    return pickle.loads(pickle.dumps(one))  # noqa: S301 - our own
+def _copied(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
 
 
 @pytest.fixture
@@ -138,9 +138,9 @@ def test_a_transform_drops_rows_of_any_state(
             assert (left.elements, left.state_bytes) == (found.elements, found.state_bytes)
             assert left.subtasks == found.subtasks
     fingerprints = [
-        {unit.first: unit.fingerprint for op in one.operators for t in op.keyed_tables
+        {unit.first: unit.fingerprint for op in record.operators for t in op.keyed_tables
          for unit in t.units}
-        for one in (made, again)
+        for record in (made, again)
     ]  # fmt: skip
     assert fingerprints[0] == fingerprints[1]
     assert_whole(lake)
@@ -269,8 +269,8 @@ def test_values_of_operator_state_change(lake: Lake, tmp_path: Path) -> None:
     rewritten(lake, Twice("split"), "rules")
     exported(lake, "made", tmp_path / "out", "rules")
     before, after = (
-        open_snapshot(one).operator("opstate").operator_state("split").to_arrow().to_pylist()
-        for one in (OPERATOR, tmp_path / "out")
+        open_snapshot(path).operator("opstate").operator_state("split").to_arrow().to_pylist()
+        for path in (OPERATOR, tmp_path / "out")
     )
     assert [row | {"value": row["value"] * 2} for row in before] == after
 

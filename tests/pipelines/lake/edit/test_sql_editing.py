@@ -152,8 +152,8 @@ class TestStatements:
             name: set(held) <= set(before[name]) for name, held in after.items()
         } == dict.fromkeys(after, True)
         mark = key.to_bytes(8, "big", signed=True)
-        assert all(mark in one for held in gone.values() for _, one, _ in held)
-        assert not any(mark in one for held in after.values() for _, one, _ in held)
+        assert all(mark in her_key for held in gone.values() for _, her_key, _ in held)
+        assert not any(mark in her_key for held in after.values() for _, her_key, _ in held)
 
     def test_of_timers_alone(self, tmp_path: Path) -> None:
         """Columns that say which queue a timer is in are there."""
@@ -259,13 +259,13 @@ STEPS: dict[str, Step] = {
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 def test_killed_at_every_step(step: Step, way: str, lake: Lake, tmp_path: Path) -> None:
     """Nothing is half-edited: no snapshot, no file that stays, and the next try succeeds."""
-    before = [one.snapshot_id for one in lake.summaries()]
+    before = [summary.snapshot_id for summary in lake.summaries()]
     statements = [
         f"INSERT INTO counter.count (key_group, key, value) VALUES ({ALICE}, 'alice', 7)",
         "UPDATE counter.count SET value = -1 WHERE key_group < 10",
     ]
     end(lambda: make(lake, "day-1", "fixed", *statements), step, way)
-    assert [one.snapshot_id for one in lake.summaries()] == before
+    assert [summary.snapshot_id for summary in lake.summaries()] == before
     assert_whole(lake, orphans=way == "death")
     make(lake, "day-1", "fixed", *statements)
     assert_whole(lake)
@@ -316,14 +316,16 @@ class TestRefused:
     ) -> None:
         """What is wrong, and nothing in the lake changes but logs of what was taken back."""
         before = {
-            name: one
-            for name, one in files_of(Path(lake.location)).items()
+            name: content
+            for name, content in files_of(Path(lake.location)).items()
             if "_delta_log" not in name
         }
         with pytest.raises(kind, match=message or None):
             make(lake, "day-1", "fixed", *statements)
         after = files_of(Path(lake.location))
-        assert {name: one for name, one in after.items() if "_delta_log" not in name} == before
+        assert {
+            name: content for name, content in after.items() if "_delta_log" not in name
+        } == before
         assert_whole(lake)
 
     def test_ids(self, lake: Lake) -> None:
@@ -447,7 +449,11 @@ def newest(lake: Lake) -> str:
 def operators(lake: Lake) -> list[str]:
     """How the operator with the words is called in the newest snapshot."""
     record = lake.snapshot("orders", newest(lake))
-    return [one.label for one in record.operators if any(s.name == "count" for s in one.states)]
+    return [
+        operator.label
+        for operator in record.operators
+        if any(s.name == "count" for s in operator.states)
+    ]
 
 
 ACTIONS: list[Callable[[Lake, int], None]] = [
@@ -475,11 +481,11 @@ def test_the_recipe_works_after_any_history(
     import_as(lake, WORDS, "s0")
     for number, action in enumerate(history, 1):
         action(lake, number)
-    ids = [one.snapshot_id for one in lake.summaries("orders")]
+    ids = [summary.snapshot_id for summary in lake.summaries("orders")]
     tuesday = ids[at % len(ids)]
     (operator,) = [
-        one.label for one in lake.snapshot("orders", tuesday).operators
-        if any(state.name == "count" for state in one.states)
+        operator.label for operator in lake.snapshot("orders", tuesday).operators
+        if any(state.name == "count" for state in operator.states)
     ]  # fmt: skip
     before = exported(lake, tuesday, folder / "before")
     make(lake, tuesday, "erased", f"DELETE FROM `{operator}`.count WHERE key = 'word-142'")

@@ -82,7 +82,7 @@ def test_a_key_in_the_statistics_of_a_file(lake: Lake) -> None:
     pq.write_table(pa.table({"key": [other, 1]}), path, compression="zstd", use_dictionary=False)
     data = path.read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    hers, theirs = (one.to_bytes(8, "little", signed=True) for one in (int(KEY), other))
+    hers, theirs = (number.to_bytes(8, "little", signed=True) for number in (int(KEY), other))
     assert theirs in data[footer:]
     path.write_bytes(data[:footer] + data[footer:].replace(theirs, hers))
     result = only_hit(lake, NUMBER, path)

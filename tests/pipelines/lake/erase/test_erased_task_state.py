@@ -120,7 +120,11 @@ def test_stores_and_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
     assert stored(root) == {KEY: b"2", BOB: b"3"}
     lake = Lake(root / "lake")
     plan = plan_erasure(lake, asked(root))
-    rows = {(one.operator, one.state): one.rows for one in plan.states if one.operator != "users"}
+    rows = {
+        (state.operator, state.state): state.rows
+        for state in plan.states
+        if state.operator != "users"
+    }
     assert rows["stores", "counts"] == 2
     assert rows["changelogs", "visits-log"] == 3
     assert rows["changelogs", str(CHANGES)] == 3

@@ -218,10 +218,10 @@ def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Lake) -> None:
     files = files_of(Path(lake.directory.root))
     plan = plan_erasure(lake, REQUEST)
     assert files_of(Path(lake.directory.root)) == files
-    states = {(one.job, one.operator, one.state): one for one in plan.states}
+    states = {(state.job, state.operator, state.state): state for state in plan.states}
     assert states["audit", "users", "profile"].rows == 1
     assert states["orders", "places", "members"].files == 4
-    assert plan.rows == sum(one.rows for one in plan.states)
+    assert plan.rows == sum(state.rows for state in plan.states)
     assert plan.notes == [("orders", "edited")]
     assert plan.whole == ["users/friends", "clients/friends"]
     assert sum("if it still exists" in place for place in plan.elsewhere) == 4
@@ -396,7 +396,7 @@ def test_records_are_a_chain(lake: Lake) -> None:
     erase(lake, KEYED, secret=b"s3cret", requested_by="ops@example.com")
     run(lake)
     records = audit_records(lake)
-    assert [one.request for one in records] == ["gdpr-4712", "gdpr-4711"]
+    assert [record.request for record in records] == ["gdpr-4712", "gdpr-4711"]
     assert records[0].requested_by == "ops@example.com"
     assert len(records[0].to_json()["said"]["asked"]) == 64
     assert records[1].to_json()["said"]["asked"] == ""

@@ -50,7 +50,7 @@ PARALLELISMS = [1, 2, 3, 5, 128]
 
 def cases(found: list[GoldenCase]) -> Any:
     """A test of each case."""
-    return pytest.mark.parametrize("case", found, ids=[one.name for one in found])
+    return pytest.mark.parametrize("case", found, ids=[golden.name for golden in found])
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,9 @@ def test_without_change(case: GoldenCase, lake: Lake, tmp_path: Path) -> None:
     assert (after.format, after.kind) == ("canonical", before.kind)
 
 
-@cases([one for one in CANONICAL if one.facts["case"] != "kinds" or one.snapshot == KINDS])
+@cases(
+    [golden for golden in CANONICAL if golden.facts["case"] != "kinds" or golden.snapshot == KINDS]
+)
 @pytest.mark.parametrize("parallelism", PARALLELISMS)
 def test_other_parallelisms(case: GoldenCase, parallelism: int, lake: Lake, tmp_path: Path) -> None:
     """The same entries, each key group in the file of the subtask that Flink's formula names."""
@@ -141,9 +143,9 @@ def test_the_formula_is_flinks() -> None:
     vectors = json.loads((GOLDEN / "vectors" / "keygroups.json").read_text("utf-8"))
     plain = [vector for vector in vectors if vector["type"] == "Long"]
     assert len(plain) > 5
-    for one in plain:
-        assert murmur(java_hash(int(one["key"]))) == one["murmur"]
-        assert one["murmur"] % 100 == one["kg100"]
+    for vector in plain:
+        assert murmur(java_hash(int(vector["key"]))) == vector["murmur"]
+        assert vector["murmur"] % 100 == vector["kg100"]
 
 
 @pytest.mark.parametrize(
@@ -277,8 +279,8 @@ def test_in_many_pieces(
     pieces = Lake(tmp_path / "pieces")
     import_as(pieces, WINDOWS, "s")
     assert exported(pieces, "s", tmp_path / "found", **options) == wanted
-    a, b = (one.snapshot("orders", "s").operators for one in (whole, pieces))
-    assert [one.states for one in a] == [one.states for one in b]
+    a, b = (lake.snapshot("orders", "s").operators for lake in (whole, pieces))
+    assert [operator.states for operator in a] == [operator.states for operator in b]
 
 
 def test_progress_is_told(lake: Lake, tmp_path: Path) -> None:
@@ -342,4 +344,4 @@ def test_a_damaged_lake(damage: str, max_parallelism: int | None, tmp_path: Path
     with pytest.raises(LakeError, match=r"can't be read.*backup of the lake") as raised:
         exported(lake, "s", tmp_path / "out", max_parallelism=max_parallelism)
     assert path in raised.value.place
-    assert {one.name for one in tmp_path.iterdir()} == {"lake"}
+    assert {left.name for left in tmp_path.iterdir()} == {"lake"}

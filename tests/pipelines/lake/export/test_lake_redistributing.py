@@ -36,7 +36,7 @@ def exported(golden: GoldenCase, to: Path, **options: Any) -> Snapshot:
 
 
 @pytest.mark.parametrize("parallelism", PARALLELISMS)
-@pytest.mark.parametrize("golden", OPERATOR_CASES, ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", OPERATOR_CASES, ids=lambda case: case.name)
 def test_each_subtask_has_what_flink_gives_it(
     golden: GoldenCase, parallelism: int, tmp_path: Path
 ) -> None:
@@ -45,7 +45,7 @@ def test_each_subtask_has_what_flink_gives_it(
     assert_dealt_out(snapshot, golden, parallelism)
 
 
-@pytest.mark.parametrize("golden", golden_cases("operator"), ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", golden_cases("operator"), ids=lambda case: case.name)
 def test_an_unchanged_parallelism_changes_nothing(golden: GoldenCase, tmp_path: Path) -> None:
     """Every subtask has its own elements, in their order, union state too."""
     before, after = open_snapshot(golden.snapshot, uids=UIDS), exported(golden, tmp_path)
@@ -60,7 +60,7 @@ def test_an_unchanged_parallelism_changes_nothing(golden: GoldenCase, tmp_path: 
 
 @pytest.mark.parametrize("compression", ["snappy", "none"])
 @pytest.mark.parametrize(("version", "written"), [(None, 6), (5, 5)])
-@pytest.mark.parametrize("golden", OPERATOR_CASES, ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", OPERATOR_CASES, ids=lambda case: case.name)
 def test_versions_and_compression(
     golden: GoldenCase, version: int | None, written: int, compression: str, tmp_path: Path
 ) -> None:
@@ -69,7 +69,7 @@ def test_versions_and_compression(
         golden, tmp_path, parallelism=5, compression=compression, operator_state_version=version
     )
     with_state = [operator for operator in snapshot.operators if operator.operator_states]
-    assert {one.operator_state_version for one in with_state} == {written}
+    assert {operator.operator_state_version for operator in with_state} == {written}
     assert snapshot.compression == (compression if written > 5 else "none")
     original = state_of(open_snapshot(golden.snapshot, uids=UIDS), "split").to_arrow()
     again = state_of(snapshot, "split").to_arrow()

@@ -132,7 +132,7 @@ def test_the_export_does_what_the_plan_says(parallelism: int, tmp_path: Path) ->
     lake = Lake(tmp_path / "lake")
     record = import_as(lake, WINDOWS, "s")
     before = files_of(tmp_path)
-    plans = {one.operator: one for one in plan_rescale(record, parallelism)}
+    plans = {plan.operator: plan for plan in plan_rescale(record, parallelism)}
     assert files_of(tmp_path) == before
     exported(lake, "s", tmp_path / "out", parallelism=parallelism)
     for operator in open_snapshot(tmp_path / "out").operators:
@@ -142,8 +142,14 @@ def test_the_export_does_what_the_plan_says(parallelism: int, tmp_path: Path) ->
         entries = sum(counts for counts, _ in measured.values())
         sizes = sum(held for _, held in measured.values())
         planned = plans.pop(operator.label).subtasks
-        for file, one in zip(operator.keyed_files, planned, strict=True):
-            assert (file.key_groups.first, file.key_groups.last) == (one.first, one.last)
-            inside = slice(one.first, one.last + 1)
-            assert (one.entries, one.state_bytes) == (entries[inside].sum(), sizes[inside].sum())
+        for file, subtask_plan in zip(operator.keyed_files, planned, strict=True):
+            assert (file.key_groups.first, file.key_groups.last) == (
+                subtask_plan.first,
+                subtask_plan.last,
+            )
+            inside = slice(subtask_plan.first, subtask_plan.last + 1)
+            assert (subtask_plan.entries, subtask_plan.state_bytes) == (
+                entries[inside].sum(),
+                sizes[inside].sum(),
+            )
     assert plans == {}

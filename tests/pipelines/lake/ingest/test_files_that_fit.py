@@ -119,7 +119,7 @@ class TestCuts:
         grown = [3_000_000 if first <= 12 else 100_000 for first in range(128)]
         after = cut(128, grown, starts=starts)
         assert after[:10] == [(group, group) for group in range(10)]
-        assert [one for one in after if one[0] >= 22] == [one for one in before if one[0] >= 22]
+        assert [row for row in after if row[0] >= 22] == [row for row in before if row[0] >= 22]
 
     def test_many_small_files_become_few(self) -> None:
         """Where a state has shrunk to a sixteenth of what its files are for."""
@@ -265,8 +265,10 @@ class TestImports:
         change = ("counter/count", f"key_group = {min(groups)}", {"value": "value + 1"})
         later = edited_savepoint(source, tmp_path / "later", change)
         second = count_files(import_as(lake, later, "second"))
-        assert [(one.first, one.last) for one in second] == [(one.first, one.last) for one in files]
-        assert sum(one not in files for one in second) == 1
+        assert [(file.first, file.last) for file in second] == [
+            (file.first, file.last) for file in files
+        ]
+        assert sum(file not in files for file in second) == 1
         monkeypatch.setattr(units, "FILE_BYTES", 20)
         third = count_files(import_as(lake, source, "third"))
         assert len(third) > 2 * len(files)
@@ -357,7 +359,7 @@ class TestFirstLakes:
         change = ("counter/count", "key_group < 3", {"value": "value + 1"})
         later = edited_savepoint(WORDS, tmp_path / "later", change)
         tuesday = import_as(old, later, "tuesday")
-        assert sum(one not in count_files(monday) for one in count_files(tuesday)) == 3
+        assert sum(file not in count_files(monday) for file in count_files(tuesday)) == 3
         edit(old, COUNTS).delete("key_group = 5")
         commit_snapshot(old, "orders", "committed", "tuesday", engine=LOCAL)
         edit_by_sql(

@@ -53,9 +53,9 @@ def test_differences_are_those_of_the_contents(chain: Chain, lake: Lake) -> None
         )  # fmt: skip
         assert ran.code == 0
         found = {
-            one["state"]: (one["added"], one["removed"], one["changed"])
-            for one in ran.json
-            if one["operator"] == "chain"
+            difference["state"]: (difference["added"], difference["removed"], difference["changed"])
+            for difference in ran.json
+            if difference["operator"] == "chain"
         }
         wanted = differences(earlier, later)
         assert {name: found[name] for name in STATES} == wanted
@@ -67,7 +67,9 @@ def test_the_savepoints_differ_in_nothing(chain: Chain, lake: Lake) -> None:
     last = name_of(chain.checkpoints[-1])
     for form in chain.savepoints:
         ran = run("diff", "--lake", lake.location, "--job", "orders", last, form, "--json")
-        assert {one["status"] for one in ran.json if one["operator"] == "chain"} == {"same"}
+        assert {
+            difference["status"] for difference in ran.json if difference["operator"] == "chain"
+        } == {"same"}
         record = lake.snapshot("orders", form)
         units = [u.path for op in record.operators for t in op.keyed_tables for u in t.units]
         before = lake.snapshot("orders", last)

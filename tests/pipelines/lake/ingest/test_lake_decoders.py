@@ -92,7 +92,7 @@ def lake(tmp_path: Path) -> Lake:
 def types_of(lake: Lake, snapshot_id: str) -> dict[str, pa.DataType]:
     """The type of each Kryo state's `value`, as Delta has it."""
     record = lake.snapshot("orders", snapshot_id)
-    (operator,) = (one for one in record.operators if one.uid == "kinds")
+    (operator,) = (operator for operator in record.operators if operator.uid == "kinds")
     tables = {state.name: state.table for state in operator.states if state.name in KRYO_STATES}
     found = {name: rows_of(lake, record, path) for name, path in tables.items()}
     return {name: rows.schema.field("value").type for name, rows in found.items()}
@@ -278,7 +278,7 @@ class TestMigration:
 
 def _shown(table: pa.Table, **more: int) -> list[Any]:
     """Key, user key, values as dicts and time of last access of every row, sorted."""
-    names = [one for one in ("key", "user_key", "ttl") if one in table.schema.names]
+    names = [column for column in ("key", "user_key", "ttl") if column in table.schema.names]
     rows = table.select([*names, "value"]).to_pylist()
     found = [(*(row[name] for name in names), _cars(row["value"], more)) for row in rows]
     return sorted(found, key=str)
@@ -296,10 +296,10 @@ def test_the_numbers_of_the_savepoint(savepoint: Path) -> None:
     register_decoder(CAR, Cars())
     operator = open_snapshot(savepoint).operator("kinds")
     values = [
-        one
+        value
         for name in KRYO_STATES
         for row in operator.state(name).to_arrow().column("value").to_pylist()
-        for one in (row if isinstance(row, list) else [row])
+        for value in (row if isinstance(row, list) else [row])
     ]
     assert len({value["id"] for value in values}) == len(values) > 500
     assert all(car_bytes(value["id"])[8] == len(value["places"]) for value in values)

@@ -96,12 +96,14 @@ def test_what_the_catalog_says(case: GoldenCase, lake: Lake) -> None:
     """Counts and bytes in the catalog are the snapshot's, key group by key group."""
     record = import_as(lake, case.snapshot, "s")
     snapshot = open_snapshot(case.snapshot)
-    known = {one.operator_id: one for one in record.operators}
-    assert set(known) == {one.operator_id for one in snapshot.operators if one.keyed_states}
+    known = {operator.operator_id: operator for operator in record.operators}
+    assert set(known) == {
+        operator.operator_id for operator in snapshot.operators if operator.keyed_states
+    }
     for operator in snapshot.operators:
         measured = measure_operator(operator) if operator.keyed_states else {}
         for name, (counts, sizes) in measured.items():
-            (state,) = (one for one in known[operator.operator_id].states if one.name == name)
+            (state,) = (state for state in known[operator.operator_id].states if state.name == name)
             held = [
                 (key_group.key_group, key_group.entries, key_group.state_bytes)
                 for key_group in state.key_groups
@@ -140,12 +142,16 @@ def test_partitions_are_key_groups(case: GoldenCase, lake: Lake, tmp_path: Path)
     """A file has its key groups in order, and they are whole; the log says the first and last."""
     record = import_as(lake, case.snapshot, "s")
     for operator in record.operators:
-        for table in (one for one in operator.tables if one.units and one.partition_by):
+        for table in (
+            record_table
+            for record_table in operator.tables
+            if record_table.units and record_table.partition_by
+        ):
             opened = version_of(lake, record, table.path)
             assert opened.metadata().partition_columns == ["key_group_bucket"]
             actions = pa.table(opened.get_add_actions(flatten=True)).to_pylist()
             groups_seen: list[int] = []
-            for action in sorted(actions, key=lambda one: one["min.key_group"]):
+            for action in sorted(actions, key=lambda statistics: statistics["min.key_group"]):
                 file = pq.ParquetFile(tmp_path / "lake" / table.path / action["path"])
                 assert "key_group_bucket" not in file.schema_arrow.names
                 groups = file.read(columns=["key_group"]).column("key_group").to_pylist()
@@ -235,9 +241,9 @@ def test_operator_state_has_tables(lake: Lake) -> None:
     }
     snapshot = open_snapshot(case.snapshot)
     states = {
-        (one.operator_id, state.name): state
-        for one in snapshot.operators
-        for state in one.operator_states
+        (op.operator_id, state.name): state
+        for op in snapshot.operators
+        for state in op.operator_states
     }
     assert held.keys() == states.keys()
     for key, state in states.items():
@@ -247,7 +253,7 @@ def test_operator_state_has_tables(lake: Lake) -> None:
         assert held[key].elements == len(rows)
         found = DeltaTable(table.uri).to_pyarrow_table()
         assert found.select(rows.schema.names).to_pylist() == rows.to_pylist()
-    assert record.entries == sum(one.elements for one in held.values()) > 0
+    assert record.entries == sum(part.elements for part in held.values()) > 0
 
 
 def test_operator_state_that_stayed_is_not_written_again(lake: Lake) -> None:
@@ -268,7 +274,7 @@ def test_raw_state_is_kept(lake: Lake, tmp_path: Path) -> None:
     kept = files_of(tmp_path / "lake" / "_statelake" / "carried")
     assert kept
     assert all(name == digest for name, digest in kept.items())
-    assert set(kept) == {one.blob for one in record.carried}
+    assert set(kept) == {carried.blob for carried in record.carried}
     assert set(kept) == {hashlib.sha256((source / "opaque").read_bytes()).hexdigest()}
 
 

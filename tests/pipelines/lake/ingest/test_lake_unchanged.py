@@ -83,12 +83,12 @@ def test_bytes_in_proportion(lake: Lake, tmp_path: Path) -> None:
     first, second = run(lake, WORDS, "first"), run(lake, later, "second")
     assert 0 < second.record.written_bytes * 10 < first.record.written_bytes
     assert data_bytes(Path(lake.location)) == sum(
-        one.record.written_bytes for one in (first, second)
+        result.record.written_bytes for result in (first, second)
     )
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("golden_name", "other"),
     [
         ("kinds-hashmap-canonical-p2-m128-flink2.3.0", KINDS),
         (
@@ -99,12 +99,12 @@ def test_bytes_in_proportion(lake: Lake, tmp_path: Path) -> None:
     ids=["kinds", "wordcount"],
 )
 def test_the_order_of_entries_does_not_matter(
-    one: str, other: Path, lake: Lake, tmp_path: Path
+    golden_name: str, other: Path, lake: Lake, tmp_path: Path
 ) -> None:
     """The same state from another backend, format, compression and parallelism costs no file."""
-    first = run(lake, golden(one).snapshot, "first")
+    first = run(lake, golden(golden_name).snapshot, "first")
     second = run(lake, other, "second")
-    before, after = entries(golden(one).snapshot), entries(other)
+    before, after = entries(golden(golden_name).snapshot), entries(other)
     same = {name for name in before if before[name] == after[name]}
     assert same
     assert second.kept_units > 0
@@ -174,8 +174,10 @@ def test_a_second_import_after_all_went(lake: Lake, tmp_path: Path) -> None:
 def test_other_keys_of_the_same_bytes(lake: Lake) -> None:
     """Where another serializer wrote the keys, no file of before can say what they are."""
     record = run(lake, WORDS, "first").record
-    (operator,) = (one for one in open_snapshot(WORDS).operators if one.label == "counter")
+    (operator,) = (
+        operator for operator in open_snapshot(WORDS).operators if operator.label == "counter"
+    )
     assert known_units(operator, record)
-    (before,) = (one for one in record.operators if one.label == "counter")
+    (before,) = (owner for owner in record.operators if owner.label == "counter")
     other = replace(before, key_serializer=before.key_serializer + b"\0")
     assert known_units(operator, replace(record, operators=[other])) == {}

@@ -26,11 +26,13 @@ Listing = Callable[[Path], dict[str, str]]
 def rows_of(lake: Lake, snapshot_id: str, state: str) -> list[dict[str, Any]]:
     """The rows of a state's table, as any reader of Delta sees them at the snapshot's version."""
     record = lake.snapshot(JOB, snapshot_id)
-    (operator,) = (one for one in record.operators if any(s.name == state for s in one.states))
-    (path,) = (one.table for one in operator.states if one.name == state)
-    (version,) = (one.version for one in operator.tables if one.path == path)
+    (operator,) = (
+        operator for operator in record.operators if any(s.name == state for s in operator.states)
+    )
+    (path,) = (kept.table for kept in operator.states if kept.name == state)
+    (version,) = (kept.version for kept in operator.tables if kept.path == path)
     table = DeltaTable(lake.table(path).uri, version)
-    paths = [str(Path(lake.table(path).directory.root) / one) for one in table.file_uris()]
+    paths = [str(Path(lake.table(path).directory.root) / uri) for uri in table.file_uris()]
     found = pads.dataset(paths, partitioning=None).to_table().to_pylist()
     return sorted(found, key=repr)
 
@@ -107,7 +109,7 @@ def test_more_than_128_key_groups_share_buckets(tmp_path: Path) -> None:
     assert len(groups) > 128
 
 
-@pytest.mark.parametrize("golden", golden_cases(), ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", golden_cases(), ids=lambda case: case.name)
 def test_every_golden_snapshot_has_all_its_entries(golden: Any, tmp_path: Path) -> None:
     """As many entries of each state as the snapshot has, whatever its format and types."""
     snapshot = open_snapshot(golden.snapshot)
@@ -204,7 +206,7 @@ def test_two_imports_at_once(alike: bool, tmp_path: Path) -> None:
         done = list(pool.map(run, wanted))
     made = Lake(lake)
     present = sorted(summary.snapshot_id for summary in made.summaries(JOB))
-    assert present == sorted({one for one in done if one != "conflict"})
+    assert present == sorted({outcome for outcome in done if outcome != "conflict"})
     for name in present:
         assert len(rows_of(made, name, "name")) == {"monday": 120, "tuesday": 128}[name]
 

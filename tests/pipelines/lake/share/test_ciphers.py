@@ -51,7 +51,7 @@ def test_whole_numbers(value: int) -> None:
         assert (-(1 << (bits - 1)) <= made < 1 << (bits - 1)) == (
             -(1 << (bits - 1)) <= value < 1 << (bits - 1)
         )
-    sized = [one if one >= 0 else -(one + 1) for one in (value, made)]
+    sized = [number if number >= 0 else -(number + 1) for number in (value, made)]
     assert len(str(sized[0])) == len(str(sized[1]))
 
 

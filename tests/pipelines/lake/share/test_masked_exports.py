@@ -123,7 +123,7 @@ def export(lake: Lake, sharing: Sharing, to: Path, **options: Any) -> Path:
 def table(savepoint: Path, operator: str, state: str) -> list[Mapping[str, Any]]:
     """The rows of a state."""
     opened = open_snapshot(savepoint).operator(operator)
-    others = {one.name for one in opened.operator_states}
+    others = {operator_state.name for operator_state in opened.operator_states}
     found = opened.operator_state(state) if state in others else opened.state(state)
     rows: list[Mapping[str, Any]] = found.to_arrow().to_pylist()
     return rows
@@ -306,7 +306,7 @@ def test_every_type_that_has_a_format(tmp_path: Path) -> None:
     """Flink's types, each masked by format: as many values, sound, and hardly one as it was."""
     lake = import_golden(Lake(tmp_path / "lake"), ("s", TYPES))
     operator = open_snapshot(TYPES).operator("types")
-    names = [one.name for one in operator.keyed_states if not one.name.startswith("_timer")]
+    names = [state.name for state in operator.keyed_states if not state.name.startswith("_timer")]
     states: dict[str, Any] = {f"types/{name}": "format" for name in names}
     states["types/either"] = {"value.left": "format", "value.right": "format"}
     states |= {f"types/{name}": "keep" for name in KEPT}

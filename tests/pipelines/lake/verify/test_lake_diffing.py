@@ -50,12 +50,12 @@ def lake(tmp_path: Path) -> Lake:
 def diff(lake: Lake, earlier: str, later: str, **options: Any) -> dict[str, StateDifference]:
     """The differences by state, found here."""
     found = diff_snapshots(lake, "orders", earlier, later, engine=LOCAL, **options)
-    return {f"{one.operator}/{one.state}": one for one in found}
+    return {f"{difference.operator}/{difference.state}": difference for difference in found}
 
 
-def counts(one: StateDifference) -> tuple[str, int, int, int]:
+def counts(difference: StateDifference) -> tuple[str, int, int, int]:
     """Status; added, removed and changed entries."""
-    return one.status, one.added, one.removed, one.changed
+    return difference.status, difference.added, difference.removed, difference.changed
 
 
 def expected(earlier: Path, later: Path) -> dict[str, tuple[int, int, int]]:
@@ -106,7 +106,7 @@ def test_two_savepoints_of_a_job(earlier: Path, later: Path, lake: Lake) -> None
     wanted = expected(earlier, later)
     found = diff(lake, "a", "b")
     assert any(added or removed for added, removed, _ in wanted.values())
-    assert {name: counts(one)[1:] for name, one in found.items()} == wanted
+    assert {name: counts(difference)[1:] for name, difference in found.items()} == wanted
     for name, numbers in wanted.items():
         changed = {"changed", "added", "removed"} if any(numbers) else {"same"}
         assert found[name].status in changed
@@ -125,8 +125,8 @@ def test_what_changed(source: Path, lake: Lake, tmp_path: Path) -> None:
     back = diff(lake, "b", "a", examples=1000)["counter/count"]
     assert counts(forth) == ("changed", 0, removed, changed)
     assert counts(back) == ("changed", removed, 0, changed)
-    for one, gone in ((forth, "removed"), (back, "added")):
-        kinds = [example["change"] for example in one.examples]
+    for differences, gone in ((forth, "removed"), (back, "added")):
+        kinds = [example["change"] for example in differences.examples]
         assert (kinds.count("changed"), kinds.count(gone)) == (changed, removed)
     for example in forth.examples:
         if example["change"] == "changed":
@@ -160,7 +160,7 @@ def test_the_same(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for later in ("a", "b"):
         found = diff(lake, "a", later)
         assert len(found) == 6
-        assert {counts(one) for one in found.values()} == {("same", 0, 0, 0)}
+        assert {counts(difference) for difference in found.values()} == {("same", 0, 0, 0)}
 
 
 def test_only_differing_key_groups_are_opened(
@@ -190,22 +190,26 @@ def test_another_max_parallelism(max_parallelism: int, lake: Lake, tmp_path: Pat
     import_golden(lake, ("a", KINDS))
     exported(lake, "a", tmp_path / "moved", max_parallelism=max_parallelism)
     import_as(lake, tmp_path / "moved", "b")
-    assert {counts(one) for one in diff(lake, "a", "b").values()} == {("same", 0, 0, 0)}
+    assert {counts(difference) for difference in diff(lake, "a", "b").values()} == {
+        ("same", 0, 0, 0)
+    }
     change = ("kinds/total", "key < 10", {"value": "value - 1"})
     later = edited_savepoint(KINDS, tmp_path / "later", change)
     import_as(lake, later, "c")
     found = diff(lake, "c", "b")
     wanted = expected(later, KINDS)
     assert wanted["kinds/total"][2] > 0
-    assert {name: counts(one)[1:] for name, one in found.items()} == wanted
+    assert {name: counts(difference)[1:] for name, difference in found.items()} == wanted
 
 
-def assert_examples(one: StateDifference, change: str, place: str, entries: int) -> None:
+def assert_examples(difference: StateDifference, change: str, place: str, entries: int) -> None:
     """As many rows as there are, up to three, each another one and with all its columns."""
-    assert len(one.examples) == min(3, entries)
-    assert [example.keys() for example in one.examples] == [{"change", place}] * len(one.examples)
-    assert {example["change"] for example in one.examples} <= {change}
-    rows = [example[place] for example in one.examples]
+    assert len(difference.examples) == min(3, entries)
+    assert [example.keys() for example in difference.examples] == [{"change", place}] * len(
+        difference.examples
+    )
+    assert {example["change"] for example in difference.examples} <= {change}
+    rows = [example[place] for example in difference.examples]
     assert all({"key_group", "key"} <= row.keys() for row in rows)
     assert len({repr(row) for row in rows}) == len(rows)
 
@@ -223,7 +227,7 @@ def test_states_that_come_and_go(lake: Lake) -> None:
             assert counts(one) == ("added", state.entries, 0, 0)
             assert_examples(one, "added", "after", state.entries)
     assert_examples(found["counter/count"], "removed", "before", 300)
-    assert all(not one.examples for one in diff(lake, "a", "b", examples=0).values())
+    assert all(not difference.examples for difference in diff(lake, "a", "b", examples=0).values())
 
 
 def test_another_type(lake: Lake) -> None:
@@ -239,8 +243,8 @@ def test_another_type(lake: Lake) -> None:
 def test_fields_that_come_and_go(lake: Lake) -> None:
     """A class with other fields is the same type still, and its values are compared."""
     import_as(lake, golden("pojo-rocksdb-canonical-p2-m128-flink2.3.0").snapshot, "a")
-    states = [one for op in lake.snapshot("orders", "a").operators for one in op.states]
-    (state,) = (one for one in states if one.name == "customer")
+    states = [op_state for op in lake.snapshot("orders", "a").operators for op_state in op.states]
+    (state,) = (state for state in states if state.name == "customer")
     old = value_snapshot(read_state_meta_info(DataInput(state.meta_info)))
     assert isinstance(old, PojoSerializerSnapshot)
     fields = {

@@ -32,9 +32,11 @@ def lake(tmp_path: Path) -> Lake:
 
 def files(lake: Lake, record: SnapshotRecord, state: str) -> list[Path]:
     """The data files of a state's table."""
-    tables = {one.name: one.table for held in record.operators for one in held.states}
+    tables = {
+        in_state.name: in_state.table for held in record.operators for in_state in held.states
+    }
     path = tables[state]
-    (table,) = (one for held in record.operators for one in held.tables if one.path == path)
+    (table,) = (table for held in record.operators for table in held.tables if table.path == path)
     return [Path(lake.location) / path / unit.path for unit in table.units]
 
 
@@ -45,7 +47,7 @@ def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     pq.write_table(change(table), path)
 
 
-@pytest.mark.parametrize("case", golden_cases("wordcount", "windows"), ids=lambda one: one.name)
+@pytest.mark.parametrize("case", golden_cases("wordcount", "windows"), ids=lambda case: case.name)
 def test_sound(case: GoldenCase, lake: Lake) -> None:
     """What was just imported."""
     assert stored_faults(lake, import_as(lake, case.snapshot, "s")) == []
@@ -131,17 +133,17 @@ def test_raw_state_goes_with_an_export(lake: Lake, tmp_path: Path) -> None:
     """What only its operator understands, wherever the source is then, at its parallelism."""
     source = tmp_path / "source"
     shutil.copytree(OLD, source)
-    raw = [one for one in source.iterdir() if one.read_bytes()[:4] == IDENTIFIER]
-    for one in raw:
-        one.write_bytes(one.read_bytes().replace(IDENTIFIER, b"mine"))
-    kept = {one.read_bytes() for one in raw}
+    raw = [path for path in source.iterdir() if path.read_bytes()[:4] == IDENTIFIER]
+    for path in raw:
+        path.write_bytes(path.read_bytes().replace(IDENTIFIER, b"mine"))
+    kept = {path.read_bytes() for path in raw}
     record = import_as(lake, source, "s")
     assert len(record.carried) == len(raw) == 2
     shutil.rmtree(source)
     exported(lake, "s", tmp_path / "export")
     report = check_snapshot(tmp_path / "export")
     assert report.faults == ()
-    assert ["raw keyed state" in one.why for one in report.unchecked] == [True]
-    assert kept <= {one.read_bytes() for one in (tmp_path / "export").iterdir()}
+    assert ["raw keyed state" in unchecked.why for unchecked in report.unchecked] == [True]
+    assert kept <= {path.read_bytes() for path in (tmp_path / "export").iterdir()}
     with pytest.raises(UnsupportedFormatError, match="raw keyed state, which only Flink can move"):
         exported(lake, "s", tmp_path / "other", parallelism=5)

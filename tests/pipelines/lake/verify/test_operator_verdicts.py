@@ -44,7 +44,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def spec(types: dict[str, Any], to: Path) -> Path:
     """A file that says what states become."""
-    said = {f"holders/{state}": {"type": one} for state, one in types.items()}
+    said = {f"holders/{state}": {"type": type_} for state, type_ in types.items()}
     to.write_text(json.dumps({"states": said}), "utf-8")
     return to
 
@@ -76,7 +76,7 @@ def test_a_state_in_another_form_is_said_to_be_lost(name: str, said: str, lake: 
     record = import_as(lake, RULES.snapshot, "rules")
     meta = recorded(record, "union").meta_info.replace(b"\0\5union", name_bytes(name))
     recorded(record, name).meta_info = meta
-    (bad,) = (one for one in check_against(record, str(RULES.snapshot)) if one.fault)
+    (bad,) = (verdict for verdict in check_against(record, str(RULES.snapshot)) if verdict.fault)
     assert bad.state == name
     assert said in bad.result.reasons[0].rule
 
@@ -89,9 +89,9 @@ def name_bytes(name: str) -> bytes:
 def test_an_operator_with_operator_state_alone_may_not_be_gone(lake: Lake) -> None:
     """As Flink refuses state that nothing claims, without the flag of that name."""
     old, others = lake.snapshot(JOB, "old"), str(RULES.snapshot)
-    (gone,) = (one for one in check_against(old, others) if one.fault)
+    (gone,) = (verdict for verdict in check_against(old, others) if verdict.fault)
     assert (gone.operator, gone.result.reasons[0].old) == ("holders", "4 states")
-    assert not any(one.fault for one in check_against(old, others, allow_missing=True))
+    assert not any(verdict.fault for verdict in check_against(old, others, allow_missing=True))
 
 
 def test_nor_may_one_whose_state_has_no_tables(lake: Lake, tmp_path: Path) -> None:
@@ -102,13 +102,13 @@ def test_nor_may_one_whose_state_has_no_tables(lake: Lake, tmp_path: Path) -> No
     source.coordinator = InlineHandle("coordinator", b"any")
     record = replace(record, metadata=write_metadata(metadata), operators=record.operators[1:])
     found = check_against(record, str(tmp_path / "old"))
-    gone = {one.operator: one.result.reasons[0].old for one in found if one.fault}
+    gone = {verdict.operator: verdict.result.reasons[0].old for verdict in found if verdict.fault}
     assert gone == {"opstate": "raw state", "rules": "1 states"}
     nowhere = replace(record, operators=[])
     source.uid, source.operator_id = "gone", operator_id_of_uid("gone")
     nowhere = replace(nowhere, metadata=write_metadata(metadata))
     found = check_against(nowhere, str(tmp_path / "old"))
-    gone = {one.operator: one.result.reasons[0].old for one in found if one.fault}
+    gone = {verdict.operator: verdict.result.reasons[0].old for verdict in found if verdict.fault}
     assert gone == {"opstate": "raw state", "gone": "its coordinator's state"}
 
 
@@ -118,5 +118,5 @@ def test_operators_are_found_by_the_hash_of_their_uid(lake: Lake) -> None:
     record = import_as(lake, unnamed.snapshot, "unnamed")
     assert not any(operator.uid for operator in record.operators)
     found = check_against(record, str(RULES.snapshot))
-    assert {one.state for one in found} >= {"split", "union", "rules"}
-    assert not any(one.fault for one in found)
+    assert {verdict.state for verdict in found} >= {"split", "union", "rules"}
+    assert not any(verdict.fault for verdict in found)

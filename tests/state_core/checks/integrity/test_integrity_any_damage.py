@@ -43,9 +43,9 @@ anything = settings(suppress_health_check=list(HealthCheck), deadline=None)
 
 
 @cache
-def in_one_file(one: GoldenCase) -> bytes:
+def in_one_file(case: GoldenCase) -> bytes:
     """The snapshot as a `_metadata` that holds all state."""
-    return inlined(one)
+    return inlined(case)
 
 
 def emptied(directory: Path) -> Path:
@@ -55,12 +55,12 @@ def emptied(directory: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("one", EVERY)
+@pytest.mark.parametrize("case", EVERY)
 @anything
 @given(data=st.data())
-def test_metadata_and_state_in_one(one: GoldenCase, tmp_path: Path, data: st.DataObject) -> None:
+def test_metadata_and_state_in_one(case: GoldenCase, tmp_path: Path, data: st.DataObject) -> None:
     """Metadata, headers, entries: whatever is damaged, what is salvaged is sound."""
-    whole = in_one_file(one)
+    whole = in_one_file(case)
     place = emptied(tmp_path / "damaged")
     (place / "_metadata").write_bytes(data.draw(damages(len(whole)))(whole))
     report = check_snapshot(place)
@@ -106,11 +106,11 @@ def told(report: IntegrityReport) -> set[tuple[int | None, int]]:
     }
 
 
-def _damage(one: Damaged, subtask: int, group: int, data: st.DataObject) -> None:
+def _damage(damaged: Damaged, subtask: int, group: int, data: st.DataObject) -> None:
     """Damage a key group, and leave at least a byte: one of none is no key group."""
-    begin, end = one.span(subtask, group)
+    begin, end = damaged.span(subtask, group)
     change = data.draw(damages(end - begin))
-    one.change_group(subtask, group, lambda held: change(bytes(held)) or b"\0")
+    damaged.change_group(subtask, group, lambda held: change(bytes(held)) or b"\0")
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -29,7 +29,7 @@ def test_all_of_it_is_checked(golden: GoldenCase) -> None:
     assert checked.entries == checked.hashed == held
     assert checked.values <= held
     assert checked.handles > 0 < checked.size
-    assert all("coordinator" in one.why for one in report.unchecked)
+    assert all("coordinator" in unchecked.why for unchecked in report.unchecked)
 
 
 @pytest.mark.parametrize("golden", CASES)
@@ -44,7 +44,7 @@ def test_a_salvage_of_it_is_a_copy(golden: GoldenCase, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["salvaged"]
 
 
-@pytest.mark.parametrize("snapshot", OLD, ids=[one.parent.name for one in OLD])
+@pytest.mark.parametrize("snapshot", OLD, ids=[path.parent.name for path in OLD])
 def test_old_releases(snapshot: Path, tmp_path: Path) -> None:
     """Flink 1.8 to 1.17: sound, and so is a copy; raw timers are carried."""
     report = check_snapshot(snapshot)
@@ -54,7 +54,9 @@ def test_old_releases(snapshot: Path, tmp_path: Path) -> None:
     again = check_snapshot(tmp_path / "salvaged")
     assert again.sound
     assert again.checked.entries == report.checked.entries > 0
-    assert [one.why for one in again.unchecked] == [one.why for one in report.unchecked]
+    assert [unchecked.why for unchecked in again.unchecked] == [
+        unchecked.why for unchecked in report.unchecked
+    ]
 
 
 def test_a_chain_of_incremental_checkpoints(tmp_path: Path) -> None:
@@ -73,8 +75,8 @@ def test_what_only_kryo_can_read(tmp_path: Path) -> None:
     source = kryo_savepoint(tmp_path / "savepoint")
     report = check_snapshot(source)
     assert report.sound
-    assert {one.where.state for one in report.unchecked} == set(KRYO_STATES)
-    assert all("which are not decoded" in one.why for one in report.unchecked)
+    assert {unchecked.where.state for unchecked in report.unchecked} == set(KRYO_STATES)
+    assert all("which are not decoded" in unchecked.why for unchecked in report.unchecked)
     assert report.checked.hashed == report.checked.entries > report.checked.values > 0
     assert salvage_snapshot(source, tmp_path / "salvaged").lost == ()
     assert entries(tmp_path / "salvaged") == entries(source)

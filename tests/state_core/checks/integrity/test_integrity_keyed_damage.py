@@ -282,7 +282,9 @@ def test_a_serializer_that_nobody_knows(tmp_path: Path) -> None:
         one.change(one.file(index), lambda data: data.replace(LONG, b"X" * len(LONG), 1))
     report = check_snapshot(one.path)
     assert report.sound
-    assert ["XXXX" in one.why and "not decoded" in one.why for one in report.unchecked] == [True]
+    assert [
+        "XXXX" in unchecked.why and "not decoded" in unchecked.why for unchecked in report.unchecked
+    ] == [True]
     whole = check_snapshot(one.origin)
     assert (report.checked.entries, report.checked.hashed) == (
         whole.checked.entries, whole.checked.hashed,

@@ -43,12 +43,12 @@ def elements(snapshot: Path) -> dict[tuple[str, int], list[bytes]]:
 
 
 def rewrite(
-    one: Damaged, subtask: int, state: str, change: Callable[[list[bytes]], list[bytes]]
+    damaged: Damaged, subtask: int, state: str, change: Callable[[list[bytes]], list[bytes]]
 ) -> None:
     """Write a subtask's file again, with other elements of one state."""
-    handle = one.operator_handle(subtask)
+    handle = damaged.operator_handle(subtask)
     assert handle.stream is not None
-    file = open_operator_file(StateFiles(Directory(one.path)).open(handle.stream), handle)
+    file = open_operator_file(StateFiles(Directory(damaged.path)).open(handle.stream), handle)
     held = []
     for info in file.states:
         found = file.elements(info.name)
@@ -57,23 +57,23 @@ def rewrite(
         pieces = change(pieces) if info.name == state else pieces
         held.append((info, pa.array(pieces, pa.large_binary())))
     data, offsets = encode_operator_file(file.header, held)
-    one.operator_file(subtask).write_bytes(data)
+    damaged.operator_file(subtask).write_bytes(data)
     assert isinstance(handle.stream, RelativeHandle)
     stream = replace(handle.stream, size=len(data))
-    one.set_operator_state(subtask, replace(handle, states=offsets, stream=stream))
+    damaged.set_operator_state(subtask, replace(handle, states=offsets, stream=stream))
 
 
-def move(one: Damaged, subtask: int, state: str, offsets: tuple[int, ...]) -> None:
+def move(damaged: Damaged, subtask: int, state: str, offsets: tuple[int, ...]) -> None:
     """Give a state other offsets."""
-    handle = one.operator_handle(subtask)
+    handle = damaged.operator_handle(subtask)
     moved = replace(handle.states[state], offsets=offsets)
-    one.set_operator_state(subtask, replace(handle, states={**handle.states, state: moved}))
+    damaged.set_operator_state(subtask, replace(handle, states={**handle.states, state: moved}))
 
 
-def saved(one: Damaged, **lost: int) -> None:
+def saved(damaged: Damaged, **lost: int) -> None:
     """A salvage loses so many elements of the states of these names, and nothing else."""
-    to = one.path.parent / "salvaged"
-    done = salvage_snapshot(one.path, to)
+    to = damaged.path.parent / "salvaged"
+    done = salvage_snapshot(damaged.path, to)
     check_sound(to, done)
     counts: dict[str, int] = {}
     for loss in done.lost:
@@ -81,7 +81,7 @@ def saved(one: Damaged, **lost: int) -> None:
         counts[loss.where.state] = counts.get(loss.where.state, 0) + loss.entries
     assert counts == lost
     after = elements(to)
-    for (name, subtask), held in elements(one.origin).items():
+    for (name, subtask), held in elements(damaged.origin).items():
         found = after.get((name, subtask), [])
         if name in lost:
             assert set(found) <= set(held)

@@ -19,17 +19,17 @@ KINDS = "kinds-rocksdb-native-p2-m128-flink2.3.0"
 OF_FIRST = range(64)
 
 
-def tables(one: Damaged) -> list[Path]:
+def tables(damaged: Damaged) -> list[Path]:
     """The table files of the first subtask."""
-    handle = one.rocksdb(0)
+    handle = damaged.rocksdb(0)
     named = sorted((*handle.shared, *handle.private))
-    return [path_of(one, stream) for name, stream in named if name.endswith(".sst")]
+    return [path_of(damaged, stream) for name, stream in named if name.endswith(".sst")]
 
 
-def path_of(one: Damaged, stream: StreamHandle | None) -> Path:
+def path_of(damaged: Damaged, stream: StreamHandle | None) -> Path:
     """Where a file lies."""
     assert isinstance(stream, RelativeHandle)
-    return one.path / stream.path
+    return damaged.path / stream.path
 
 
 def states_of(faults: tuple[Fault, ...]) -> set[str]:
@@ -37,13 +37,13 @@ def states_of(faults: tuple[Fault, ...]) -> set[str]:
     return {fault.where.state for fault in faults if fault.where.state}
 
 
-def flip(one: Damaged, path: Path, at: int) -> None:
+def flip(damaged: Damaged, path: Path, at: int) -> None:
     """Change a byte of a file."""
 
     def change(data: bytearray) -> None:
         data[at % len(data)] ^= 0x5A
 
-    one.change(path, change)
+    damaged.change(path, change)
 
 
 @pytest.mark.parametrize("at", [5, 300, -400, -1])
@@ -121,7 +121,7 @@ def test_a_local_name_that_leads_out(tmp_path: Path) -> None:
 def test_sound_files_are_opened_strictly() -> None:
     """What is lenient is only for files of which something is known to be wrong."""
     examined = look(golden(KINDS).snapshot)
-    found = [one for held in examined.operators for one in held.keyed.values()]
-    readers = [one.reader for one in found]
+    found = [path for held in examined.operators for path in held.keyed.values()]
+    readers = [fault.reader for fault in found]
     assert len(readers) == 2
     assert all(isinstance(reader, RocksDBFiles) and not reader.lenient for reader in readers)

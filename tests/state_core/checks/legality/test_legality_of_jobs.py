@@ -38,7 +38,7 @@ LEGAL = JobDeclaration(
 
 def rules(operator: OperatorDeclaration) -> list[str]:
     """The rules that an operator breaks."""
-    return [one.rule for one in check_operator(operator)]
+    return [finding.rule for finding in check_operator(operator)]
 
 
 def test_a_legal_job_passes() -> None:
@@ -59,7 +59,7 @@ def test_all_faults_are_said_at_once() -> None:
         ),
     )
     found = check_job(job)
-    assert [(one.rule, one.operator, one.state) for one in found] == [
+    assert [(finding.rule, finding.operator, finding.state) for finding in found] == [
         ("uid", "c", ""),
         ("mode", "a", "count"),
         ("mode", "a", "rules"),
@@ -67,13 +67,13 @@ def test_all_faults_are_said_at_once() -> None:
         ("parallelism", "c", ""),
         ("mode", "c", "rules"),
     ]
-    assert all(one.fault and one.remedy for one in found)
-    assert all(one.function for one in found[1:])
+    assert all(finding.fault and finding.remedy for finding in found)
+    assert all(finding.function for finding in found[1:])
     with pytest.raises(LegalityError) as caught:
         require_legal(job)
     text = str(caught.value)
     assert text.startswith("job 'orders': 6 faults. (1) ")
-    assert all(str(one) in text for one in found)
+    assert all(str(finding) in text for finding in found)
 
 
 def test_one_fault_is_one_sentence() -> None:

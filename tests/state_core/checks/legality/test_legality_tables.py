@@ -48,7 +48,7 @@ TWO = """
     B + NK  |   | 1 | x |   | x | r
 """
 SIDES = {1: (Side.ONLY,), 2: (Side.FIRST, Side.SECOND)}
-KINDS = {one.short: one for one in StreamKind} | {one.value: one for one in StreamKind}
+KINDS = {kind.short: kind for kind in StreamKind} | {kind.value: kind for kind in StreamKind}
 STATES: dict[RedistributionMode, list[StateDeclaration]] = {
     RedistributionMode.NONE: [
         StateDeclarations.value_state("s", int),
@@ -58,8 +58,8 @@ STATES: dict[RedistributionMode, list[StateDeclaration]] = {
         StateDeclarations.aggregating_state("s", "a:b", int),
     ],
     RedistributionMode.REDISTRIBUTABLE: [
-        StateDeclarations.list_state_builder("s", int).redistribute_by(one).build()
-        for one in RedistributionStrategy
+        StateDeclarations.list_state_builder("s", int).redistribute_by(strategy).build()
+        for strategy in RedistributionStrategy
     ],
     RedistributionMode.IDENTICAL: [StateDeclarations.broadcast_state("s", int, int)],
 }
@@ -82,8 +82,10 @@ def expected() -> dict[tuple[Inputs, Side, RedistributionMode], str]:
 
 EXPECTED = expected()
 CELLS = [
-    pytest.param(*one, said, id=f"{'+'.join(i.short for i in one[0])}-{one[1].name}-{one[2].value}")
-    for one, said in EXPECTED.items()
+    pytest.param(
+        *cell, said, id=f"{'+'.join(i.short for i in cell[0])}-{cell[1].name}-{cell[2].value}"
+    )
+    for cell, said in EXPECTED.items()
 ]
 ROWS = sorted({entry[0] for entry in EXPECTED}, key=str)
 
@@ -114,12 +116,12 @@ def test_a_cell_at_build(inputs: Inputs, side: Side, mode: RedistributionMode, s
     """A state of every kind, declared for that side alone, is a fault where the cell is blank."""
     for state in STATES[mode]:
         found = faults(inputs, state, side)
-        assert [one.rule for one in found] == ([] if said else ["mode"])
-        for one in found:
-            assert (one.operator, one.function, one.state) == ("u", "F", "s")
-            assert one.streams in one.problem
-            assert mode.value in one.problem
-            assert "keep" in one.remedy
+        assert [finding.rule for finding in found] == ([] if said else ["mode"])
+        for finding in found:
+            assert (finding.operator, finding.function, finding.state) == ("u", "F", "s")
+            assert finding.streams in finding.problem
+            assert mode.value in finding.problem
+            assert "keep" in finding.remedy
 
 
 @pytest.mark.parametrize(("inputs", "side", "mode", "said"), CELLS)
@@ -182,7 +184,7 @@ def test_every_remedy_is_legal(inputs: Inputs, mode: RedistributionMode) -> None
             assert not faults(proposed_inputs, STATES[mode][0])
 
 
-PAIRS = [one for one in product(StreamKind, repeat=2) if one not in TWO_INPUTS]
+PAIRS = [pair for pair in product(StreamKind, repeat=2) if pair not in TWO_INPUTS]
 
 
 @pytest.mark.parametrize("inputs", [(), *PAIRS, (K, K, K)])

@@ -67,7 +67,7 @@ def answers() -> list[dict[str, Any]]:
 def inputs_of(line: dict[str, Any]) -> tuple[StreamKind, ...]:
     """The broadcast input first, which Flink takes from either end."""
     kinds = [StreamKind(input_) for input_ in line["inputs"]]
-    return tuple(sorted(kinds, key=lambda one: one is not B))
+    return tuple(sorted(kinds, key=lambda kind: kind is not B))
 
 
 def test_declarations_are_of_the_same_modes() -> None:
@@ -128,7 +128,7 @@ def test_a_list_that_is_identical_is_judged_by_its_mode() -> None:
         if name == REFUSED
     ]
     assert len(alike) == 18
-    assert all(one == other for one, other in alike)
+    assert all(left == other for left, other in alike)
 
 
 def test_only_a_record_of_a_partition_reaches_state() -> None:

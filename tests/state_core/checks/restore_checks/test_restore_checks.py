@@ -59,8 +59,8 @@ def test_what_was_declared_restores() -> None:
     assert check(declared(*ALL), held(*map(held_state, ALL))) == []
 
 
-@pytest.mark.parametrize("before", ALL, ids=lambda one: one.name)
-@pytest.mark.parametrize("after", ALL, ids=lambda one: one.name)
+@pytest.mark.parametrize("before", ALL, ids=lambda case: case.name)
+@pytest.mark.parametrize("after", ALL, ids=lambda case: case.name)
 def test_a_state_stays_what_it_is(before: StateDeclaration, after: StateDeclaration) -> None:
     """Another kind, strategy or place is a fault whose remedy is what the snapshot holds."""
     before = replace(before, name="s")
@@ -68,7 +68,7 @@ def test_a_state_stays_what_it_is(before: StateDeclaration, after: StateDeclarat
     found = check(declared(now), held(held_state(before)))
     kinds = [_place(before), _place(now)]
     if kinds[0] == kinds[1]:
-        assert {one.rule for one in found} <= {"type"}
+        assert {finding.rule for finding in found} <= {"type"}
         return
     (one,) = found
     keyed = all(kind.startswith("keyed") for kind in kinds)
@@ -79,12 +79,15 @@ def test_a_state_stays_what_it_is(before: StateDeclaration, after: StateDeclarat
     assert (f"redistribute_by {kinds[0][:5]}" if lists else kinds[0]) in one.remedy
 
 
-def _place(one: StateDeclaration) -> str:
-    if one.kind == "broadcast":
+def _place(declared: StateDeclaration) -> str:
+    if declared.kind == "broadcast":
         return "broadcast"
-    if isinstance(one, ListStateDeclaration) and one.mode is RedistributionMode.REDISTRIBUTABLE:
-        return f"{one.redistribution_strategy.value} list"
-    return f"keyed {one.kind}"
+    if (
+        isinstance(declared, ListStateDeclaration)
+        and declared.mode is RedistributionMode.REDISTRIBUTABLE
+    ):
+        return f"{declared.redistribution_strategy.value} list"
+    return f"keyed {declared.kind}"
 
 
 TYPES = [
@@ -104,15 +107,15 @@ TYPES = [
     ),
 ]
 MAKERS = {
-    "value": lambda one: of.value_state("s", one),
-    "list": lambda one: of.list_state("s", one),
-    "map": lambda one: of.map_state("s", "String", one),
-    "reducing": lambda one: of.reducing_state("s", one, "operator:add"),
-    "aggregating": lambda one: of.aggregating_state("s", "a:b", one),
-    "split": lambda one: moving("s", one, SPLIT),
-    "union": lambda one: moving("s", one, UNION),
-    "broadcast": lambda one: of.broadcast_state("s", "String", one),
-    "broadcast key": lambda one: of.broadcast_state("s", one, "String"),
+    "value": lambda type_: of.value_state("s", type_),
+    "list": lambda type_: of.list_state("s", type_),
+    "map": lambda type_: of.map_state("s", "String", type_),
+    "reducing": lambda type_: of.reducing_state("s", type_, "operator:add"),
+    "aggregating": lambda type_: of.aggregating_state("s", "a:b", type_),
+    "split": lambda type_: moving("s", type_, SPLIT),
+    "union": lambda type_: moving("s", type_, UNION),
+    "broadcast": lambda type_: of.broadcast_state("s", "String", type_),
+    "broadcast key": lambda type_: of.broadcast_state("s", type_, "String"),
 }
 
 
@@ -246,10 +249,10 @@ def test_operators_that_are_new_or_gone() -> None:
     gone = held(held_state(state), uid="gone")
     found = check(declared(state), gone)
     assert said(found) == [("warning", "new_operator", ""), ("fault", "missing_operator", "")]
-    assert [one.operator for one in found] == ["u", "gone"]
+    assert [finding.operator for finding in found] == ["u", "gone"]
     assert "'s'" in found[1].problem
     allowed = check(declared(state), gone, allow_missing=True)
-    assert [one.severity for one in allowed] == [Severity.WARNING] * 2
+    assert [finding.severity for finding in allowed] == [Severity.WARNING] * 2
     assert check(declared(), held(uid="stateless", key="")) == []
 
 
@@ -290,22 +293,22 @@ def test_copies_of_a_broadcast_state_should_agree() -> None:
 SPECS = st.sampled_from(["Long", "String", "List<Long>", "Tuple2<Long, String>", "Row<Double>"])
 NAMES = st.text(min_size=1, max_size=5)
 DECLARED = st.builds(
-    lambda name, kind, one: replace(MAKERS[kind](TypeDescriptor.of(one)), name=name),
+    lambda name, kind, type_: replace(MAKERS[kind](TypeDescriptor.of(type_)), name=name),
     NAMES,
     st.sampled_from(sorted(MAKERS)),
     SPECS,
 )
-SEVERAL = st.lists(DECLARED, max_size=4, unique_by=lambda one: one.name)
+SEVERAL = st.lists(DECLARED, max_size=4, unique_by=lambda state: state.name)
 
 
 @given(SEVERAL, SEVERAL)
 def test_each_state_is_spoken_of(old: list[StateDeclaration], new: list[StateDeclaration]) -> None:
     """Equal states never, and all others in exactly one finding each, of the right state."""
     found = check(declared(*new), held(*map(held_state, old)))
-    before = {one.name: one for one in old}
-    after = {one.name: one for one in new}
+    before = {state.name: state for state in old}
+    after = {state.name: state for state in new}
     for name in before.keys() | after.keys():
-        mine = [one.rule for one in found if one.state == name]
+        mine = [finding.rule for finding in found if finding.state == name]
         if name not in after:
             assert mine == ["extra_state"]
         elif name not in before:

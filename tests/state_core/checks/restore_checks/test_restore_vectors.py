@@ -44,7 +44,9 @@ PAIRS = [(before, after) for before in FORMS for after in FORMS]
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_a_form_restored_as_another(before: str, after: str) -> None:
     """Kept: nothing is said. Refused, or begun empty in silence: a fault that says which."""
-    (line,) = (one for one in lines() if (one.get("before"), one.get("after")) == (before, after))
+    (line,) = (
+        line for line in lines() if (line.get("before"), line.get("after")) == (before, after)
+    )
     if line.get("found") == 1:
         assert found(before, after) == []
         return
@@ -61,7 +63,7 @@ def test_a_form_restored_as_another(before: str, after: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_state_that_nobody_declares_is_kept(form: str) -> None:
     """Restored, and in the next snapshot again: a warning."""
-    (line,) = (one for one in lines() if one.get("undeclared") == form)
+    (line,) = (line for line in lines() if line.get("undeclared") == form)
     assert line["kept"]
     (one,) = check(declared(), held(held_state(FORMS[form])))
     assert (one.fault, one.rule) == (False, "extra_state")

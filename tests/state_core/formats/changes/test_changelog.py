@@ -68,8 +68,8 @@ def with_logs(
             held = subtask.managed_keyed
             if isinstance(held, ChangelogHandle):
                 changes = [
-                    change(one) if isinstance(one, ChangelogFileHandle) else one
-                    for one in held.changes
+                    change(handle) if isinstance(handle, ChangelogFileHandle) else handle
+                    for handle in held.changes
                 ]
                 subtask.managed_keyed = replace(held, changes=tuple(changes))
     path.write_bytes(write_metadata(metadata))
@@ -216,8 +216,8 @@ def test_a_file_of_the_log_that_is_missing(golden: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda one: replace(one, streams=((1 << 40, one.streams[0][1]),)), "outside the"),
-        (lambda one: replace(one, streams=((-7, one.streams[0][1]),)), "outside the"),
+        (lambda handle: replace(handle, streams=((1 << 40, handle.streams[0][1]),)), "outside the"),
+        (lambda handle: replace(handle, streams=((-7, handle.streams[0][1]),)), "outside the"),
     ],
     ids=["behind the end", "before the begin"],
 )
@@ -304,11 +304,11 @@ def test_keys_that_nothing_describes(golden: Path, tmp_path: Path) -> None:
     """A log alone of an operator that set no timers: it says what to do, and does not guess."""
 
     def without_timers(_: str, changes: Changes) -> Changes:
-        queues = {one[-3:-1] for group, one in changes if group == -1 and one[-1] == 3}
+        queues = {change[-3:-1] for group, change in changes if group == -1 and change[-1] == 3}
         return [
-            (group, one)
-            for group, one in changes
-            if (one[-3:-1] if group == -1 else one[1:3]) not in queues
+            (group, change)
+            for group, change in changes
+            if (change[-3:-1] if group == -1 else change[1:3]) not in queues
         ]
 
     with pytest.raises(UnsupportedFormatError, match="nothing in it says what the keys") as found:
@@ -322,11 +322,11 @@ def merging(changes: Changes, *, with_result: bool) -> Changes:
     found = list(changes)
     for group in {group for group, _ in changes}:
         last: dict[bytes, dict[bytes, bytes]] = {}  # by id and key: windows, and their values
-        for other, one in changes:
-            if other == group and one[0] == SET_INTERNAL:
-                last.setdefault(one[1:-24], {})[one[-24:-8]] = one[-8:]
-            elif other == group and one[0] == CLEAR:
-                last.get(one[1:-16], {}).pop(one[-16:], None)
+        for other, change in changes:
+            if other == group and change[0] == SET_INTERNAL:
+                last.setdefault(change[1:-24], {})[change[-24:-8]] = change[-8:]
+            elif other == group and change[0] == CLEAR:
+                last.get(change[1:-16], {}).pop(change[-16:], None)
         for head, windows in last.items():
             if len(windows) > 1:
                 into, source = list(windows)[:2]
@@ -365,12 +365,16 @@ def test_a_null_in_a_map(golden: Path, tmp_path: Path) -> None:
     nulled: Changes = []
 
     def with_nulls(label: str, changes: Changes) -> Changes:
-        puts = [(group, one) for group, one in changes if group >= 0 and one[0] == UPDATE_ELEMENT]
+        puts = [
+            (group, change)
+            for group, change in changes
+            if group >= 0 and change[0] == UPDATE_ELEMENT
+        ]
         if label != "changes":
             return changes
         made = [
-            (group, bytes([ADD]) + one[1:12] + b"\0\0\0\1" + one[12:-8] + b"\1")
-            for group, one in puts
+            (group, bytes([ADD]) + change[1:12] + b"\0\0\0\1" + change[12:-8] + b"\1")
+            for group, change in puts
         ]
         nulled.extend(made)
         return [*changes, *made]
@@ -395,10 +399,13 @@ def test_operations_that_can_not_be(
     """They are refused with their place and the state."""
 
     def other(_: str, changes: Changes) -> Changes:
-        timers = {one[-3:-1] for group, one in changes if group == -1 and one[-1] == 3}
+        timers = {change[-3:-1] for group, change in changes if group == -1 and change[-1] == 3}
         return [
-            (group, bytes([operation]) + one[1:] if one[1:3] in timers and group >= 0 else one)
-            for group, one in changes
+            (
+                group,
+                bytes([operation]) + change[1:] if change[1:3] in timers and group >= 0 else change,
+            )
+            for group, change in changes
         ]
 
     opened = open_snapshot(inlined(golden, tmp_path / "inlined", other))

@@ -28,7 +28,7 @@ from tests.support.savepoints.expected_contents import assert_contents, tables_o
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases("kinds", "wordcount", form="native")
-every_case = pytest.mark.parametrize("golden", CASES, ids=lambda one: one.name)
+every_case = pytest.mark.parametrize("golden", CASES, ids=lambda case: case.name)
 
 
 def wrapped(golden: GoldenCase, to: Path, *changes: KeyedHandle | None, copies: int = 1) -> Path:
@@ -106,8 +106,12 @@ def test_key_groups_of_others_are_not_read_twice(tmp_path: Path) -> None:
     metadata = read_metadata((savepoint / "_metadata").read_bytes())
     for operator in metadata.operators:
         subtasks = operator.subtasks or {}
-        below = tuple(one.managed_keyed for one in subtasks.values() if one.managed_keyed)
-        wrapped_ones = [one.materialized[0] for one in below if isinstance(one, ChangelogHandle)]
+        below = tuple(
+            subtask.managed_keyed for subtask in subtasks.values() if subtask.managed_keyed
+        )
+        wrapped_ones = [
+            handle.materialized[0] for handle in below if isinstance(handle, ChangelogHandle)
+        ]
         for subtask in subtasks.values():
             if isinstance(subtask.managed_keyed, ChangelogHandle):
                 subtask.managed_keyed = replace(
