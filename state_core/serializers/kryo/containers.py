@@ -30,7 +30,7 @@ def _known(reader: ObjectReader | ObjectWriter, arguments: tuple[JavaType, ...],
 
 def _inner(version: KryoVersion, arguments: tuple[JavaType, ...], at: int) -> tuple[JavaType, ...]:
     """The type arguments of the elements, which only Kryo 5 passes on."""
-    if version is KryoVersion.FLINK_1 or not arguments:
+    if version is KryoVersion.FLINK_1 or len(arguments) <= max(at, 0):
         return ()
     return arguments[at].arguments
 

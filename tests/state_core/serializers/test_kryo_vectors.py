@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from state_core.errors import EncodeError, IncompatibleError, StateError
@@ -283,6 +283,7 @@ SEEDS = [
 class TestDamaged:
     """Bytes that nobody wrote."""
 
+    @example((2, "Event"), [(135, 128)], 0)  # a map where the field's type has one argument
     @settings(max_examples=400, deadline=2000)
     @given(
         st.sampled_from(SEEDS),
