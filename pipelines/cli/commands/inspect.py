@@ -307,6 +307,8 @@ def _print(report: dict[str, Any]) -> None:
             f"{uids.count(None)} of {len(uids)} operators with state have no uid in the snapshot,"
             " which Flink writes since 2.0: give those that the job sets with --uid"
         )
+    if any(operator["in_flight_bytes"] for operator in report["operators"]):
+        tell("it is unaligned: `statelake channels` shows the records in flight")
     left = SHOWN
     for operator in report["operators"]:
         if left > 0:

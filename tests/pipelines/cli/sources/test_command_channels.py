@@ -47,6 +47,7 @@ def test_channels_are_counted(tmp_path: Path) -> None:
             ("other_elements", found.others),
         ):  # fmt: skip
             assert sum(row[name] for row in mine) == count
+    assert "statelake channels" in run("inspect", checkpoint).out
     shown = run("channels", checkpoint).out
     total = numbers_in_flight(snapshot).total()
     assert f"{total:,} records in flight" in shown
