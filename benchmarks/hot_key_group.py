@@ -38,7 +38,7 @@ def batches(entries: int, *, hot: bool) -> Iterator[pa.RecordBatch]:
         yield _batch(np.arange(1, KEYS), np.arange(1, KEYS))
 
 
-def _batch(keys: np.ndarray, numbers: np.ndarray) -> pa.RecordBatch:  # type: ignore[type-arg]
+def _batch(keys: np.ndarray, numbers: np.ndarray) -> pa.RecordBatch:
     values = np.char.add("some value of forty characters, about ", numbers.astype("U10"))
     return pa.record_batch({"key": keys, "user_key": numbers, "value": pa.array(values)})
 
