@@ -4,6 +4,7 @@
 `keyed_files`             opens whichever of them a handle names
 `unified`                 the unified format (canonical savepoints)
 `heap_native`             the heap backend's own
+`heap_recovery`           where values end that only their class could walk
 `entry_walking`           entries without lengths, walked value by value
 `rocksdb_native`          RocksDB's files; `rocksdb_tables` merges, `rocksdb_iterators` orders
 `sst_file`                one SST table

@@ -46,8 +46,10 @@ def test_native_savepoints_of_rocksdb(compression: str, flink: FlinkOracle, tmp_
 def test_a_native_savepoint_of_the_heap(flink: FlinkOracle, tmp_path: Path) -> None:
     """It has no lengths: where values end is found by the keys behind them, of many key groups."""
     options = {"keys": KEYS, "max": 1024}
-    made = flink.generate("own-few", tmp_path / "sp", format="native", **options)
-    lines = sorted_lines(flink.restore("own-few", made, **options))
+    made = own_savepoint("few-native", tmp_path / "native")
+    lines = sorted_lines(
+        flink.restore("own-few", own_savepoint("few-canonical", tmp_path / "sp"), **options)
+    )
     lake = Lake(tmp_path / "lake")
     import_snapshot(lake, str(made), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "out", engine="local", parallelism=3)

@@ -30,11 +30,13 @@ import org.apache.flink.types.Row;
  * SqlQueries BACKEND DIRECTORY SAVEPOINT      the same of a job that is restored first
  * </pre>
  *
+ * With `-Dnew-queries=true` its queries are others, of operators that came with Flink 2.1 to 2.3.
  * Prints where the savepoint is.
  */
 public class SqlQueries {
     private static final AtomicLong SEEN = new AtomicLong();
     private static final long ROWS = 24;
+    private static final boolean NEW = Boolean.getBoolean("new-queries");
     private static final String RANKED = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY ";
 
     private static final String[] QUERIES = {
@@ -61,6 +63,16 @@ public class SqlQueries {
         "SELECT o.g, v.price FROM o LEFT JOIN versions FOR SYSTEM_TIME AS OF o.ts AS v ON o.g = v.g",
     };
 
+    /** What is new since Flink 2.1: joins of more than two tables at once (MultiJoin). */
+    private static final String[] NEW_QUERIES = {
+        "SELECT o.id, p.price, q.name FROM o JOIN p ON o.g = p.g LEFT JOIN q ON o.g = q.g",
+        "SELECT a.g, a.m, b.m AS n, c.m AS l FROM (SELECT g, MAX(price) AS m FROM o GROUP BY g) a "
+                + "JOIN (SELECT g, MAX(happened) AS m FROM p GROUP BY g) b ON a.g = b.g "
+                + "JOIN (SELECT g, COUNT(*) AS m FROM q GROUP BY g) c ON a.g = c.g",
+        "SELECT a.id, b.id AS other, q.name FROM (SELECT id, MAX(g) AS g FROM o GROUP BY id) a "
+                + "JOIN (SELECT id, MAX(g) AS g FROM p GROUP BY id) b ON a.g = b.g JOIN q ON a.g = q.g",
+    };
+
     public static void main(String[] words) {
         try {
             System.out.println(savepoint(words));
@@ -78,10 +90,14 @@ public class SqlQueries {
         tables.getConfig().set("table.exec.sink.upsert-materialize-strategy.type", "MAP");
         table(tables, env, "o");
         table(tables, env, "p");
+        if (NEW) {
+            table(tables, env, "q");
+            tables.getConfig().set("table.optimizer.multi-join.enabled", "true");
+        }
         tables.executeSql("CREATE TEMPORARY VIEW versions AS SELECT g, price, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY "
                 + "g ORDER BY ts DESC) AS rn FROM p) WHERE rn = 1");
         StreamStatementSet statements = tables.createStatementSet();
-        for (String query : QUERIES) {
+        for (String query : NEW ? NEW_QUERIES : QUERIES) {
             Table result = tables.sqlQuery(query);
             Schema schema = Schema.newBuilder().fromResolvedSchema(result.getResolvedSchema()).build();
             statements.add(result.insertInto(TableDescriptor.forConnector("blackhole").schema(schema).build()));
@@ -94,7 +110,7 @@ public class SqlQueries {
         JobClient job = env.executeAsync("queries");
         boolean restored = words.length > 2;
         long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
-        while (!restored && SEEN.get() < 2 * ROWS && System.nanoTime() < deadline) {
+        while (!restored && SEEN.get() < (NEW ? 3 : 2) * ROWS && System.nanoTime() < deadline) {
             Thread.sleep(50);
         }
         Thread.sleep(2000);
