@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from state_core import open_snapshot
 from state_core.checks.integrity import check_snapshot
 from state_core.files.filesystem import Directory
+from state_core.formats.key_weights import heaviest_key, weigh_operator
 from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -34,7 +36,7 @@ from tests.support.savepoints.snapshot_damage import inlined, read_everything, s
 
 __all__ = [
     "Exchanged", "Inline", "files_target", "forms_of", "fuzz_changelog", "fuzz_integrity",
-    "fuzz_keyed", "fuzz_metadata", "fuzz_operator_state",
+    "fuzz_keyed", "fuzz_keys", "fuzz_metadata", "fuzz_operator_state",
 ]  # fmt: skip
 
 SMALL = 1 << 14  # larger files are left out: what is in them is in others, too, and takes long
@@ -66,6 +68,18 @@ def fuzz_integrity(directory: Path) -> Fuzzing:
     """The same files, where all that is wrong is told rather than the first."""
     forms = forms_of(_keyed, _golden()) + forms_of(_operator_state, _golden())
     return files_target(directory, forms, check_snapshot)
+
+
+def fuzz_keys(directory: Path) -> Fuzzing:
+    """The same files, of which only the keys are read."""
+    return files_target(directory, forms_of(_keyed, _golden()), _weigh)
+
+
+def _weigh(directory: Path) -> None:
+    for operator in open_snapshot(directory).operators:
+        weigh_operator(operator, 2, until=[0, 1 << 41], threads=1)
+        for group in {file.key_groups.first for file in operator.keyed_files}:
+            heaviest_key(operator, group)
 
 
 def fuzz_changelog(directory: Path) -> Fuzzing:
