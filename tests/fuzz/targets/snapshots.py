@@ -40,15 +40,17 @@ __all__ = [
 ]  # fmt: skip
 
 SMALL = 1 << 14  # larger files are left out: what is in them is in others, too, and takes long
+PACKED = (
+    "evolving/old-hashmap", "evolving/operator-old", "own/canonical", "own/canonical-snappy",
+    "own/native", "kryo/flink-1.20", "heap-timers/windows",
+)  # fmt: skip
 
 
 def fuzz_metadata(directory: Path) -> Fuzzing:
     """`_metadata` itself, with all state in it: whatever it says is done."""
-    archives = [GOLDEN / place for place in ("evolving/old-hashmap", "own/canonical", "own/native")]
-    seeds = [lzma.decompress(path.with_suffix(".metadata.xz").read_bytes()) for path in archives]
+    seeds = [(path / "_metadata").read_bytes() for path in _golden(directory / "golden")]
     seeds += [inlined(golden) for golden in golden_cases()]
     seeds += [path.read_bytes() for path in (GOLDEN / "sources").glob("*/_metadata")]
-    seeds += [path.read_bytes() for path in (GOLDEN / "flink").glob("*/savepoint/_metadata")]
     return Fuzzing(
         [seed for seed in seeds if len(seed) < SMALL], lambda data: _read(directory, data)
     )
@@ -56,23 +58,24 @@ def fuzz_metadata(directory: Path) -> Fuzzing:
 
 def fuzz_keyed(directory: Path) -> Fuzzing:
     """Files with keyed state: in the unified format, and as the heap backend has it."""
-    return files_target(directory, forms_of(_keyed, _golden()), read_everything)
+    return files_target(directory, forms_of(_keyed, _golden(directory)), read_everything)
 
 
 def fuzz_operator_state(directory: Path) -> Fuzzing:
     """Files with operator state."""
-    return files_target(directory, forms_of(_operator_state, _golden()), read_everything)
+    return files_target(directory, forms_of(_operator_state, _golden(directory)), read_everything)
 
 
 def fuzz_integrity(directory: Path) -> Fuzzing:
     """The same files, where all that is wrong is told rather than the first."""
-    forms = forms_of(_keyed, _golden()) + forms_of(_operator_state, _golden())
+    golden = _golden(directory)
+    forms = forms_of(_keyed, golden) + forms_of(_operator_state, golden)
     return files_target(directory, forms, check_snapshot)
 
 
 def fuzz_keys(directory: Path) -> Fuzzing:
     """The same files, of which only the keys are read."""
-    return files_target(directory, forms_of(_keyed, _golden()), _weigh)
+    return files_target(directory, forms_of(_keyed, _golden(directory)), _weigh)
 
 
 def _weigh(directory: Path) -> None:
@@ -91,8 +94,15 @@ def fuzz_changelog(directory: Path) -> Fuzzing:
     )
 
 
-def _golden() -> list[Path]:
-    return [golden.snapshot for golden in golden_cases()]
+def _golden(directory: Path) -> list[Path]:
+    """Snapshots of all kinds; what is packed is unpacked below the directory."""
+    snapshots = [golden.snapshot for golden in golden_cases()]
+    for place in PACKED:
+        snapshots.append(directory / place)
+        snapshots[-1].mkdir(parents=True)
+        data = (GOLDEN / f"{place}.metadata.xz").read_bytes()
+        (snapshots[-1] / "_metadata").write_bytes(lzma.decompress(data))
+    return snapshots
 
 
 def _read(directory: Path, data: bytes) -> None:
