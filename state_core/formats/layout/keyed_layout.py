@@ -184,6 +184,8 @@ class KeyedLayout:
                 columns.append(part.decode(cursor))
             else:
                 ends = cursor.end - self.namespace.wire_length
+                short = np.flatnonzero(ends < cursor.position)
+                cursor.check(int(short[0]) if short.size else -1, "a namespace behind a key")
                 inner = Cursor(cursor.data, cursor.position, ends, cursor.place)
                 columns.append(part.decode(inner))
             if self.ambiguous:

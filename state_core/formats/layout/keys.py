@@ -201,7 +201,9 @@ def _key_ends(layout: KeyedLayout, entries: Entries, starts: I64Array) -> I64Arr
     if layout.opaque_key:
         return entries.key_end
     if not layout.key.self_delimiting:
-        return entries.key_end - layout.namespace.wire_length
+        ends = entries.key_end - layout.namespace.wire_length
+        _check_fit(layout.namespace, entries, ends < starts)
+        return ends
     return _behind(layout.key, entries, starts)
 
 
@@ -226,14 +228,22 @@ def _behind(part: TypeSerializer, entries: Entries, starts: I64Array) -> I64Arra
             source = DataInput(entries.data.data[max(start, 0) : end], entries.place(start))
             part.skip(source)
             ends[row] = start + source.position
-    wrong = np.flatnonzero(ends > entries.key_end)
-    if wrong.size:
+    _check_fit(part, entries, ends > entries.key_end)
+    return ends
+
+
+def _check_fit(part: TypeSerializer, entries: Entries, wrong: npt.NDArray[np.bool_]) -> None:
+    """Refuse entries whose key bytes are too short for a part of them.
+
+    Raises:
+        CorruptSnapshotError: There is one.
+    """
+    if wrong.any():
         raise CorruptSnapshotError(
             f"what should be {part.name} does not fit in its bytes",
-            place=entries.place(int(entries.key_start[wrong[0]])),
+            place=entries.place(int(entries.key_start[int(np.argmax(wrong))])),
             remedy="the snapshot is damaged, or its serializer is not the one it names",
         )
-    return ends
 
 
 def behind_parts(

@@ -21,6 +21,7 @@ TARGETS = {
     "keyed": "snapshots",
     "operator_state": "snapshots",
     "integrity": "snapshots",
+    "keys": "snapshots",
     "changelog": "snapshots",
     "rocksdb": "tables",
     "sst": "tables",

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from state_core import open_snapshot
 from state_core.checks.integrity import check_snapshot
 from state_core.files.filesystem import Directory
+from state_core.formats.key_weights import heaviest_key, weigh_operator
 from state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -34,19 +36,21 @@ from tests.support.savepoints.snapshot_damage import inlined, read_everything, s
 
 __all__ = [
     "Exchanged", "Inline", "files_target", "forms_of", "fuzz_changelog", "fuzz_integrity",
-    "fuzz_keyed", "fuzz_metadata", "fuzz_operator_state",
+    "fuzz_keyed", "fuzz_keys", "fuzz_metadata", "fuzz_operator_state",
 ]  # fmt: skip
 
 SMALL = 1 << 14  # larger files are left out: what is in them is in others, too, and takes long
+PACKED = (
+    "evolving/old-hashmap", "evolving/operator-old", "own/canonical", "own/canonical-snappy",
+    "own/native", "kryo/flink-1.20", "heap-timers/windows",
+)  # fmt: skip
 
 
 def fuzz_metadata(directory: Path) -> Fuzzing:
     """`_metadata` itself, with all state in it: whatever it says is done."""
-    archives = [GOLDEN / place for place in ("evolving/old-hashmap", "own/canonical", "own/native")]
-    seeds = [lzma.decompress(path.with_suffix(".metadata.xz").read_bytes()) for path in archives]
+    seeds = [(path / "_metadata").read_bytes() for path in _golden(directory / "golden")]
     seeds += [inlined(golden) for golden in golden_cases()]
     seeds += [path.read_bytes() for path in (GOLDEN / "sources").glob("*/_metadata")]
-    seeds += [path.read_bytes() for path in (GOLDEN / "flink").glob("*/savepoint/_metadata")]
     return Fuzzing(
         [seed for seed in seeds if len(seed) < SMALL], lambda data: _read(directory, data)
     )
@@ -54,18 +58,31 @@ def fuzz_metadata(directory: Path) -> Fuzzing:
 
 def fuzz_keyed(directory: Path) -> Fuzzing:
     """Files with keyed state: in the unified format, and as the heap backend has it."""
-    return files_target(directory, forms_of(_keyed, _golden()), read_everything)
+    return files_target(directory, forms_of(_keyed, _golden(directory)), read_everything)
 
 
 def fuzz_operator_state(directory: Path) -> Fuzzing:
     """Files with operator state."""
-    return files_target(directory, forms_of(_operator_state, _golden()), read_everything)
+    return files_target(directory, forms_of(_operator_state, _golden(directory)), read_everything)
 
 
 def fuzz_integrity(directory: Path) -> Fuzzing:
     """The same files, where all that is wrong is told rather than the first."""
-    forms = forms_of(_keyed, _golden()) + forms_of(_operator_state, _golden())
+    golden = _golden(directory)
+    forms = forms_of(_keyed, golden) + forms_of(_operator_state, golden)
     return files_target(directory, forms, check_snapshot)
+
+
+def fuzz_keys(directory: Path) -> Fuzzing:
+    """The same files, of which only the keys are read."""
+    return files_target(directory, forms_of(_keyed, _golden(directory)), _weigh)
+
+
+def _weigh(directory: Path) -> None:
+    for operator in open_snapshot(directory).operators:
+        weigh_operator(operator, 2, until=[0, 1 << 41], threads=1)
+        for group in {file.key_groups.first for file in operator.keyed_files}:
+            heaviest_key(operator, group)
 
 
 def fuzz_changelog(directory: Path) -> Fuzzing:
@@ -77,8 +94,15 @@ def fuzz_changelog(directory: Path) -> Fuzzing:
     )
 
 
-def _golden() -> list[Path]:
-    return [golden.snapshot for golden in golden_cases()]
+def _golden(directory: Path) -> list[Path]:
+    """Snapshots of all kinds; what is packed is unpacked below the directory."""
+    snapshots = [golden.snapshot for golden in golden_cases()]
+    for place in PACKED:
+        snapshots.append(directory / place)
+        snapshots[-1].mkdir(parents=True)
+        data = (GOLDEN / f"{place}.metadata.xz").read_bytes()
+        (snapshots[-1] / "_metadata").write_bytes(lzma.decompress(data))
+    return snapshots
 
 
 def _read(directory: Path, data: bytes) -> None:

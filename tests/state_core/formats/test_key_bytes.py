@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core.errors import EncodeError, KeyGroupError, UnknownHashError
+from state_core.errors import CorruptSnapshotError, EncodeError, KeyGroupError, UnknownHashError
 from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keys import encode_keys
+from state_core.formats.layout.keys import encode_keys, keys_of
 from state_core.formats.rewriting.key_bytes import key_bytes
 from state_core.formats.writing.rehash import assign_key_groups
 from state_core.formats.writing.unified_encode import StateRows
@@ -17,6 +17,7 @@ from state_core.serializers.basic.numbers import LongSerializer
 from state_core.serializers.basic.text import StringSerializer
 from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from state_core.serializers.composite.pojo import PojoSerializer
+from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from tests.support.serializers.serializer_columns import write
 
@@ -25,19 +26,23 @@ ODD = "x\ud800"  # half a character: no column can hold it
 NAMES = ("plain", ODD, "", "x\ufffd")
 
 
-def rows_of(layout: KeyedLayout, keys: list[bytes], value: bytes) -> StateRows:
-    """Rows decoded from entries of these keys, all with the same value."""
+def entries_of(keys: list[bytes], value: bytes) -> Entries:
+    """Entries of these keys, all with the same value."""
     pieces = [piece for key in keys for piece in (key, value)]
     ends = np.cumsum([len(piece) for piece in pieces]).astype(np.int64)
     starts = np.concatenate(([0], ends[:-1])).astype(np.int64)
-    entries = Entries(
+    return Entries(
         np.frombuffer(b"".join(pieces), np.uint8),
         np.zeros(len(keys), np.int16),
         np.zeros(len(keys), np.int64),
         starts[::2].copy(), ends[::2].copy(), starts[1::2].copy(), ends[1::2].copy(),
         lambda at: f"byte {at}",
     )  # fmt: skip
-    return StateRows(0, "s", layout, layout.decode(entries))
+
+
+def rows_of(layout: KeyedLayout, keys: list[bytes], value: bytes) -> StateRows:
+    """Rows decoded from entries of these keys, all with the same value."""
+    return StateRows(0, "s", layout, layout.decode(entries_of(keys, value)))
 
 
 LAYOUTS = {
@@ -100,6 +105,21 @@ def test_keys_whose_end_only_the_job_knows_come_back(layout: KeyedLayout) -> Non
         assert batch.column("timestamp").to_pylist() == [7, 7, 7]
         assert batch.column("key").to_pylist() == [key[8:] for key in raw]
     assert layout.key_writer(batch).to_binary().to_pylist() == raw
+
+
+@pytest.mark.parametrize("piece", [b"", b"\x80\0\0"])
+@pytest.mark.parametrize("kind", [StateKind.VALUE, StateKind.TIMERS])
+@pytest.mark.parametrize("key", [OpaqueSerializer("acme.Key"), LONG], ids=["opaque", "Long"])
+def test_key_bytes_that_are_too_short(kind: StateKind, key: TypeSerializer, piece: bytes) -> None:
+    """Shorter than a namespace, or the time of a timer: whoever reads them tells of damage."""
+    layout = KeyedLayout(kind, key, LONG, None if kind is StateKind.TIMERS else LONG)
+    value = b"" if kind is StateKind.TIMERS else bytes(8)
+    entries = entries_of([piece, piece], value)
+    with pytest.raises(CorruptSnapshotError):
+        layout.decode(entries)
+    if not layout.opaque_key:  # whose keys are all of the bytes
+        with pytest.raises(CorruptSnapshotError):
+            keys_of(layout, entries)
 
 
 def test_keys_whose_class_alone_knows_its_hash() -> None:
