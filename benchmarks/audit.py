@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from benchmarks.measuring import Row, print_table
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.rewriting import rewrite_pieces
 from pipelines.lake.edit.sql_editing import edit_by_sql
 from pipelines.lake.erase.auditing import audit_erasure

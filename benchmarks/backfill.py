@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.measuring import Row, print_table
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from tests.support.dagster_api import DagsterApi
 from tests.support.dagster_server import dagster_dev

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core.formats.writing.new_snapshot import write_snapshot

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.measuring import Row, compare, seconds
 from benchmarks.peer import StateProcessor
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.spark.engine import SparkEngine

@@ -16,7 +16,7 @@ from benchmarks.measuring import Row, print_table, seconds
 from benchmarks.one_key import write_canonical
 from benchmarks.small_matters import SMALL
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.sql_editing import edit_by_sql
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot

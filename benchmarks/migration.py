@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measuring import Row, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.migrating import migrate_snapshot
 from pipelines.lake.ingest.importing import import_snapshot

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measuring import Row, print_table
 from benchmarks.small_matters import PEAK, run
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.operations.bootstrap import bootstrap
 from state_core.backends import (

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.measuring import Row, print_table, rate
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.runtime import RunOptions, run_job
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.session import open_session

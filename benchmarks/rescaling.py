@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.measuring import Row, compare, seconds
 from benchmarks.peer import StateProcessor
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.export.rescaling import plan_rescale
 from pipelines.lake.ingest.importing import import_snapshot

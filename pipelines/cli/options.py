@@ -27,7 +27,7 @@ from state_core.extras import require_extra
 from state_core.printable import printable
 
 if TYPE_CHECKING:
-    from pipelines.lake.catalog.catalog import Lake
+    from pipelines.lake.catalog.catalog import Catalog
     from pipelines.lake.tables.records import SnapshotRecord
     from state_core.model.snapshot import Snapshot
 
@@ -77,9 +77,9 @@ class _Configured(click.Option):
 def _rows(context: click.Context, job: str | None = None) -> list[SnapshotRecord]:
     """The rows of the lake that the command line has named so far; none if anything is wrong."""
     try:
-        from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - Delta only when wanted
+        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
 
-        return Lake(context.params["lake"]).listed(job)[0]
+        return Catalog(context.params["lake"]).listed(job)[0]
     except Exception:  # noqa: BLE001 - nobody reads an error there, and it would spoil the line
         return []
 
@@ -142,7 +142,7 @@ def lake_is_meant(context: click.Context) -> bool:
     )
 
 
-def snapshot_named(lake: Lake, job: str, name: str) -> str:
+def snapshot_named(lake: Catalog, job: str, name: str) -> str:
     """The id of the snapshot that a command line names, told to people if it is another word.
 
     Raises:
@@ -191,17 +191,17 @@ class Source:
 
         return open_snapshot(self.savepoint, allow_external=self.allow_external, uids=self.uids)
 
-    def recorded(self) -> tuple[Lake, SnapshotRecord]:
+    def recorded(self) -> tuple[Catalog, SnapshotRecord]:
         """The lake, and what its catalog says of the snapshot.
 
         Raises:
             NotFoundError: There is no such job or snapshot.
             LakeError: There is no lake, or its catalog can't be read.
         """
-        from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - Delta only when wanted
+        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
         from pipelines.lake.keys.one_key import newest_snapshot  # noqa: PLC0415 - the same
 
-        lake, named = Lake(self.lake or ""), self.snapshot_id
+        lake, named = Catalog(self.lake or ""), self.snapshot_id
         snapshot_id = None if named is None else snapshot_named(lake, self.job, named)
         return lake, newest_snapshot(lake, self.job, snapshot_id)
 

@@ -17,7 +17,7 @@ from datetime import datetime
 
 from pipelines.engine import Engine, Progress
 from pipelines.keys import KeyRows
-from pipelines.lake.catalog.catalog import Lake as Catalog
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.dropping import DropResult, drop_snapshots
 from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.edit.committing import CommitResult, commit_snapshot

@@ -32,7 +32,7 @@ from pipelines.lake.bootstrap.bootstrap_spec import (
     read_bootstrap_spec,
 )
 from pipelines.lake.bootstrap.sources import FileSource, Piece, find_source, lake_table, pieces_of
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import SnapshotRecord
@@ -85,7 +85,7 @@ def bootstrap(
     compression: str = "none",
     metadata_version: int = 3,
     operator_state_version: int = 6,
-    lake: Lake | None = None,
+    lake: Catalog | None = None,
     job: str = "",
     snapshot_id: str | None = None,
     engine: Engine | str = "auto",
@@ -148,7 +148,7 @@ def _given(spec: str | os.PathLike[str] | Mapping[str, Any]) -> str | Path | Map
     return spec if isinstance(spec, Mapping) else os.fspath(spec)
 
 
-def _check_lake(lake: Lake, job: str, snapshot_id: str | None) -> None:
+def _check_lake(lake: Catalog, job: str, snapshot_id: str | None) -> None:
     """Refuse what the import would refuse, before anything is written."""
     check_names(job, snapshot_id)
     if not lake.exists():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pipelines.engine import Engine, Progress
 from pipelines.flink.cluster import FlinkCluster, Report, new_id
 from pipelines.flink.path_map import PathMap
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.share.sharing import Sharing
 from pipelines.lake.verify.compatibility import check_against
@@ -54,7 +54,7 @@ class CanaryResult:
 
 def run_canary(
     cluster: FlinkCluster,
-    lake: Lake,
+    lake: Catalog,
     job: str,
     snapshot_id: str,
     program: JarRun,
@@ -132,7 +132,7 @@ def run_canary(
     return CanaryResult(snapshot_id, not why, why, verdicts, job_id, done.left_out)
 
 
-def _parallelism_of(lake: Lake, job: str, snapshot_id: str) -> int:
+def _parallelism_of(lake: Catalog, job: str, snapshot_id: str) -> int:
     """The largest of its operators', which a program's own default is to be."""
     operators = lake.snapshot(job, snapshot_id).operators
     return max((operator.parallelism for operator in operators), default=1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pipelines.engine import Engine
 from pipelines.flink.cluster import FlinkCluster, new_id
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import read_changes
 from pipelines.lake.verify.legality import load_job
 from pipelines.operations.rescale_journal import Journal, open_journal, start_journal
@@ -69,7 +69,7 @@ Progress = Callable[[str, str], None]
 
 def rescale_job(
     cluster: FlinkCluster,
-    lake: Lake,
+    lake: Catalog,
     plan: RescalePlan,
     *,
     roll_back: bool = False,
@@ -123,7 +123,7 @@ def rescale_job(
     )  # fmt: skip
 
 
-def _begun(cluster: FlinkCluster, lake: Lake, plan: RescalePlan, jars: Jars) -> Journal:
+def _begun(cluster: FlinkCluster, lake: Catalog, plan: RescalePlan, jars: Jars) -> Journal:
     """The journal of a job that runs, when all that can be looked at before was looked at."""
     job = cluster.job(cluster.find_job(plan.flink_job).id)
     if not job.runs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import ValueChange, resolve_change
 from pipelines.lake.edit.migrating import ValueStaging, migrate_snapshot, refuse_disagreeing
 from state_core.errors import IncompatibleError
@@ -38,7 +38,7 @@ class Outcome:
     why: str = ""
 
 
-def preview_migration(lake: Lake, job: str, snapshot_id: str, change: ValueChange) -> Outcome:
+def preview_migration(lake: Catalog, job: str, snapshot_id: str, change: ValueChange) -> Outcome:
     """What a migration would come to, with nothing changed."""
     operator, state, result = resolve_change(lake.snapshot(job, snapshot_id), change)
     why = "; ".join(str(reason) for reason in result.reasons)
@@ -53,7 +53,7 @@ def preview_migration(lake: Lake, job: str, snapshot_id: str, change: ValueChang
 
 
 def migrate_one(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     snapshot_id: str,
     change: ValueChange,
@@ -81,7 +81,7 @@ def migrate_one(
     return Outcome(snapshot_id, new_id, "migrated", done.entries, why)
 
 
-def _staging(lake: Lake, change: ValueChange) -> ValueStaging | None:
+def _staging(lake: Catalog, change: ValueChange) -> ValueStaging | None:
     """Spark, where there are expressions."""
     if not change.expressions:
         return None

@@ -24,7 +24,7 @@ from typing import Any
 from pipelines.flink.answers import is_id
 from pipelines.flink.cluster import new_id
 from pipelines.lake.catalog.attempts import is_alive, read_note
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.names import path_segment
 from pipelines.lake.tables.record_rules import Rule, between
 from state_core.errors import ConflictError
@@ -119,13 +119,13 @@ class Journal:
         """Whether a step was recorded."""
         return any(done["step"] == step for done in self.steps)
 
-    def record(self, lake: Lake, job: str, step: str, did: str) -> None:
+    def record(self, lake: Catalog, job: str, step: str, did: str) -> None:
         """Keep that a step was done."""
         at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self.steps.append({"step": step, "at": at, "did": did[:LONGEST_TEXT]})
         self.write(lake, job)
 
-    def write(self, lake: Lake, job: str) -> None:
+    def write(self, lake: Catalog, job: str) -> None:
         """Write it whole, with the process that is at work on it."""
         self.failure = self.failure[:LONGEST_TEXT]
         note = {
@@ -140,7 +140,7 @@ def _path(job: str, name: str = "") -> str:
     return f"{above}/{name}.json" if name else above
 
 
-def _journals(lake: Lake, job: str) -> list[tuple[Journal, dict[str, Any]]]:
+def _journals(lake: Catalog, job: str) -> list[tuple[Journal, dict[str, Any]]]:
     """All of a job, the oldest first, each with the process that wrote it.
 
     Raises:
@@ -161,12 +161,12 @@ def _fields() -> list[str]:
     return [name for name in Journal.__dataclass_fields__ if name != "name"]
 
 
-def ended_journals(lake: Lake, job: str) -> list[Journal]:
+def ended_journals(lake: Catalog, job: str) -> list[Journal]:
     """The rescales of a job that ended, the oldest first."""
     return [journal for journal, _ in _journals(lake, job) if journal.outcome]
 
 
-def open_journal(lake: Lake, job: str, *, take_over: bool = False) -> Journal | None:
+def open_journal(lake: Catalog, job: str, *, take_over: bool = False) -> Journal | None:
     """The rescale of a job that has not ended, if there is one.
 
     Args:
@@ -194,7 +194,7 @@ def open_journal(lake: Lake, job: str, *, take_over: bool = False) -> Journal | 
 
 
 def start_journal(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     *,
     flink_job: str,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pipelines.engine import Engine
 from pipelines.flink.cluster import FlinkCluster
 from pipelines.flink.path_map import PathMap
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import read_changes
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
@@ -128,7 +128,7 @@ class Work:
     """What the steps of one call have in common."""
 
     def __init__(
-        self, cluster: FlinkCluster, lake: Lake, plan: RescalePlan, journal: Journal,
+        self, cluster: FlinkCluster, lake: Catalog, plan: RescalePlan, journal: Journal,
         jars: Jars, engine: Engine | str,
     ) -> None:  # fmt: skip
         self.cluster = cluster

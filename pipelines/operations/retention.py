@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.dropping import DropResult, drop_snapshots
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import DeclarationError
@@ -148,7 +148,7 @@ def reasons_to_stay(
 
 
 def plan_retention(
-    lake: Lake, job: str, policy: Policy, at: datetime | None = None
+    lake: Catalog, job: str, policy: Policy, at: datetime | None = None
 ) -> RetentionPlan:
     """What a policy would keep of a job, and what it would free.
 
@@ -173,7 +173,7 @@ def plan_retention(
     return RetentionPlan(records, reasons, frees)
 
 
-def prune(lake: Lake, job: str, policy: Policy) -> DropResult | None:
+def prune(lake: Catalog, job: str, policy: Policy) -> DropResult | None:
     """Drop the snapshots of a job that need not stay; None if all stay.
 
     Raises:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from pipelines.engine import Engine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.exporting import ExportResult, export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.names import path_segment
@@ -51,7 +51,7 @@ class Verification:
 
 
 def take_savepoint(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     exports: str,
     now: datetime | None = None,
@@ -93,7 +93,7 @@ def take_savepoint(
 
 
 def verify_savepoint(
-    lake: Lake, record: SnapshotRecord, savepoint: str, engine: Engine | str = "auto"
+    lake: Catalog, record: SnapshotRecord, savepoint: str, engine: Engine | str = "auto"
 ) -> Verification:
     """Check every byte of a savepoint, restore it into a lake of its own, and compare.
 
@@ -111,12 +111,12 @@ def verify_savepoint(
         return Verification(faults)
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            done = import_snapshot(Lake(scratch), savepoint, record.job, engine=engine)
+            done = import_snapshot(Catalog(scratch), savepoint, record.job, engine=engine)
         except StateError as error:
             return Verification([f"it can't be restored: {error}"])
         restored = done.record
         opened = open_snapshot(savepoint)
-        faults += count_faults(Lake(scratch), restored, opened)
+        faults += count_faults(Catalog(scratch), restored, opened)
         faults += count_faults(lake, record, opened)
     if restored.entries != record.entries:
         faults.append(f"{restored.entries} entries were restored, not {record.entries}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown_table, states_of
@@ -45,7 +45,7 @@ class Growth:
         return self.size / self.usual if self.usual else float("inf")
 
 
-def _until(lake: Lake, record: SnapshotRecord) -> list[SnapshotRecord]:
+def _until(lake: Catalog, record: SnapshotRecord) -> list[SnapshotRecord]:
     """The job's snapshots up to this one, the oldest first, without those made of others.
 
     A copy of a snapshot with other types says nothing of how the job grew.
@@ -56,7 +56,7 @@ def _until(lake: Lake, record: SnapshotRecord) -> list[SnapshotRecord]:
     return [*(summary for summary in before if not summary.parent), record]
 
 
-def growth_of(lake: Lake, record: SnapshotRecord, last: int) -> Growth:
+def growth_of(lake: Catalog, record: SnapshotRecord, last: int) -> Growth:
     """How large a snapshot is beside the `last` ones before it."""
     sizes = [summary.state_bytes for summary in _until(lake, record)[:-1]][-last:]
     return Growth(record.state_bytes, median(sizes) if sizes else None, len(sizes))
@@ -72,7 +72,7 @@ def current_plans(record: SnapshotRecord) -> list[OperatorPlan]:
     ]
 
 
-def history_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Any]:
+def history_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Any]:
     """Growth, changes since the snapshot before, and the load of each subtask."""
     until = _until(lake, record)
     shown = until[-SHOWN_SNAPSHOTS:]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.engine import spark_ui
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.dropping import DropResult
 from pipelines.lake.commits.checkpoint_migrating import TaskMigration
 from pipelines.lake.commits.commit_measures import CommitReport, total
@@ -86,7 +86,7 @@ def savepoint_metadata(snapshot: Snapshot) -> Metadata:
     }
 
 
-def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
+def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
     """Of a snapshot in the lake."""
     record = done.record
     rows = [
@@ -120,7 +120,7 @@ def tables_metadata(lake: Lake, done: ImportResult) -> Metadata:
     return metadata
 
 
-def table_metadata(lake: Lake, record: SnapshotRecord) -> dict[str, Metadata]:
+def table_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Metadata]:
     """The metadata of each table of a snapshot, by its path below the lake."""
     metadata = {}
     by_size = sorted(
@@ -206,7 +206,7 @@ def _operator_states(operator: OperatorRecord) -> Iterable[tuple[int, OperatorSt
     return [(versions[state.table], state) for state in operator.operator_states]
 
 
-def _preview(lake: Lake, operators: list[OperatorRecord]) -> str:
+def _preview(lake: Catalog, operators: list[OperatorRecord]) -> str:
     """A few rows of every table."""
     parts = []
     for operator in operators:

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from state_core.files.confinement import relative_path
 
 __all__ = ["Locations", "public_location"]
@@ -93,9 +93,9 @@ class Locations(dg.ConfigurableResource[None]):
         location = self._given(self.checkpoints, "STATELAKE_CHECKPOINTS")
         return f"{location.rstrip('/')}/{name}"
 
-    def open_lake(self) -> Lake:
+    def open_lake(self) -> Catalog:
         """The lake."""
-        return Lake(self._given(self.lake, "STATELAKE_LAKE"))
+        return Catalog(self._given(self.lake, "STATELAKE_LAKE"))
 
     def savepoint(self, name: str) -> str:
         """The savepoint of that name: a partition's key, which was a directory's name there."""

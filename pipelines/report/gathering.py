@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.engine import Progress
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.rescaling import group_totals
 from pipelines.lake.keys.heavy_keys import weigh_recorded
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
@@ -190,7 +190,7 @@ def _integrity(report: IntegrityReport) -> Integrity:
 
 
 def lake_report(
-    lake: Lake,
+    lake: Catalog,
     record: SnapshotRecord,
     limit: int,
     *,

@@ -21,7 +21,7 @@ from datetime import datetime, timezone
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import is_alive, refuse_during_erasure
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from pipelines.lake.commits.commit_measures import CommitReports
 from pipelines.lake.commits.run_log import Plan, Prepared, RunLog
@@ -121,7 +121,7 @@ class RunResult:
     absent: dict[str, str] = field(default_factory=dict)
 
 
-def run_job(job: Job, lake: Lake, options: RunOptions | None = None) -> RunResult:
+def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunResult:
     """Run a job over what its sources got since its last run.
 
     Args:
@@ -164,7 +164,7 @@ def snapshot_of_run(run: int) -> str:
 
 
 class _Run:
-    def __init__(self, job: Job, lake: Lake, log: RunLog, options: RunOptions) -> None:
+    def __init__(self, job: Job, lake: Catalog, log: RunLog, options: RunOptions) -> None:
         self.job = job
         self.lake = lake
         self.log = log

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.migrating import ValueStaging
 from pipelines.lake.edit.rewriting import STAGED
@@ -26,7 +26,7 @@ __all__ = ["expression_staging", "value_expression"]
 PART = "part"
 
 
-def expression_staging(session: SparkSession, lake: Lake, change: ValueChange) -> ValueStaging:
+def expression_staging(session: SparkSession, lake: Catalog, change: ValueChange) -> ValueStaging:
     """What computes a change's expressions on Spark, table by table.
 
     It raises an `EncodeError` for an expression that Spark does not understand, or that fails.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.purging import Staging
 from pipelines.lake.edit.rewriting import STAGED
 from pipelines.lake.tables.operator_tables import NO_PARTITION
@@ -21,7 +21,7 @@ __all__ = ["predicate_staging"]
 WHOLE = "whole"
 
 
-def predicate_staging(session: SparkSession, lake: Lake) -> Staging:
+def predicate_staging(session: SparkSession, lake: Catalog) -> Staging:
     """What writes the rows that a predicate leaves, by partition."""
 
     def stage(table: TableRecord, predicate: str, token: str) -> Mapping[int, str]:

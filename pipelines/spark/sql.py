@@ -14,7 +14,7 @@ import logging
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.query.table_names import SPARK, TableNames, resolve_names
 from state_core.errors import StateError
 
@@ -26,7 +26,7 @@ QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 def run_sql(
     session: SparkSession,
-    lake: Lake,
+    lake: Catalog,
     query: str,
     *,
     as_of: str | None = None,

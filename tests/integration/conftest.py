@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core.errors import StateError
 from tests.integration.flink.live_cluster import LiveFlink

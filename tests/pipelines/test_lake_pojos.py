@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.migrating import migrate_snapshot
 from pipelines.lake.export.exporting import export_snapshot

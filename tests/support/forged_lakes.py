@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA
 from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
 from state_core.formats.metadata.checkpoint_metadata import (

@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot

@@ -16,7 +16,7 @@ from pipelines.cli.commands.terminal import (
     tell,
 )
 from pipelines.cli.options import configured_option, engine_option, lake_is_meant
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.operations.bootstrap import BootstrapResult, bootstrap
 
 __all__ = ["bootstrap_command"]
@@ -101,7 +101,7 @@ def bootstrap_command(
             compression="snappy" if compress else compression,
             metadata_version=metadata_version,
             operator_state_version=operator_state_version,
-            lake=None if lake is None else Lake(lake),
+            lake=None if lake is None else Catalog(lake),
             job=job or "",
             snapshot_id=snapshot_id,
             engine=engine,

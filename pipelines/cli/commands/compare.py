@@ -25,7 +25,7 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
 from pipelines.lake.verify.diffing import diff_snapshots
 
@@ -63,7 +63,7 @@ def diff(
       statelake diff --lake lake --job orders monday tuesday
       statelake diff --lake lake --job orders before after --fail-on-diff --json
     """
-    opened = Lake(lake)
+    opened = Catalog(lake)
     earlier, later = (snapshot_named(opened, job, name) for name in (earlier, later))
     with progress_bar("comparing", quiet=as_json_) as progress:
         differences = diff_snapshots(
@@ -117,7 +117,7 @@ def rescale(
       statelake rescale --lake lake --job orders --snapshot sp-1 --parallelism 200 \\
           --max-parallelism 1000
     """
-    opened = Lake(lake)
+    opened = Catalog(lake)
     record = opened.snapshot(job, snapshot_named(opened, job, snapshot_id))
     plans = plan_rescale(record, parallelism, max_parallelism)
     if as_json_:

@@ -27,7 +27,7 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 from pipelines.lake.edit.purging import Staging
 
@@ -145,7 +145,7 @@ def edit(
     _refuse_twice("--purge", purge)
     _refuse_twice("--expire", expire)
     _refuse_twice("--keep-keys", keep_keys)
-    opened = Lake(lake)
+    opened = Catalog(lake)
     parent = snapshot_named(opened, job, parent)
     new_offsets = read_new_offsets(set_offsets) if set_offsets else []
     if offsets_from_timestamp is not None and bootstrap_servers is not None:
@@ -188,13 +188,13 @@ def _refuse_twice(option: str, given: Sequence[tuple[str, object]]) -> None:
             raise click.UsageError(f"{option} names {name} twice: give it once")
 
 
-def _other(lake: Lake, text: str, job: str) -> tuple[str, str]:
+def _other(lake: Catalog, text: str, job: str) -> tuple[str, str]:
     other, colon, name = text.rpartition(":")
     other = other if colon else job
     return other, snapshot_named(lake, other, name)
 
 
-def _staging(lake: Lake, changes: SnapshotEdit) -> Staging | None:
+def _staging(lake: Catalog, changes: SnapshotEdit) -> Staging | None:
     """Spark, where there are predicates."""
     if not changes.purge:
         return None

@@ -18,7 +18,7 @@ from pipelines.cli.options import (
     share_options,
     source_options,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.share.sharing import Sharing
@@ -138,14 +138,14 @@ def export(
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[tuple[Lake, str, str]]:
+def _opened(source: Source) -> Iterator[tuple[Catalog, str, str]]:
     """The lake, the job and the id of a snapshot; a savepoint's lake is gone afterwards."""
     if source.in_lake:
         lake, record = source.recorded()
         yield lake, source.job, record.snapshot_id
         return
     with TemporaryDirectory(prefix="statelake-export-") as directory:
-        lake = Lake(directory)
+        lake = Catalog(directory)
         import_snapshot(
             lake, source.savepoint, SAVEPOINT, snapshot_id=SAVEPOINT, engine="local",
             allow_external=source.allow_external, uids=source.uids,

@@ -26,7 +26,7 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
@@ -86,7 +86,7 @@ def import_command(
     """
     with progress_bar("importing", quiet=as_json_) as progress:
         done = import_snapshot(
-            Lake(lake),
+            Catalog(lake),
             savepoint,
             job,
             snapshot_id=snapshot_id,
@@ -176,7 +176,7 @@ def commit(
           --snapshot without-alice --note "erasure request 4711"
       statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean
     """
-    opened = Lake(lake)
+    opened = Catalog(lake)
     parent = snapshot_named(opened, job, parent)
     with progress_bar("checking", quiet=as_json_) as progress:
         done = commit_snapshot(
@@ -212,7 +212,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
       statelake snapshots --lake /data/lake
       statelake snapshots --lake /data/lake --job orders --json
     """
-    records, bad = Lake(lake).listed(job or None)
+    records, bad = Catalog(lake).listed(job or None)
     if as_json_:
         as_json([_summary(record) for record in records])
     else:
@@ -241,7 +241,7 @@ def drop(
     """
     if bool(snapshot_ids) == (keep is not None):
         raise click.UsageError("give either --snapshot (once or more) or --keep")
-    opened = Lake(lake)
+    opened = Catalog(lake)
     # all are looked up first: what is dropped must not change what `latest` is
     named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
     done = drop_snapshots(opened, job, snapshot_ids=list(named) or None, keep=keep)

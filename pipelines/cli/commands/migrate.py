@@ -15,7 +15,7 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import read_changes
 from pipelines.lake.edit.kryo_upgrading import LATER, plan_kryo_upgrade, upgrade_kryo
 from pipelines.operations.migrations import Outcome, migrate_one, preview_migration
@@ -86,7 +86,7 @@ def migrate(
         raise click.UsageError("give either --snapshot (once or more) or --all")
     if bool(state) != bool(spec) or bool(state) == kryo_to_flink_2:
         raise click.UsageError("give either --state and --to, or --kryo-to-flink-2")
-    opened = Lake(lake)
+    opened = Catalog(lake)
     known = [summary.snapshot_id for summary in opened.summaries(job)]
     named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
     wanted = list(named) or [one for one in known if not one.endswith(suffix)]
@@ -141,7 +141,7 @@ def migrate(
 
 
 def _upgrade_kryo(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     snapshot: str,
     made: str,

@@ -8,7 +8,7 @@ import click
 
 from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
 from pipelines.cli.options import job_option, lake_option, snapshot_argument, snapshot_named
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.operations.retention import Policy, RetentionPlan, plan_retention
@@ -33,7 +33,7 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
       statelake hold --lake /data/lake --job orders monday --reason "case 4711"
       statelake hold --lake /data/lake --job orders latest
     """
-    opened = Lake(lake)
+    opened = Catalog(lake)
     snapshot_id = snapshot_named(opened, job, snapshot)
     holds = hold_snapshot(opened, job, snapshot_id, reason)
     if as_json_:
@@ -60,7 +60,7 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
       statelake release --lake /data/lake --job orders monday
       statelake release --lake /data/lake --job orders monday --reason "case 4711"
     """
-    opened = Lake(lake)
+    opened = Catalog(lake)
     snapshot_id = snapshot_named(opened, job, snapshot)
     ended = release_snapshot(opened, job, snapshot_id, reason)
     if as_json_:
@@ -95,7 +95,7 @@ def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
       statelake retain --lake /data/lake --job orders --policy "30d all, 1y daily, forever monthly"
       statelake retain --lake /data/lake --job orders --policy "30 all, 90 daily" --yes
     """
-    opened = Lake(lake)
+    opened = Catalog(lake)
     plan = plan_retention(opened, job, Policy.parse(policy))
     dropped = None
     if yes and plan.going:

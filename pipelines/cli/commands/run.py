@@ -11,7 +11,7 @@ import click
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table, progress_bar, tell
 from pipelines.cli.options import engine_option, lake_option
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.verify.legality import load_runnable
 from pipelines.runtime import RunOptions, RunResult, run_job
 
@@ -71,7 +71,7 @@ def run(
             parallelism, backend, engine, restore, final,
             blobs=blobs, restore_from=restore_from, always=always, progress=progress,
         )  # fmt: skip
-        done = run_job(job, Lake(lake), options)
+        done = run_job(job, Catalog(lake), options)
     if as_json_:
         as_json(asdict(done))
     else:

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.tables import READABLE_FEATURES
 from state_core.errors import EncodeError, NotFoundError, StateError, UnreadableTableError
 from state_core.files.filesystem import Directory
@@ -135,7 +135,7 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
     Raises:
         NotFoundError: The snapshot has no such state.
     """
-    opened = Lake(lake)
+    opened = Catalog(lake)
     record = opened.snapshot(job, snapshot)
     tables_by_name: dict[str, tuple[str, int]] = {}
     for operator in record.operators:

@@ -24,7 +24,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.names import SNAPSHOTS, is_table_of, is_token, token_of
 from pipelines.lake.tables.record_rules import Rule, broken_rule
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, files_of
@@ -90,7 +90,7 @@ class Attempt:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: Catalog,
         job: str,
         snapshot_id: str,
         tables: Iterable[str],
@@ -133,7 +133,7 @@ class Attempt:
         self.lake.directory.delete(self._path)
 
 
-def recover_attempts(lake: Lake, job: str) -> list[str]:
+def recover_attempts(lake: Catalog, job: str) -> list[str]:
     """Undo what crashed attempts on a job's tables left, and say which snapshots they were for.
 
     What can't be undone is logged, and left to the next.
@@ -151,7 +151,7 @@ def recover_attempts(lake: Lake, job: str) -> list[str]:
     return undone
 
 
-def refuse_during_erasure(lake: Lake, job: str, request: str = "") -> None:
+def refuse_during_erasure(lake: Catalog, job: str, request: str = "") -> None:
     """Look whether rows of a job's snapshots are being erased, or were when a process ended.
 
     Args:
@@ -181,27 +181,27 @@ def refuse_during_erasure(lake: Lake, job: str, request: str = "") -> None:
             )
 
 
-def running_attempts(lake: Lake, job: str) -> list[str]:
+def running_attempts(lake: Catalog, job: str) -> list[str]:
     """The snapshots for which others may be working on a job's tables at this moment."""
     return [note["snapshot_id"] for _, note in _notes(lake, job) if is_alive(note)]
 
 
-def attempt_tokens(lake: Lake) -> set[str]:
+def attempt_tokens(lake: Catalog) -> set[str]:
     """The tokens of all attempts that have not ended."""
     return {name.removesuffix(".json") for name in _note_names(lake)}
 
 
-def _note_names(lake: Lake) -> list[str]:
+def _note_names(lake: Catalog) -> list[str]:
     """The files of all notes, but for those that are being written at this moment."""
     return [name for name in lake.directory.names(NOTES) if not is_part(name)]
 
 
-def leaned_on(lake: Lake, job: str) -> set[str]:
+def leaned_on(lake: Catalog, job: str) -> set[str]:
     """The snapshots of a job whose files attempts that have not ended may share."""
     return {snapshot_id for _, note in _notes(lake, job) for snapshot_id in note["leans_on"]}
 
 
-def _notes(lake: Lake, job: str) -> list[tuple[str, dict[str, Any]]]:
+def _notes(lake: Catalog, job: str) -> list[tuple[str, dict[str, Any]]]:
     """Token and note of every attempt on a job's tables that has not ended."""
     notes = []
     for name in _note_names(lake):
@@ -270,7 +270,7 @@ def is_alive(note: dict[str, Any]) -> bool:
     return True
 
 
-def _undone(lake: Lake, token: str, note: dict[str, Any]) -> bool:
+def _undone(lake: Catalog, token: str, note: dict[str, Any]) -> bool:
     """Take an attempt back; whether that was done. What stands against it is told."""
     try:
         _undo(lake, token, note)
@@ -280,7 +280,7 @@ def _undone(lake: Lake, token: str, note: dict[str, Any]) -> bool:
     return True
 
 
-def _undo(lake: Lake, token: str, note: dict[str, Any]) -> None:
+def _undo(lake: Catalog, token: str, note: dict[str, Any]) -> None:
     """Take back the attempt's versions and files, unless its snapshot exists after all.
 
     Raises:

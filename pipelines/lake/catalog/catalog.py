@@ -53,7 +53,7 @@ from state_core.errors import (
 )
 from state_core.files.filesystem import Directory
 
-__all__ = ["BadRow", "Lake"]
+__all__ = ["BadRow", "Catalog"]
 
 MANY_FILES = 64
 # Not even delta-rs itself may try again: what is to be written follows from what was read.
@@ -76,10 +76,13 @@ class BadRow:
     error: DamagedLakeError | UnsafePathError
 
 
-class Lake:
-    """A lake at a path or URI. Nothing is created before the first snapshot.
+class Catalog:
+    """A lake's catalog of snapshots, and its tables. Nothing is created before the first snapshot.
 
     Nothing that is in the lake leads out of it: its directory is confined.
+
+    Args:
+        location: The lake's path or URI.
     """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:

@@ -24,7 +24,7 @@ from pipelines.lake.catalog.attempts import (
     leaned_on,
     recover_attempts,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
 from pipelines.lake.tables.names import areas_of, is_digest, is_edited_file, is_table_of, token_of
 from pipelines.lake.tables.records import SnapshotRecord, TableRecord
@@ -61,7 +61,7 @@ class DropResult:
 
 
 def drop_snapshots(
-    lake: Lake, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None
+    lake: Catalog, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None
 ) -> DropResult:
     """Drop some snapshots of a job, or all but the newest.
 
@@ -115,7 +115,7 @@ def drop_snapshots(
 class _Drop:
     """What follows when the rows of some snapshots are gone."""
 
-    def __init__(self, lake: Lake, job: str, going: list[SnapshotRecord]) -> None:
+    def __init__(self, lake: Catalog, job: str, going: list[SnapshotRecord]) -> None:
         self.lake = lake
         self.job = job
         self.running = attempt_tokens(lake)
@@ -179,7 +179,7 @@ class _Drop:
         return len(unneeded), sum(size for _, size in unneeded)
 
 
-def tables_of_job(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[str]:
+def tables_of_job(lake: Catalog, job: str, records: list[SnapshotRecord]) -> list[str]:
     """A job's tables: of its snapshots, and those that a drop before this one left.
 
     Raises:
@@ -200,7 +200,7 @@ def tables_of_job(lake: Lake, job: str, records: list[SnapshotRecord]) -> list[s
     return paths
 
 
-def _directories(lake: Lake, job: str) -> Iterator[str]:
+def _directories(lake: Catalog, job: str) -> Iterator[str]:
     """What may be a job's tables, in its areas."""
     keyed, timers, operator = areas_of(job)
     for area in (keyed, timers, operator):
@@ -239,7 +239,7 @@ def _edit_leftovers(table: StateTable, latest: DeltaTable | None) -> list[tuple[
     return leftovers
 
 
-def sweep_carried(lake: Lake) -> tuple[int, int]:
+def sweep_carried(lake: Catalog) -> tuple[int, int]:
     """Delete carried files that no snapshot of any job needs."""
     present = lake.directory.files_below(CARRIED_DIRECTORY)
     if not present or attempt_tokens(lake):

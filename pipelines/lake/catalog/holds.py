@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.catalog_rows import held_error
 from pipelines.lake.tables.records import HoldRecord
 from state_core.errors import LakeError, NoMatchError, NotFoundError
@@ -18,7 +18,7 @@ from state_core.printable import is_text
 __all__ = ["held_snapshots", "hold_snapshot", "refuse_held", "release_snapshot"]
 
 
-def held_snapshots(lake: Lake, job: str) -> dict[str, list[HoldRecord]]:
+def held_snapshots(lake: Catalog, job: str) -> dict[str, list[HoldRecord]]:
     """The holds of each snapshot of a job that has some, by its id, the oldest snapshot first.
 
     Raises:
@@ -31,7 +31,7 @@ def held_snapshots(lake: Lake, job: str) -> dict[str, list[HoldRecord]]:
     return {summary.snapshot_id: summary.holds for summary in summaries if summary.holds}
 
 
-def refuse_held(lake: Lake, snapshots: Iterable[tuple[str, str]]) -> None:
+def refuse_held(lake: Catalog, snapshots: Iterable[tuple[str, str]]) -> None:
     """Raise if one of some snapshots may not be changed.
 
     Args:
@@ -49,7 +49,7 @@ def refuse_held(lake: Lake, snapshots: Iterable[tuple[str, str]]) -> None:
             raise held_error(job, snapshot_id, reasons)
 
 
-def hold_snapshot(lake: Lake, job: str, snapshot_id: str, reason: str = "") -> list[HoldRecord]:
+def hold_snapshot(lake: Catalog, job: str, snapshot_id: str, reason: str = "") -> list[HoldRecord]:
     """Let nobody drop a snapshot: what holds there are now.
 
     Holding it again for the same reason changes nothing; each other reason is a hold of its own.
@@ -75,7 +75,7 @@ def hold_snapshot(lake: Lake, job: str, snapshot_id: str, reason: str = "") -> l
 
 
 def release_snapshot(
-    lake: Lake, job: str, snapshot_id: str, reason: str | None = None
+    lake: Catalog, job: str, snapshot_id: str, reason: str | None = None
 ) -> list[str]:
     """End the holds of a snapshot, also of one whose row can't be believed: their reasons.
 

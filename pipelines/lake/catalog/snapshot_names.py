@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.names import LATEST
 from state_core.errors import NotFoundError
 
@@ -25,7 +25,7 @@ SHOWN = 10
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?", re.ASCII)
 
 
-def resolve_snapshot(lake: Lake, job: str, name: str) -> str:
+def resolve_snapshot(lake: Catalog, job: str, name: str) -> str:
     """The id of the snapshot that is meant.
 
     Args:

@@ -16,7 +16,7 @@ from deltalake import Schema
 
 from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.attempts import UNDO
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.rewriting import TableRewriter, layout_of, successor_of
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from pipelines.lake.tables.tables import TableFile
@@ -39,7 +39,7 @@ class CommitResult:
 
 
 def commit_snapshot(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     snapshot_id: str,
     parent: str,
@@ -79,7 +79,7 @@ def commit_snapshot(
 class _Commit:
     def __init__(
         self,
-        lake: Lake,
+        lake: Catalog,
         rewriter: TableRewriter,
         parent: SnapshotRecord,
         snapshots: Sequence[SnapshotRecord],

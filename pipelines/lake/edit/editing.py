@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.recorded_sources import sources_among
 from pipelines.lake.catalog.unmanaged_state import carried_metadata
 from pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
@@ -100,7 +100,7 @@ class EditResult:
 
 
 def edit_snapshot(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     parent: str,
     snapshot_id: str,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.migrating import refuse_disagreeing
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import (
@@ -88,7 +88,7 @@ def plan_kryo_upgrade(record: SnapshotRecord) -> list[Upgraded]:
 
 
 def upgrade_kryo(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     parent: str,
     snapshot_id: str,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.names import areas_of
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile
@@ -20,7 +20,7 @@ COPIERS = 8
 
 
 def merge_operators(
-    lake: Lake, job: str, other: SnapshotRecord, token: str, taken: Collection[str]
+    lake: Catalog, job: str, other: SnapshotRecord, token: str, taken: Collection[str]
 ) -> tuple[list[OperatorRecord], int]:
     """The operators of another snapshot, as a snapshot of `job` has them.
 
@@ -115,7 +115,7 @@ def _free(path: str, table: TableRecord, taken: Collection[str]) -> str:
 
 
 def _copy_table(
-    lake: Lake, job: str, other: str, table: TableRecord, token: str, taken: Collection[str]
+    lake: Catalog, job: str, other: str, table: TableRecord, token: str, taken: Collection[str]
 ) -> TableRecord:
     """A version of a table as the next version of the table that stands for it in `job`."""
     path = _free(_path_in(job, other, table.path), table, taken)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import ValueChange, resolve_change
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import (
@@ -70,7 +70,7 @@ class MigrationResult:
 
 
 def migrate_snapshot(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     parent: str,
     snapshot_id: str,

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from pipelines.lake.edit.pieces import Piece, Rewritten, Rows
 from pipelines.lake.edit.subtask_layout import SubtaskLayout
@@ -105,7 +105,7 @@ def kept_rows(rows: Rows, stays: pa.BooleanArray) -> Rows:
 
 @contextmanager
 def successor_of(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     parent: str,
     snapshot_id: str,
@@ -152,7 +152,7 @@ def successor_of(
         yield lake.snapshot(job, parent), TableRewriter(lake, attempt.token, chosen, progress)
 
 
-def layout_of(lake: Lake, operator: OperatorRecord, table: TableRecord) -> TableLayout:
+def layout_of(lake: Catalog, operator: OperatorRecord, table: TableRecord) -> TableLayout:
     """The layout of a table: by subtask for operator state, else by key group."""
     for state in operator.operator_states:
         if state.table == table.path:
@@ -161,7 +161,7 @@ def layout_of(lake: Lake, operator: OperatorRecord, table: TableRecord) -> Table
 
 
 def pieces_of(
-    lake: Lake, table: TableRecord, staged: Mapping[int, str] | None = None
+    lake: Catalog, table: TableRecord, staged: Mapping[int, str] | None = None
 ) -> list[Piece]:
     """Cut a whole table into pieces, a file each.
 
@@ -230,7 +230,7 @@ class TableRewriter:
     """
 
     def __init__(
-        self, lake: Lake, token: str, engine: Engine, progress: Progress | None = None
+        self, lake: Catalog, token: str, engine: Engine, progress: Progress | None = None
     ) -> None:
         self.lake = lake
         self.token = token

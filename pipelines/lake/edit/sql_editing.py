@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.engine import LocalEngine, Progress
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.editing import EditResult, changed_states
 from pipelines.lake.edit.pieces import Piece, Rows
 from pipelines.lake.edit.rewriting import (
@@ -41,7 +41,7 @@ __all__ = ["ChangedRows", "check_statements", "edit_by_sql", "queues_in"]
 
 
 def edit_by_sql(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     parent: str,
     snapshot_id: str,
@@ -128,7 +128,7 @@ def _try(session: Session, statement: Statement) -> None:
         prepared.change(pa.RecordBatch.from_pylist([], table.schema))
 
 
-def _session(lake: Lake, job: str, parent: str) -> Session:
+def _session(lake: Catalog, job: str, parent: str) -> Session:
     return Session(lake, TableNames(lake, as_of=parent, job=job))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import new_edited_file
 from pipelines.lake.tables.tables import (
@@ -91,7 +91,7 @@ def requester_here() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-def audit_records(lake: Lake) -> list[AuditRecord]:
+def audit_records(lake: Catalog) -> list[AuditRecord]:
     """All records, in their order.
 
     Raises:
@@ -123,7 +123,7 @@ def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
 
 
 def add_record(
-    lake: Lake, kind: str, request: str, requested_by: str, content: Mapping[str, Any]
+    lake: Catalog, kind: str, request: str, requested_by: str, content: Mapping[str, Any]
 ) -> AuditRecord:
     """Put a record behind the others.
 

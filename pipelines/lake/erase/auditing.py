@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.engine import Engine, LocalEngine, Progress
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.erase.audit_records import (
     AuditRecord,
     add_record,
@@ -127,7 +127,7 @@ class _Task:
 
 
 def audit_erasure(
-    lake: Lake,
+    lake: Catalog,
     asked: ErasureRequest,
     also: Sequence[str] = (),
     *,
@@ -204,7 +204,7 @@ def audit_erasure(
     return AuditResult(**{**shown, "hits": hits}, request=asked.request, record=record)
 
 
-def _recorded(lake: Lake, request: str) -> AuditRecord:
+def _recorded(lake: Catalog, request: str) -> AuditRecord:
     """The newest erasure of a request.
 
     Raises:
@@ -226,7 +226,7 @@ def _recorded(lake: Lake, request: str) -> AuditRecord:
     return erasures[-1]
 
 
-def _tasks(lake: Lake, place: str, searcher: Searcher) -> Iterator[_Task]:
+def _tasks(lake: Catalog, place: str, searcher: Searcher) -> Iterator[_Task]:
     """Each file of the lake, or of another place."""
     directory = Directory(place).confined() if place else lake.directory
     if place and not directory.exists():
@@ -237,7 +237,7 @@ def _tasks(lake: Lake, place: str, searcher: Searcher) -> Iterator[_Task]:
 
 
 def _rows_left(
-    lake: Lake, asked: ErasureRequest, records: dict[str, list[SnapshotRecord]], engine: Engine
+    lake: Catalog, asked: ErasureRequest, records: dict[str, list[SnapshotRecord]], engine: Engine
 ) -> tuple[int, str]:
     """Rows of snapshots that an erasure would find, and why they can't be looked through."""
     planner = Planner(lake, asked, records, engine)

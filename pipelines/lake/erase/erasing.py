@@ -34,7 +34,7 @@ from pipelines.lake.catalog.attempts import (
     refuse_during_erasure,
     running_attempts,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.dropping import sweep_carried, tables_of_job
 from pipelines.lake.catalog.holds import refuse_held
 from pipelines.lake.edit.pieces import Rewritten
@@ -105,7 +105,7 @@ class _Options:
 
 
 def plan_erasure(
-    lake: Lake,
+    lake: Catalog,
     asked: ErasureRequest,
     jobs: Sequence[str] = (),
     *,
@@ -133,7 +133,7 @@ def plan_erasure(
 
 
 def erase(
-    lake: Lake,
+    lake: Catalog,
     asked: ErasureRequest,
     jobs: Sequence[str] = (),
     *,
@@ -179,7 +179,7 @@ class Erasure:
     """
 
     def __init__(
-        self, lake: Lake, asked: ErasureRequest, jobs: Sequence[str], options: _Options
+        self, lake: Catalog, asked: ErasureRequest, jobs: Sequence[str], options: _Options
     ) -> None:
         self.lake = lake
         self.asked = asked

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.lake.catalog.attempts import ERASURES, is_alive, read_note
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.names import is_token, is_unit_path
 from pipelines.lake.tables.record_rules import Rule
 from pipelines.lake.tables.records import UnitRecord
@@ -68,7 +68,7 @@ class ErasureNote:
     replaced: dict[str, dict[str, UnitRecord | None]] = field(default_factory=dict)
     said: dict[str, Any] = field(default_factory=dict)
 
-    def write(self, lake: Lake) -> None:
+    def write(self, lake: Catalog) -> None:
         """Write it, or write it again."""
         note = {
             "request": self.request, "jobs": self.jobs, "token": self.token, "said": self.said,
@@ -81,7 +81,7 @@ class ErasureNote:
         lake.directory.write(note_path(self.request), json.dumps(note).encode())
 
     @classmethod
-    def read(cls, lake: Lake, request: str) -> ErasureNote | None:
+    def read(cls, lake: Catalog, request: str) -> ErasureNote | None:
         """What a process before this one left; None if there is nothing.
 
         Raises:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.rewriting import layout_of
 from pipelines.lake.erase.erasure_note import ErasureNote
 from pipelines.lake.erase.requests import ErasureRequest
@@ -21,7 +21,7 @@ __all__ = ["give_own_versions"]
 
 
 def give_own_versions(
-    lake: Lake,
+    lake: Catalog,
     asked: ErasureRequest,
     records: Mapping[str, Sequence[SnapshotRecord]],
     kept: set[tuple[str, str]],
@@ -64,7 +64,7 @@ def give_own_versions(
             lake.replace(changed)
 
 
-def _shown(lake: Lake, operator: OperatorRecord, table: TableRecord, token: str) -> TableRecord:
+def _shown(lake: Catalog, operator: OperatorRecord, table: TableRecord, token: str) -> TableRecord:
     """A table at a version that has the files, which is made unless it is there."""
     opened = lake.table(table.path)
     paths = {unit.path for unit in table.units}

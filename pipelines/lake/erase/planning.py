@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.pieces import Piece
 from pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
 from pipelines.lake.edit.selecting import find_state, tables_of
@@ -150,7 +150,7 @@ class _SharedFile:
     owners: list[tuple[str, str]] = field(default_factory=list)
 
 
-def records_of(lake: Lake, jobs: Sequence[str]) -> dict[str, list[SnapshotRecord]]:
+def records_of(lake: Catalog, jobs: Sequence[str]) -> dict[str, list[SnapshotRecord]]:
     """All snapshots of some jobs, of every job if none is named.
 
     Raises:
@@ -181,7 +181,7 @@ class Planner:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: Catalog,
         asked: ErasureRequest,
         records: Mapping[str, Sequence[SnapshotRecord]],
         engine: Engine,

@@ -21,7 +21,7 @@ from itertools import chain
 from urllib.parse import quote, unquote
 
 from pipelines.lake.catalog.attempts import is_alive
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.commits.checkpoint_records import read_records
 from pipelines.lake.commits.run_log import RunLog
 from pipelines.lake.erase.pair_tables import HeldKeys, PairTable
@@ -79,7 +79,7 @@ class FoundTaskState:
     elsewhere: list[str] = field(default_factory=list)
 
 
-def all_jobs(lake: Lake) -> list[str]:
+def all_jobs(lake: Catalog) -> list[str]:
     """All jobs: with snapshots, or of which tasks alone keep stores or changelogs in the lake."""
     jobs = set(lake.jobs())
     for name in lake.directory.names():
@@ -99,7 +99,7 @@ class TaskState:
     """
 
     def __init__(
-        self, lake: Lake, asked: ErasureRequest, records: Mapping[str, Sequence[SnapshotRecord]]
+        self, lake: Catalog, asked: ErasureRequest, records: Mapping[str, Sequence[SnapshotRecord]]
     ) -> None:
         self.lake = lake
         self.asked = asked
@@ -273,6 +273,6 @@ def _within(job: str) -> str:
     return areas_of(job)[0].partition("/")[0]
 
 
-def _kept(lake: Lake, job: str, areas: Sequence[str]) -> Iterator[str]:
+def _kept(lake: Catalog, job: str, areas: Sequence[str]) -> Iterator[str]:
     """Which of some areas a job has."""
     return (area for area in areas if lake.directory.exists(f"{_within(job)}/{area}"))

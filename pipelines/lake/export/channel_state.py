@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.recorded_channels import recorded_channels
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import SnapshotError, UnsupportedFormatError
@@ -34,7 +34,7 @@ def without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
     return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
 
 
-def dropped_records(lake: Lake, record: SnapshotRecord) -> list[str]:
+def dropped_records(lake: Catalog, record: SnapshotRecord) -> list[str]:
     """What a job loses that is restored without channel state, operator by operator."""
     try:
         found = records_in_flight(recorded_channels(lake.directory, record))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipelines.engine import Engine, Progress, choose_engine, map_largest_first
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
 from pipelines.lake.export.channel_state import (
     dropped_records,
@@ -86,7 +86,7 @@ class ExportResult:
 
 
 def export_snapshot(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     snapshot_id: str,
     to: str | os.PathLike[str],
@@ -147,7 +147,7 @@ def export_snapshot(
 class _Export:
     def __init__(
         self,
-        lake: Lake,
+        lake: Catalog,
         record: SnapshotRecord,
         target: SavepointDirectory,
         engine: Engine,

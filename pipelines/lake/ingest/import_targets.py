@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.ingest.import_slice import TableTarget
 from pipelines.lake.tables.names import keyed_table, queue_table, timers_table
 from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
@@ -16,7 +16,7 @@ __all__ = ["key_serializer", "known_units", "previous_units", "table_targets", "
 
 
 def table_targets(
-    lake: Lake, job: str, operator: Operator, partitions: int | None = None
+    lake: Catalog, job: str, operator: Operator, partitions: int | None = None
 ) -> list[TableTarget]:
     """The tables of an operator: one a state, and one for all timers if they are alike.
 
@@ -50,7 +50,7 @@ def tables_of(job: str, operator: Operator) -> dict[str, tuple[str, ...]]:
     return dict(wanted)
 
 
-def _place(lake: Lake, path: str, *, by_group: bool) -> tuple[str, str]:
+def _place(lake: Catalog, path: str, *, by_group: bool) -> tuple[str, str]:
     """The path and the partition column of a table: beside the one there is if that can't serve.
 
     Args:

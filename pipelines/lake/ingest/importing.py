@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pipelines.engine import Engine, Progress, choose_engine, map_largest_first
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.unmanaged_state import carry_state
 from pipelines.lake.ingest.import_slice import (
     ImportTask,
@@ -86,7 +86,7 @@ class ImportResult:
 
 
 def import_snapshot(
-    lake: Lake,
+    lake: Catalog,
     source: str,
     job: str,
     *,
@@ -133,7 +133,7 @@ def import_snapshot(
 class _Import:
     def __init__(
         self,
-        lake: Lake,
+        lake: Catalog,
         source: str,
         job: str,
         allow_external: tuple[str, ...],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipelines.engine import Progress
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.key_rows import tables_of_operator
 from pipelines.lake.tables.records import OperatorRecord
 from pipelines.lake.tables.table_rows import chunks_of, group_sizes
@@ -20,7 +20,7 @@ CHUNK_BYTES = 64 << 20
 
 
 def weigh_recorded(
-    lake: Lake,
+    lake: Catalog,
     operator: OperatorRecord,
     most: int,
     *,

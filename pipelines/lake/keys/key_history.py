@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.keys.one_key import KeyTables, key_tables
 from pipelines.lake.tables.key_rows import read_key
 from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
@@ -105,7 +105,7 @@ class _Reader:
 
 
 def key_history(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     text: str,
     *,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from pipelines.keys import KeyRows, check_states, keys_from_text
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.key_rows import (
     SoughtKey,
     key_serializer,
@@ -42,7 +42,7 @@ class KeyTables:
     tables: tuple[TableRows, ...]
 
 
-def newest_snapshot(lake: Lake, job: str, snapshot_id: str | None = None) -> SnapshotRecord:
+def newest_snapshot(lake: Catalog, job: str, snapshot_id: str | None = None) -> SnapshotRecord:
     """A snapshot of a job by its id, or else the newest.
 
     Raises:
@@ -55,7 +55,7 @@ def newest_snapshot(lake: Lake, job: str, snapshot_id: str | None = None) -> Sna
 
 
 def rows_in_lake(
-    lake: Lake,
+    lake: Catalog,
     record: SnapshotRecord,
     text: str,
     *,
@@ -92,7 +92,7 @@ def rows_in_lake(
 
 
 def key_tables(
-    lake: Lake,
+    lake: Catalog,
     record: SnapshotRecord,
     text: str,
     *,
@@ -117,7 +117,7 @@ def key_tables(
     return places
 
 
-def _tables(lake: Lake, operator: OperatorRecord, state: str | None) -> list[TableRows]:
+def _tables(lake: Catalog, operator: OperatorRecord, state: str | None) -> list[TableRows]:
     """The tables of an operator, or of one of its states."""
     if state is not None:
         states = [keyed for keyed in operator.states if keyed.name == state]

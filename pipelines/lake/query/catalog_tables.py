@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.recorded_sources import recorded_sources
 from pipelines.lake.query.table_names import operator_tables_by_name
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
@@ -24,7 +24,7 @@ TEXT, NUMBER, FLAG, TIME = pa.string(), pa.int64(), pa.bool_(), pa.timestamp("us
 Row = dict[str, Any]
 
 
-def catalog_table(lake: Lake, name: str) -> pa.Table:
+def catalog_table(lake: Catalog, name: str) -> pa.Table:
     """A table of the catalog, with a row for each of what it is of, in all snapshots.
 
     Rows that can't be believed are left out, and the log says why.

@@ -18,7 +18,7 @@ import pyarrow as pa
 from duckdb.func import PythonUDFType
 from typing_extensions import Self
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES, catalog_table
 from pipelines.lake.query.key_group_function import KEY_GROUP_FUNCTION, key_group
 from pipelines.lake.query.table_datasets import OpenedTable
@@ -70,7 +70,7 @@ class Session:
         names: What names stand for.
     """
 
-    def __init__(self, lake: Lake, names: TableNames) -> None:
+    def __init__(self, lake: Catalog, names: TableNames) -> None:
         self.lake = lake
         self.names = names
         self._failures: list[StateError] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from pipelines.lake.tables.units import Partitioning
 from state_core.errors import NotFoundError
@@ -111,7 +111,7 @@ class TableNames:
         NotFoundError: No job has that snapshot, or there is no such job.
     """
 
-    def __init__(self, lake: Lake, *, as_of: str | None = None, job: str | None = None) -> None:
+    def __init__(self, lake: Catalog, *, as_of: str | None = None, job: str | None = None) -> None:
         self.lake = lake
         self.as_of = as_of
         self.job = job

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.records import (
     OperatorRecord,
     OperatorStateRecord,
@@ -55,7 +55,7 @@ class StateDifference:
 
 
 def diff_snapshots(
-    lake: Lake,
+    lake: Catalog,
     job: str,
     earlier: str,
     later: str,
@@ -97,7 +97,7 @@ class _Task:
 
 class _Diff:
     def __init__(
-        self, lake: Lake, examples: int, engine: Engine, progress: Progress | None
+        self, lake: Catalog, examples: int, engine: Engine, progress: Progress | None
     ) -> None:
         self.lake = lake
         self.examples = examples

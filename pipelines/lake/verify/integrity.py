@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
 from pipelines.lake.tables.records import (
     CarriedFile,
@@ -40,7 +40,7 @@ READERS = 8
 Progress = Callable[[int, int], None]
 
 
-def count_faults(lake: Lake, record: SnapshotRecord, snapshot: Snapshot) -> list[str]:
+def count_faults(lake: Catalog, record: SnapshotRecord, snapshot: Snapshot) -> list[str]:
     """Compare a snapshot's entries with what the catalog says, and that with the files' rows.
 
     Returns:
@@ -96,7 +96,7 @@ def _operator_state_faults(operator: Operator, held: OperatorRecord) -> list[str
     return faults
 
 
-def _table_faults(lake: Lake, operator: OperatorRecord) -> list[str]:
+def _table_faults(lake: Catalog, operator: OperatorRecord) -> list[str]:
     faults = []
     for record in operator.tables:
         table = lake.table(record.path)
@@ -134,7 +134,7 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
 
 
 def stored_faults(
-    lake: Lake, record: SnapshotRecord, progress: Progress | None = None
+    lake: Catalog, record: SnapshotRecord, progress: Progress | None = None
 ) -> list[str]:
     """Read all rows of a snapshot, and compare them with what the catalog says of them.
 
@@ -162,7 +162,7 @@ def stored_faults(
     ]
 
 
-def _size_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
+def _size_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
     """Files that are not as large as the catalog says."""
     for record in operator.tables:
         directory = lake.table(record.path).directory
@@ -172,7 +172,7 @@ def _size_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
                 yield f"{record.path}/{unit.path}: {size} bytes, and {unit.size} in the catalog"
 
 
-def _row_faults(lake: Lake, operator: OperatorRecord) -> Iterator[str]:
+def _row_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
     """Key groups whose rows are not as many as the catalog says, and keys in wrong ones."""
     ids = {state.name: index for index, state in enumerate(operator.states)}
     counts = {state.name: np.zeros(operator.max_parallelism, np.int64) for state in operator.states}
@@ -231,7 +231,7 @@ def _misplaced(operator: OperatorRecord, rows: StateRows) -> str:
     )
 
 
-def _carried_fault(lake: Lake, carried: CarriedFile) -> str:
+def _carried_fault(lake: Catalog, carried: CarriedFile) -> str:
     """What is wrong with a file that is kept as it was; empty if nothing is."""
     path = f"{CARRIED_DIRECTORY}/{carried.blob}"
     if not lake.directory.is_file(path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.holds import refuse_held
 from pipelines.lake.erase.audit_records import add_record, audit_records
 from pipelines.lake.erase.auditing import audit_erasure
@@ -67,7 +67,7 @@ def plan_op(erasure: LakeErasure) -> dg.OpDefinition:
     return plan_request
 
 
-def _against(lake: Lake, plan: ErasurePlan, request: RequestFile) -> list[str]:
+def _against(lake: Catalog, plan: ErasurePlan, request: RequestFile) -> list[str]:
     """What stands against doing what was planned; that nothing is found does not."""
     against: list[str] = []
     with _collecting(against):
@@ -180,12 +180,12 @@ def _audited(
     return redaction.run(work)
 
 
-def _plan(lake: Lake, request: RequestFile, context: dg.OpExecutionContext) -> ErasurePlan:
+def _plan(lake: Catalog, request: RequestFile, context: dg.OpExecutionContext) -> ErasurePlan:
     progress = LoggedProgress(context.log, f"looking for {request.asked.request}")
     return plan_erasure(lake, request.asked, request.jobs, progress=progress)
 
 
-def _recorded(lake: Lake, request: RequestFile, secret: bytes) -> Mapping[str, Any] | None:
+def _recorded(lake: Catalog, request: RequestFile, secret: bytes) -> Mapping[str, Any] | None:
     """What the newest record of an erasure of all that is asked says; None if there is none."""
     asked = keyed_digest(request.asked, secret)
     contents = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.erase.requests import SECRET
 from pipelines.orchestration.erasure.request_files import RequestDirectory
 from pipelines.orchestration.resources import Locations
@@ -52,7 +52,7 @@ class LakeErasure:
         blobs, changelogs = tuple(settings.blobs), tuple(settings.changelogs)
         return RequestDirectory(settings.requests, settings.promised_days, blobs, changelogs)
 
-    def open_lake(self) -> Lake:
+    def open_lake(self) -> Catalog:
         """The lake."""
         return self.locations.open_lake()
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.runtime import RunOptions, run_job

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.flink.cluster import FlinkCluster
 from pipelines.flink.connection import ConnectionSettings
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.operations.live_rescaling import rescale_job
 from pipelines.operations.rescale_steps import JarRun, RescalePlan
 

@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from pipelines.flink.cluster import FlinkCluster
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.records import SnapshotRecord
 from tests.integration.flink.live_cluster import LiveFlink

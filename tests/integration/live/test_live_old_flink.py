@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core.errors import ClusterError, FlinkJobError
 from tests.integration.flink.live_cluster import LiveFlink, examples_jar

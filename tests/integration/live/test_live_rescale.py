@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipelines.flink.cluster import FlinkCluster
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.operations.live_rescaling import LEFT, PUT_BACK, RESCALED, rescale_job
 from pipelines.operations.rescale_journal import ended_journals
 from pipelines.operations.rescale_steps import STEPS, WAY_BACK, JarRun, RescalePlan

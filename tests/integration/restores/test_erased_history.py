@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.commits.changelog import DeltaChangelogs
 from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines.cli.main import main
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from state_core import open_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.operations.migrations import migrate_one

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.evolving import ask, restored, verdicts, written

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.share.ciphers import Cipher
 from state_core import open_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from state_core.checks.integrity import check_snapshot
 from state_core.files.filesystem import Directory
 from tests.integration.s3.faults import seeded_faults

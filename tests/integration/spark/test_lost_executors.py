@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.integration.spark.cluster import SparkCluster

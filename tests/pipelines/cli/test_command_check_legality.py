@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import main
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core.declarations import to_json
 from tests.support.jobs import declared_jobs

@@ -12,7 +12,7 @@ import pytest
 from click.shell_completion import BashComplete, CompletionItem
 
 from pipelines.cli.main import COMMANDS, statelake
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.tables.records import SnapshotRecord
 
 MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from pipelines.cli.commands.compress import parse_conf
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.orchestration.definitions import definitions
 from state_core import open_snapshot
 from state_core.errors import EncodeError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import main
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core import open_snapshot
 from tests.support.lakes import assert_whole, import_golden

@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from pipelines.cli.commands.report import _refuse
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from state_core.errors import SnapshotError
 from state_core.files.filesystem import Directory
 from tests.support.command import run

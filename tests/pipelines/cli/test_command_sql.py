@@ -19,7 +19,7 @@ import pytest
 
 from pipelines.cli.commands.queries import query_output
 from pipelines.cli.commands.queries.shell import Shell
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from state_core.errors import StateError
 from tests.support.command import run
 from tests.support.lakes import DEMO, files_of, import_as, import_golden

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.flink.cluster import FlinkCluster
 from pipelines.flink.connection import ConnectionSettings
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.operations.live_rescaling import rescale_job
 from pipelines.operations.rescale_journal import (
     Journal,

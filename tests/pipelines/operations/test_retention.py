@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.tables.records import HoldRecord, SnapshotRecord
 from pipelines.operations.retention import Policy, prune, reasons_to_stay

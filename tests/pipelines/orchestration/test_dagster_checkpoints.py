@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.commits.commit_measures import CommitReports, total
 from pipelines.operations import verified_savepoints as savepoints
 from pipelines.operations.verified_savepoints import (

@@ -19,7 +19,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.erase.audit_records import audit_records
 from pipelines.lake.erase.erasing import Erasure

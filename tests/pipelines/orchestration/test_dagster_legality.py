@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.orchestration.checks import job_checks
 from pipelines.orchestration.resources import Locations

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.orchestration.definitions import definitions
 from pipelines.orchestration.resources import Locations
 from tests.support.jobs.alert_orders import EXAMPLE, expected, feed, sink_rows

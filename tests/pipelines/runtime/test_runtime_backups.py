@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.commits.commit_measures import CommitReports
 from pipelines.runtime import RunOptions, run_job
 from pipelines.runtime.backups import SNAPSHOT_FACTORY, checkpoint_manager

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.runtime import STEPS, RunOptions, run_job
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import os, signal, sys
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.runtime import RunOptions, run_job
 from tests.support.jobs.alert_orders import alerts_module
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.runtime import RunOptions, run_job
 from state_core.serializers.framework.plugins import load_plugin
 from tests.support.jobs.alert_orders import (

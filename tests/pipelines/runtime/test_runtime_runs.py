@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.runtime import RunOptions, run_job
 from state_core.errors import ConflictError, LakeError, LegalityError, NotFoundError
 from state_core.process import Job

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.runtime import RunOptions, run_job
 from tests.support.jobs.alert_orders import example_module, sink_rows, state_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.spark.session import open_session
 from tests.support.lakes import import_golden
 from tests.support.savepoints.golden_cases import GOLDEN

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.query.session import Session
 from pipelines.lake.query.table_names import TableNames
 from pipelines.shown import json_text, plain

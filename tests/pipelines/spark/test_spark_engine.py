@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from pipelines.cli.main import main
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables import units

@@ -14,7 +14,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from state_core import open_snapshot
 
 __all__ = [

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
 from pipelines.lake.verify.compatibility import check_against
 from state_core.model.snapshot import Snapshot

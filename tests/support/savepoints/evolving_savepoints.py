@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.migrating import migrate_snapshot
 from state_core.errors import UnsupportedFormatError

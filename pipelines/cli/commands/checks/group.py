@@ -16,7 +16,7 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.verify.compatibility import check_against
 from state_core.formats.layout.state_compatibility import StateVerdict
 from state_core.serializers.framework.compatibility import Verdict
@@ -77,7 +77,7 @@ def compatibility(
       statelake check compatibility --lake lake --job orders --snapshot monday \\
           --against /savepoints/savepoint-of-the-new-job --json
     """
-    opened = Lake(lake)
+    opened = Catalog(lake)
     record = opened.snapshot(job, snapshot_named(opened, job, snapshot_id))
     verdicts = check_against(record, against, allow_missing=allow_non_restored_state)
     faults = sum(verdict.fault for verdict in verdicts)

@@ -20,7 +20,7 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.verify.integrity import count_faults, stored_faults
 from state_core.checks.integrity import (
     Fault,
@@ -100,14 +100,14 @@ def integrity(
             if isinstance(done, SalvageReport):
                 _print_salvage(done)
     if lake and job and snapshot_id:
-        snapshot_id = snapshot_named(Lake(lake), job, snapshot_id)
+        snapshot_id = snapshot_named(Catalog(lake), job, snapshot_id)
         lake_faults = _of_lake(lake, job, snapshot_id, quiet=as_json_)
         if savepoint and not faults:
-            record = Lake(lake).snapshot(job, snapshot_id)
+            record = Catalog(lake).snapshot(job, snapshot_id)
             snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
             lake_faults += [
                 count_fault
-                for count_fault in count_faults(Lake(lake), record, snapshot)
+                for count_fault in count_faults(Catalog(lake), record, snapshot)
                 if count_fault not in lake_faults
             ]
         content["lake_faults"] = lake_faults
@@ -139,7 +139,7 @@ def _examine(
 
 
 def _of_lake(lake: str, job: str, snapshot_id: str, *, quiet: bool) -> list[str]:
-    opened = Lake(lake)
+    opened = Catalog(lake)
     with progress_bar("reading", quiet=quiet) as progress:
         return stored_faults(opened, opened.snapshot(job, snapshot_id), progress)
 

@@ -15,7 +15,7 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
 from state_core import open_snapshot
 from state_core.checks.held_states import HeldOperator, held_operators
@@ -69,7 +69,7 @@ def legality(
     job_declaration = load_job(declared)
     held: list[HeldOperator] | None = None
     if lake and job and snapshot_id:
-        opened = Lake(lake)
+        opened = Catalog(lake)
         held = held_of_record(opened.snapshot(job, snapshot_named(opened, job, snapshot_id)))
     elif savepoint:
         held = held_operators(

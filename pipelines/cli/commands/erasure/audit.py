@@ -17,7 +17,7 @@ from pipelines.cli.commands.terminal import (
     tell,
 )
 from pipelines.cli.options import lake_option
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.erase.audit_records import audit_records, broken_record
 from pipelines.lake.erase.auditing import AuditResult, audit_erasure
 from pipelines.lake.erase.requests import ErasureRequest
@@ -69,7 +69,7 @@ def erase(
     asked = ErasureRequest(request, keys, predicates)
     with progress_bar("searching", quiet=as_json_) as progress:
         result = audit_erasure(
-            Lake(lake), asked, also, secret=secret_of(secret_file), progress=progress
+            Catalog(lake), asked, also, secret=secret_of(secret_file), progress=progress
         )
     if as_json_:
         shown = asdict(result)
@@ -117,7 +117,7 @@ def records(lake: str, as_json_: bool) -> None:
       statelake audit records --lake lake
       statelake audit records --lake lake --json | jq .records
     """
-    listed = audit_records(Lake(lake))
+    listed = audit_records(Catalog(lake))
     broken = broken_record(listed)
     if as_json_:
         as_json(

@@ -20,7 +20,7 @@ from pipelines.cli.commands.terminal import (
     tell,
 )
 from pipelines.cli.options import lake_option
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.erase.erasing import erase, plan_erasure
 from pipelines.lake.erase.planning import ErasurePlan
 from pipelines.lake.erase.requests import SECRET, ErasureRequest
@@ -108,7 +108,7 @@ def erase_command(
       statelake erase --lake lake --where users/friends "user_key = 'alice'" --yes
       statelake erase --lake lake --where places/members "element = 'alice'" --yes
     """
-    opened = Lake(lake)
+    opened = Catalog(lake)
     request = request or f"erasure-{uuid.uuid4().hex[:8]}"
     keys, predicates = keys_and_predicates(keys, key_file, where)
     asked = ErasureRequest(request, keys, predicates, carried or "", snapshots, blobs, changelogs)

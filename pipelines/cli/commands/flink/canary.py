@@ -108,11 +108,11 @@ def canary(
         raise click.UsageError("give either --jar or --jar-id")
     with connected(flink) as cluster:
         from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
-        from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415
+        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415
         from pipelines.operations.canary import run_canary  # noqa: PLC0415
         from pipelines.operations.rescale_steps import JarRun  # noqa: PLC0415
 
-        opened = Lake(lake)
+        opened = Catalog(lake)
         program = JarRun(jar or "", jar_id or "", entry_class, arguments, allow_non_restored_state)
         with status_line(quiet=as_json_) as report:
             done = run_canary(

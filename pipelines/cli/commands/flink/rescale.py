@@ -133,7 +133,7 @@ def rescale(
         raise click.UsageError("--migrate needs --old-jar or --old-jar-id: what to go back to")
     with connected(flink) as cluster:
         from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
-        from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415
+        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415
         from pipelines.operations.live_rescaling import rescale_job  # noqa: PLC0415
         from pipelines.operations.rescale_steps import JarRun, RescalePlan  # noqa: PLC0415
 
@@ -155,7 +155,8 @@ def rescale(
             return
         with status_line(quiet=as_json_) as report:
             done = rescale_job(
-                cluster, Lake(lake), plan, roll_back=roll_back, take_over=take_over, engine=engine,
+                cluster, Catalog(lake), plan, roll_back=roll_back, take_over=take_over,
+                engine=engine,
                 progress=lambda step, phase: report(step) if phase == "begins" else None,
             )  # fmt: skip
     _tell(done, as_json_)

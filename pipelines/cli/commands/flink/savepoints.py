@@ -169,7 +169,7 @@ def _finish(
         if quiet:
             as_json({"savepoint": location})
         return
-    from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - Delta only when wanted
+    from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
     from pipelines.lake.ingest.importing import import_snapshot  # noqa: PLC0415 - the same
 
     lake, job, paths = target
@@ -177,7 +177,7 @@ def _finish(
         here = paths.readable(location)
         with progress_bar("importing", quiet=quiet) as progress:
             done = import_snapshot(
-                Lake(lake), here, job, snapshot_id=snapshot_id, engine=engine, progress=progress
+                Catalog(lake), here, job, snapshot_id=snapshot_id, engine=engine, progress=progress
             )
     except StateError as error:  # the savepoint is there, and its place must not be lost
         raise error.within(f"savepoint {location} was taken, and its import failed") from error

@@ -178,10 +178,10 @@ def history(
       statelake history --lake lake --job orders --key customer-4711
       statelake history --lake lake --job orders --key 4711 --operator counter --state count --json
     """
-    from pipelines.lake.catalog.catalog import Lake  # noqa: PLC0415 - `get` needs no Delta
+    from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - `get` needs no Delta
     from pipelines.lake.keys.key_history import key_history  # noqa: PLC0415 - the same
 
-    changes = key_history(Lake(lake), job, text, operator=operator, state=state)
+    changes = key_history(Catalog(lake), job, text, operator=operator, state=state)
     if as_json_:
         as_json([
             {

@@ -25,7 +25,7 @@ from pipelines.cli.commands.queries.sql import (
 )
 from pipelines.cli.commands.terminal import tell
 from pipelines.cli.options import lake_option, snapshot_option
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES
 from pipelines.lake.query.table_names import TableNames
 from state_core.errors import StateError
@@ -71,7 +71,7 @@ def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> 
     """
     if as_of is not None and parent is not None:
         raise click.UsageError("give --as-of or --edit: an edit reads the snapshot that it is of")
-    opened = Shell(Lake(lake), job)
+    opened = Shell(Catalog(lake), job)
     opened.as_of = as_of = of_job(opened.lake, job, as_of)
     TableNames(opened.lake, as_of=as_of, job=job)  # a wrong name is told at once
     if parent is not None:
@@ -98,7 +98,7 @@ class Shell:
         typed: The lines of a query that has not ended.
     """
 
-    lake: Lake
+    lake: Catalog
     job: str | None = None
     as_of: str | None = None
     editing: str | None = None

@@ -27,7 +27,7 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.query.table_names import TableNames
 from state_core.errors import StateError
 
@@ -99,7 +99,7 @@ def sql(
           "DELETE FROM counter.timers WHERE key = 'alice'"
     """
     _check_options(queries, as_of, parent, snapshot_id, query_engine, as_csv, to, as_json_)
-    opened = Lake(lake)
+    opened = Catalog(lake)
     as_of, parent = of_job(opened, job, as_of), of_job(opened, job, parent)
     if parent is not None and snapshot_id is not None:
         _edit(opened, job, parent, snapshot_id, queries, note, as_json_=as_json_)
@@ -154,7 +154,7 @@ def _past() -> click.UsageError:
 
 @contextmanager
 def on_duckdb(
-    lake: Lake, query: str, as_of: str | None, job: str | None
+    lake: Catalog, query: str, as_of: str | None, job: str | None
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Run a query, or change a table, on DuckDB: the columns, and the rows batch by batch."""
     from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
@@ -175,7 +175,7 @@ def on_duckdb(
 
 @contextmanager
 def _on_spark(
-    lake: Lake, query: str, as_of: str | None, job: str | None, *, limit: int
+    lake: Catalog, query: str, as_of: str | None, job: str | None, *, limit: int
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     logging.getLogger("py4j").setLevel(logging.ERROR)
     from pipelines.spark.session import open_session  # noqa: PLC0415 - a JVM only when it is needed
@@ -199,7 +199,7 @@ def _on_spark(
 
 
 def _edit(
-    lake: Lake,
+    lake: Catalog,
     job: str | None,
     parent: str,
     snapshot_id: str,
@@ -221,12 +221,12 @@ def _edit(
         print_edit(done, parent)
 
 
-def of_job(lake: Lake, job: str | None, name: str | None) -> str | None:
+def of_job(lake: Catalog, job: str | None, name: str | None) -> str | None:
     """The id of the snapshot that is named; without a job only an id names one."""
     return name if name is None or job is None else snapshot_named(lake, job, name)
 
 
-def job_of(lake: Lake, snapshot_id: str, job: str | None) -> str:
+def job_of(lake: Catalog, snapshot_id: str, job: str | None) -> str:
     """The job whose snapshot is meant, where a user may have named none.
 
     Raises:

@@ -29,7 +29,7 @@ from state_core.errors import EncodeError, NotFoundError, StateError
 from state_core.extras import require_extra
 
 if TYPE_CHECKING:
-    from pipelines.lake.catalog.catalog import Lake
+    from pipelines.lake.catalog.catalog import Catalog
 
 __all__ = ["offsets", "offsets_at", "print_moved", "read_new_offsets"]
 
@@ -246,7 +246,7 @@ def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
 
 
 def offsets_at(
-    lake: Lake, job: str, snapshot_id: str, servers: str, at: datetime
+    lake: Catalog, job: str, snapshot_id: str, servers: str, at: datetime
 ) -> list[NewOffset]:
     """Where a broker says that a snapshot's partitions of Kafka stood at a time.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core import open_snapshot
 from state_core.formats.channels import channels_of, records_in_flight

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.operations.bootstrap import bootstrap
 from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog import catalog_looks
-from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.catalog_looks import CatalogLooks
 from pipelines.lake.tables.tables import create_table
 from state_core.files.filesystem import ConfinedDirectory, Directory, FileSource

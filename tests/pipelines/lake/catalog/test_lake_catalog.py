@@ -14,8 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog import catalog
-from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.commits.commit_measures import CommitReports
 from pipelines.lake.tables.records import (

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.ingest import importing
@@ -143,7 +143,7 @@ def test_different_jobs(lake: Lake, savepoints: list[Path], tmp_path: Path) -> N
 
 PROGRAM = """
 import sys
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import ConflictError

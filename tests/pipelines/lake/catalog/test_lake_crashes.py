@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.ingest import importing
@@ -150,7 +150,7 @@ def test_a_killed_process(lake: Lake, later: Path) -> None:
     """A process that is really gone, its files and versions behind it."""
     program = (
         "import os, sys\n"
-        "from pipelines.lake.catalog.catalog import Lake\n"
+        "from pipelines.lake.api import Lake\n"
         "from pipelines.lake.ingest.importing import import_snapshot\n"
         "Lake.append = lambda *_: os._exit(9)\n"
         "import_snapshot(Lake(sys.argv[1]), sys.argv[2], 'orders', engine='local')\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.committing import commit_snapshot

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.lake.api import Lake
 from pipelines.lake.api import Lake as Api
-from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.catalog.holds import held_snapshots, hold_snapshot, release_snapshot
 from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.migrating import migrate_snapshot
 from pipelines.lake.export.exporting import export_snapshot

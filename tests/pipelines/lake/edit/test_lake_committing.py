@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.committing import CommitResult, commit_snapshot
 from state_core import open_snapshot
 from state_core.errors import (

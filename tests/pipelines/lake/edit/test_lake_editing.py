@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 from pipelines.lake.edit.purging import Staging

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit import rewriting
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.committing import commit_snapshot

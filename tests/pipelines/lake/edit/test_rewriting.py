@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 from pipelines.engine import Progress
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit import rewriting
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.erase.auditing import AuditResult, audit_erasure
 from pipelines.lake.erase.erasing import erase
 from pipelines.lake.erase.needles import Needle

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.lake.api import Lake
 from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.catalog import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.edit.changes import ValueChange

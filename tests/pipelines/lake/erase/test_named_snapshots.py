@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.sql_editing import edit_by_sql
 from pipelines.lake.erase.auditing import audit_erasure
 from pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
@@ -174,7 +174,7 @@ def test_elements_of_lists_with_a_time_to_live(tmp_path: Path) -> None:
 FULL_DISK = """
 import errno, os, shutil, sys
 from pathlib import Path
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.erase.erasing import erase
 from pipelines.lake.erase.requests import ErasureRequest
 from state_core.errors import StateError

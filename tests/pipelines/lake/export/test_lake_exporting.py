@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.export import exporting
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.tables import unit_writer, units

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.export.rescaling import OperatorPlan, group_totals, plan_rescale
 from pipelines.lake.tables.records import (
     KeyGroupRecord,

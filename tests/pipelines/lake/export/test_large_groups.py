@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.engine import LocalEngine
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.export import exporting
 from pipelines.lake.export.export_slice import ExportTask, ShuffleTask
 from pipelines.lake.export.exporting import export_snapshot

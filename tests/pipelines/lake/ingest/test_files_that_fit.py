@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.sql_editing import edit_by_sql
 from pipelines.lake.ingest.import_targets import table_targets

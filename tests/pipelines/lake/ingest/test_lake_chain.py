@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from state_core import open_snapshot
 from tests.support.command import run
 from tests.support.lakes import assert_whole, exported, import_as

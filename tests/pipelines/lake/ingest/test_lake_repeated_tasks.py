@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.engine import Progress
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.migrating import migrate_snapshot
 from pipelines.lake.export.exporting import export_snapshot

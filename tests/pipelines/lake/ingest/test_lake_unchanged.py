@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest.import_targets import known_units
 from pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from pipelines.lake.tables.records import SnapshotRecord, UnitRecord

@@ -11,7 +11,7 @@ import pyarrow.dataset as pads
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.ingest import importing
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.tables import StateTable

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.query import session as sessions
 from pipelines.lake.query.session import QueryError, Session
 from pipelines.lake.query.table_names import DUCKDB, TableNames, find_folded, resolve_names

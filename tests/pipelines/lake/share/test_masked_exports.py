@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.share.mask_file import read_mask
 from pipelines.lake.share.sampling import Sample

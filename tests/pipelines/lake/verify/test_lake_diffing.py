@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.migrating import migrate_snapshot
 from pipelines.lake.verify import diffing

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.verify.integrity import stored_faults
 from state_core.checks.integrity import check_snapshot

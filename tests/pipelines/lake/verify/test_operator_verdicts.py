@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.catalog.catalog import Lake
+from pipelines.lake.api import Lake
 from pipelines.lake.verify.compatibility import check_against
 from state_core import open_snapshot
 from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
