@@ -28,7 +28,7 @@ from pipelines.lake.export.export_slice import (
     shuffle_slice,
 )
 from pipelines.lake.export.large_groups import GroupPiece, plan_pieces
-from pipelines.lake.export.redistributing import write_operator_states
+from pipelines.lake.export.redistributing import refuse_finished, write_operator_states
 from pipelines.lake.share.sharing import SharedRows, Sharing
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from pipelines.lake.tables.table_rows import TableRows, chunks_of, group_sizes, table_rows
@@ -48,7 +48,6 @@ from state_core.formats.metadata.checkpoint_metadata import (
 from state_core.formats.metadata.stream_map import map_streams
 from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
 from state_core.model.handles import (
-    DistributionMode,
     KeyGroupRange,
     KeyGroupsHandle,
     RelativeHandle,
@@ -214,7 +213,7 @@ class _Export:
         subtasks = self._beside(state, record, parallelism)
         if record.states:
             self._keyed(subtasks, record, parallelism, max_parallelism, progress)
-        _refuse_finished(subtasks, state.uid or state.operator_id)
+        refuse_finished(subtasks, state.uid or state.operator_id)
         return replace(
             state, parallelism=parallelism, max_parallelism=max_parallelism, subtasks=subtasks
         )
@@ -466,25 +465,3 @@ def _files_of(metadata: CheckpointMetadata) -> set[str]:
 
     map_streams(metadata, note)
     return {stream.path for stream in streams if isinstance(stream, RelativeHandle)}
-
-
-def _refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:
-    """A subtask that had finished has no handle: what the lake holds of it would be lost.
-
-    Raises:
-        UnsupportedFormatError: It holds something.
-    """
-    for index, subtask in subtasks.items():
-        keyed, operator = subtask.managed_keyed, subtask.managed_operator
-        groups = isinstance(keyed, KeyGroupsHandle) and any(keyed.offsets)
-        # of a broadcast state the others have copies
-        elements = operator is not None and any(
-            state.offsets and state.mode is not DistributionMode.BROADCAST
-            for state in operator.states.values()
-        )
-        if subtask.finished and (groups or elements):
-            raise UnsupportedFormatError(
-                "the subtask had finished, and has state in the lake",
-                place=f"operator {label}, subtask {index}",
-                remedy="delete the rows of its key groups and its elements, and commit that",
-            )

@@ -8,7 +8,7 @@ all of it to everyone. Elements that a typed column can't hold exactly are passe
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from pipelines.engine import Engine
 from pipelines.lake.share.sharing import SharedRows
 from pipelines.lake.tables.operator_tables import read_operator_rows
 from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, UnitRecord
+from state_core.errors import UnsupportedFormatError
 from state_core.files.filesystem import Directory
 from state_core.formats.layout.meta_info import parse_state_meta_info
 from state_core.formats.operator_state.operator_file import (
@@ -27,10 +28,16 @@ from state_core.formats.operator_state.operator_file import (
 )
 from state_core.formats.operator_state.operator_reader import parse_operator_state
 from state_core.formats.operator_state.operator_states import ElementRows, encode_operator_file
-from state_core.model.handles import DistributionMode, OperatorHandle, RelativeHandle
+from state_core.model.handles import (
+    DistributionMode,
+    KeyGroupsHandle,
+    OperatorHandle,
+    RelativeHandle,
+    SubtaskState,
+)
 from state_core.model.redistribution import ElementSlice, StateShare, plan_operator_state
 
-__all__ = ["write_operator_states"]
+__all__ = ["refuse_finished", "write_operator_states"]
 
 TASK_BYTES = 64 << 20
 Plan = dict[str, list[ElementSlice]]
@@ -216,3 +223,25 @@ class _Rows:
             if len(slice_)
         ]
         return pa.concat_arrays(pieces) if pieces else self.elements.slice(0, 0)
+
+
+def refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:
+    """A subtask that had finished has no handle: what the lake holds of it would be lost.
+
+    Raises:
+        UnsupportedFormatError: It holds something.
+    """
+    for index, subtask in subtasks.items():
+        keyed, operator = subtask.managed_keyed, subtask.managed_operator
+        groups = isinstance(keyed, KeyGroupsHandle) and any(keyed.offsets)
+        # of a broadcast state the others have copies
+        elements = operator is not None and any(
+            state.offsets and state.mode is not DistributionMode.BROADCAST
+            for state in operator.states.values()
+        )
+        if subtask.finished and (groups or elements):
+            raise UnsupportedFormatError(
+                "the subtask had finished, and has state in the lake",
+                place=f"operator {label}, subtask {index}",
+                remedy="delete the rows of its key groups and its elements, and commit that",
+            )
