@@ -21,6 +21,7 @@ from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, U
 from state_core.errors import UnsupportedFormatError
 from state_core.files.filesystem import Directory
 from state_core.formats.layout.meta_info import parse_state_meta_info
+from state_core.formats.metadata.checkpoint_metadata import SubtaskState
 from state_core.formats.operator_state.operator_file import (
     CURRENT_VERSION,
     UNCOMPRESSED_VERSION,
@@ -33,7 +34,6 @@ from state_core.model.handles import (
     KeyGroupsHandle,
     OperatorHandle,
     RelativeHandle,
-    SubtaskState,
 )
 from state_core.model.redistribution import ElementSlice, StateShare, plan_operator_state
 
