@@ -16,7 +16,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from itertools import pairwise
+from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -124,13 +125,22 @@ def map_largest_first(
         engine: Where tasks run.
         function: A module-level function.
         tasks: What to call it with.
-        sizes: How much work each is.
-        progress: Called with (done, total) after each task.
+        sizes: The bytes of each.
+        progress: Called with (done, total) in bytes after each task.
     """
     order = sorted(range(len(tasks)), key=lambda index: -sizes[index])
-    results = engine.map(function, [tasks[index] for index in order], progress)
+    told = None
+    if progress is not None:
+        # which tasks have ended is not known everywhere, but most end as they began
+        reached = [0, *accumulate(max(1, sizes[index]) for index in order)]
+        told = partial(_told_in_bytes, progress, reached)
+    results = engine.map(function, [tasks[index] for index in order], told)
     by_task = dict(zip(order, results, strict=True))
     return [by_task[index] for index in range(len(tasks))]
+
+
+def _told_in_bytes(progress: Progress, reached: Sequence[int], done: int, _: int) -> None:
+    progress(reached[done], reached[-1])
 
 
 def choose_engine(wanted: Engine | str) -> Engine:

@@ -83,7 +83,7 @@ class Lake(Catalog):
             taken_at: When the job took it; by default the time of its file `_metadata`.
             partitions: How many files each state is to have, 1 to 128; by default as its bytes ask
                 for.
-            progress: Called with (done, total) after each slice.
+            progress: Called with (done, total) in bytes after each slice.
         """
         return import_snapshot(
             self, os.fspath(source), job, snapshot_id=snapshot_id, engine=engine,
@@ -153,7 +153,7 @@ class Lake(Catalog):
             sharing: A sample of the keys, and what is masked; by default it is all there is.
             drop_channel_state: Whether records in flight are left out, which the job never sees.
             engine: `auto`, `spark`, `local`, or an engine.
-            progress: Called with (done, total) after each slice.
+            progress: Called with (done, total) in bytes after each slice.
         """
         return export_snapshot(
             self, job, snapshot_id, to, parallelism=parallelism, max_parallelism=max_parallelism,

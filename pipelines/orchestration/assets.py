@@ -152,14 +152,15 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
         tables: dict[dg.AssetKey, dict[str, dict[str, Any]]] = defaultdict(dict)
         for partition in context.partition_keys:
             location = locations.savepoint(partition)
-            size = sum(operator.total_bytes for operator in open_snapshot(location).operators)
             imported = import_snapshot(
                 lake,
                 location,
                 locations.job_name,
                 snapshot_id=partition,
                 engine=job.settings.engine,
-                progress=LoggedProgress(context.log, f"importing {printable(partition)}", size),
+                progress=LoggedProgress(
+                    context.log, f"importing {printable(partition)}", of_bytes=True
+                ),
             )
             of_snapshot = {
                 **tables_metadata(lake, imported),
@@ -229,7 +230,9 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
                 compression=compression or restore.compression,
                 metadata_version=config.metadata_version,
                 engine=job.settings.engine,
-                progress=LoggedProgress(context.log, f"exporting {printable(partition)}"),
+                progress=LoggedProgress(
+                    context.log, f"exporting {printable(partition)}", of_bytes=True
+                ),
             )
             of_export = {**export_metadata(exported), **spark_metadata()}
             context.add_asset_metadata(of_export, partition_key=partition)

@@ -21,13 +21,13 @@ class LoggedProgress:
     Args:
         log: Where to.
         what: What is done, as a line begins.
-        size: The bytes of all of it; 0 if nobody knows.
+        of_bytes: Whether (done, total) are bytes, and not parts.
     """
 
-    def __init__(self, log: logging.Logger, what: str, size: int = 0) -> None:
+    def __init__(self, log: logging.Logger, what: str, *, of_bytes: bool = False) -> None:
         self.log = log
         self.what = what
-        self.size = size
+        self.of_bytes = of_bytes
         self.spark = ""  # where its interface is, once that was told
         self.began = self.told = monotonic()
 
@@ -40,10 +40,13 @@ class LoggedProgress:
         if done < total and now - self.told < SECONDS:
             return
         self.told = now
-        part = done / max(1, total)
-        line = f"{self.what}: {part:.0%}, {done:,} of {total:,} parts"
-        if self.size:
-            reached = self.size * part
-            rate = bytes_text(reached / max(now - self.began, 1e-3))
-            line += f", about {bytes_text(reached)} of {bytes_text(self.size)}, {rate}/s"
+        line = f"{self.what}: {done / max(1, total):.0%}, {done:,} of {total:,} parts"
+        if self.of_bytes:
+            rate = done / max(now - self.began, 1e-3)
+            line = (
+                f"{self.what}: {done / max(1, total):.0%}, about {bytes_text(done)} of"
+                f" {bytes_text(total)}, {bytes_text(rate)}/s"
+            )
+            if done < total:
+                line += f", {(total - done) / max(rate, 1):,.0f} s left"
         self.log.info(line)

@@ -106,7 +106,7 @@ def export(
     """
     with (
         _opened(source) as (lake, job, snapshot_id),
-        progress_bar("exporting", quiet=as_json_) as progress,
+        progress_bar("exporting", quiet=as_json_, of_bytes=True) as progress,
     ):
         done = export_snapshot(
             lake,

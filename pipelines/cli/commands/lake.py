@@ -84,7 +84,7 @@ def import_command(
       statelake import old-savepoint --lake lake --job orders --uid counter --uid sessions
       statelake import a-copy --lake lake --job orders --taken 2026-11-20T06:00Z
     """
-    with progress_bar("importing", quiet=as_json_) as progress:
+    with progress_bar("importing", quiet=as_json_, of_bytes=True) as progress:
         done = import_snapshot(
             Catalog(lake),
             savepoint,

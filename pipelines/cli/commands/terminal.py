@@ -9,7 +9,17 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -86,12 +96,24 @@ def as_json(value: Any) -> None:
 
 
 @contextmanager
-def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Report | None]:
-    """A bar on standard error while slices run; nothing where nobody watches."""
+def progress_bar(
+    what: str, *, quiet: bool = False, of_bytes: bool = False
+) -> Iterator[Report | None]:
+    """A bar on standard error while slices run; nothing where nobody watches.
+
+    Args:
+        what: What is done, in front of the bar.
+        quiet: Whether to show nothing.
+        of_bytes: Whether what is reported are bytes: then with their rate and the time left.
+    """
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    reached: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
+    if of_bytes:
+        size = DownloadColumn(binary_units=True)
+        reached = (size, TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (TextColumn(what), BarColumn(), *reached, TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -119,7 +119,7 @@ def export_snapshot(
             which the job then never sees. Otherwise they are carried, if no operator is to have
             another parallelism or max parallelism.
         engine: `auto`, `spark`, `local`, or an engine.
-        progress: Called with (done, total) after each slice.
+        progress: Called with (done, total) in bytes after each slice.
 
     Raises:
         NotFoundError: There is no such snapshot.
@@ -380,7 +380,8 @@ class _Export:
             )
             for key_groups in ranges
         ]  # fmt: skip
-        parts = self.engine.map(assemble_slice, tasks, progress)
+        sizes_now = [sum(spill.size for spill in task.spills) for task in tasks]
+        parts = map_largest_first(self.engine, assemble_slice, tasks, sizes_now, progress)
         for spill in spills:
             self.target.directory.delete(spill.name)
         return parts

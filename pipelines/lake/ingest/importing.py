@@ -114,7 +114,7 @@ def import_snapshot(
             file `_metadata` was last written, which a copy changes.
         partitions: How many partitions each table of keyed state is to have, 1 to 128; by default
             as many as its bytes ask for, and those of the snapshot before.
-        progress: Called with (done, total) after each slice.
+        progress: Called with (done, total) in bytes after each slice.
 
     Raises:
         SnapshotError: It can't be read; the lake is as it was.

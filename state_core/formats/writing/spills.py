@@ -52,6 +52,11 @@ class Spill:
         """How many entries it holds."""
         return int(self.runs[:, COUNT].sum())
 
+    @property
+    def size(self) -> int:
+        """The bytes of its entries."""
+        return int((self.runs[:, END] - self.runs[:, START]).sum())
+
     def within(self, key_groups: KeyGroupRange) -> Spill:
         """Only the runs of some key groups."""
         inside = (self.runs[:, GROUP] >= key_groups.first) & (

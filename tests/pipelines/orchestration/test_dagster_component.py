@@ -461,13 +461,18 @@ def test_tables_of_a_savepoint_are_those_of_the_lake(tmp_path: Path) -> None:
 
 
 def test_progress_says_no_more_than_it_knows(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a size neither bytes nor a rate; nothing in between within seconds."""
+    """Of parts neither bytes nor a rate; nothing in between within seconds."""
     log = logging.getLogger("statelake-test")
     with caplog.at_level(logging.INFO, "statelake-test"):
         told = LoggedProgress(log, "exporting x")
         for done in range(1, 5):
             told(done, 4)
-    assert caplog.messages == ["exporting x: 100%, 4 of 4 parts"]
+        in_bytes = LoggedProgress(log, "importing x", of_bytes=True)
+        in_bytes.began -= 2
+        in_bytes(2 << 20, 2 << 20)
+    assert caplog.messages[0] == "exporting x: 100%, 4 of 4 parts"
+    assert caplog.messages[1].startswith("importing x: 100%, about 2.0 MiB of 2.0 MiB, ")
+    assert caplog.messages[1].endswith("/s")
 
 
 @pytest.mark.full

@@ -175,7 +175,7 @@ def _finish(
     lake, job, paths = target
     try:
         here = paths.readable(location)
-        with progress_bar("importing", quiet=quiet) as progress:
+        with progress_bar("importing", quiet=quiet, of_bytes=True) as progress:
             done = import_snapshot(
                 Catalog(lake), here, job, snapshot_id=snapshot_id, engine=engine, progress=progress
             )
