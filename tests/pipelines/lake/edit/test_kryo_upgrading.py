@@ -81,14 +81,21 @@ def test_values_are_typed(savepoint: Path, classes: Path) -> None:
     assert ids == {key: line["ids"] for key, line in lines.items() if line["ids"]}
 
 
+@pytest.mark.parametrize(
+    "engine", ["local", pytest.param("spark", marks=(pytest.mark.spark, pytest.mark.full))]
+)
 def test_for_flink_2(
-    savepoint: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    engine: str,
+    savepoint: Path,
+    classes: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Every state is rewritten, says the same, and goes out as Flink 2 reads it."""
     of = ("--lake", tmp_path / "lake", "--job", "shop")
     known = ("--kryo", classes)
-    assert run("import", savepoint, *of, "--snapshot", "one", "--engine", "local", *known) == 0
-    words = ("migrate", *of, "--snapshot", "one", "--kryo-to-flink-2", "--engine", "local", *known)
+    assert run("import", savepoint, *of, "--snapshot", "one", "--engine", engine, *known) == 0
+    words = ("migrate", *of, "--snapshot", "one", "--kryo-to-flink-2", "--engine", engine, *known)
     capsys.readouterr()
     assert run(*words, "--dry-run", "--json") == 0
     (plan,) = json.loads(capsys.readouterr().out)
@@ -97,7 +104,7 @@ def test_for_flink_2(
     assert run(*words, "--suffix", "-2") == 0
     assert "8 states with Kryo, now one-2" in capsys.readouterr().out
     out = tmp_path / "out"
-    assert run("export", *of, "--snapshot", "one-2", "--to", out, "--engine", "local", *known) == 0
+    assert run("export", *of, "--snapshot", "one-2", "--to", out, "--engine", engine, *known) == 0
     for state in ("basket", "mixed", "ids", "moments", "tier", "point", "path", "count"):
         assert rows_of(out, state) == rows_of(savepoint, state)
     assert b"flink 2" in operator_of(out).state("tier").meta_info
