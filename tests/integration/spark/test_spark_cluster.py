@@ -175,6 +175,7 @@ class TestCluster:
         go_the_whole_way(place, place.cluster.master)
         assert any((folder / "statelake" / "bin").is_dir() for folder in place.cluster.executors)
 
+    @pytest.mark.nightly
     def test_one_session_serves_commands_and_dagster(self, place: Place) -> None:
         """Executors serve one after the other, and make what is made here."""
         go_on_in_one_session(place, place.cluster.master)
