@@ -230,13 +230,15 @@ def test_what_are_no_elements(buffer: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "offsets", "problem"),
     [
-        (bytes(4) + b"\0\0\0\2ab", (4, 4), "of two channels"),
+        (bytes(4) + b"\0\0\0\2ab", (4, 4), "named twice"),
         (bytes(4) + b"\0\0\0\3ab", (4,), "a buffer of 3 bytes, and 2 there"),
         (bytes(4) + b"\xff\xff\xff\xffab", (4,), "a buffer of -1 bytes"),
         (bytes(4) + b"\0\0\0\2ab", (7,), "no buffer can begin there"),
         (bytes(4) + b"\0\0\0\2ab", (0,), "no buffer can begin there"),
         (bytes(4) + b"\0\0\0\2ab", (1 << 60,), "no buffer can begin there"),
+        (bytes(4) + b"\0\0\0\2ab", ((1 << 63) - 1,), "no buffer can begin there"),
         (bytes(4) + b"\0\0\0\2ab", (-1,), "no buffer can begin there"),
+        (bytes(4) + b"\0\0\0\2ab", (-(1 << 63),), "no buffer can begin there"),
         (b"\0\0", (4,), "no buffer can begin there"),
     ],
 )
@@ -272,6 +274,41 @@ def test_no_more_is_read_than_buffers_say() -> None:
     file.claim((4, 1 << 39))
     assert file.read((4, 1 << 39)) == [b"ab", b"ab"]
     assert source.read < 100
+
+
+@dataclass
+class Counted:
+    """A file that counts how often it is read."""
+
+    data: bytes
+    name: str = "counted"
+    reads: int = 0
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self.data)
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Its bytes from there on."""
+        self.reads += 1
+        out[:] = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
+
+
+def test_offsets_are_looked_at_once() -> None:
+    """However many channels a file has: of one that is damaged, too, all say so at once."""
+    for first in (4, 3):
+        source = Counted(bytes(404))
+        file = ChannelFile(lambda source=source: source)
+        file.claim((first, *range(8, 404, 4)))
+        problems = set()
+        for offset in range(8, 404, 4):
+            try:
+                assert file.read((offset,)) == [b""]
+            except CorruptSnapshotError as error:
+                problems.add(str(error))
+        assert len(problems) == (first == 3)
+        assert source.reads == (1 if problems else 100)
 
 
 def test_another_version_is_refused() -> None:

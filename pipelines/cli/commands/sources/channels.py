@@ -82,7 +82,7 @@ def channels(
     found, value = _opened(source, like)
     if type_:
         value = restore_bounded(parse_type(type_))
-    wanted = found if operator is None else _of_operator(found, operator)
+    wanted = set(found) if operator is None else _of_operator(found, operator)
     contents = (elements for elements in read_channels(found) if elements.channel in wanted)
     if records:
         _print_records(contents, value, limit)
