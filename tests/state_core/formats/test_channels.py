@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -296,19 +297,16 @@ class Counted:
 
 
 def test_offsets_are_looked_at_once() -> None:
-    """However many channels a file has: of one that is damaged, too, all say so at once."""
+    """However many channels a file has, sound or damaged."""
     for first in (4, 3):
         source = Counted(bytes(404))
         file = ChannelFile(lambda source=source: source)
         file.claim((first, *range(8, 404, 4)))
-        problems = set()
         for offset in range(8, 404, 4):
-            try:
+            told = nullcontext() if first == 4 else pytest.raises(CorruptSnapshotError)
+            with told:
                 assert file.read((offset,)) == [b""]
-            except CorruptSnapshotError as error:
-                problems.add(str(error))
-        assert len(problems) == (first == 3)
-        assert source.reads == (1 if problems else 100)
+        assert source.reads == (100 if first == 4 else 1)
 
 
 def test_another_version_is_refused() -> None:
