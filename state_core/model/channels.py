@@ -32,11 +32,12 @@ class ChannelFile:
     Source: `ChannelStateSerializerImpl` in `org.apache.flink.runtime.checkpoint.channel`.
 
     Args:
-        open_: Opens it.
+        open_: Opens it, once.
     """
 
     def __init__(self, open_: Callable[[], ByteSource]) -> None:
         self._open = open_
+        self._source: ByteSource | None = None
         self._claimed: list[int] = []
         self._places: _Places | SnapshotError | None = None
 
@@ -53,7 +54,9 @@ class ChannelFile:
             UnsupportedFormatError: The file has another version.
             MissingFileError: It is not there.
         """
-        source = self._open()
+        if self._source is None:
+            self._source = self._open()
+        source = self._source
         starts, behind = self._known_places(source)
         places = np.searchsorted(starts, np.sort(np.array(offsets, np.int64)))
         buffers: list[bytes] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core import open_snapshot
-from state_core.checks.integrity import salvage_snapshot
+from state_core.checks.integrity import check_snapshot, salvage_snapshot
 from state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
 from state_core.files.byte_sources import InlineSource
 from state_core.files.wire import DataOutput
@@ -28,6 +28,7 @@ from state_core.formats.channels import (
     read_channels,
     records_in_flight,
 )
+from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from state_core.model.channels import Channel, ChannelFile
 from state_core.model.snapshot import Snapshot
 from state_core.serializers.type_spec import parse_type
@@ -374,3 +375,18 @@ def test_a_damaged_channel_is_a_fault(tmp_path: Path) -> None:
     salvaged = open_snapshot(tmp_path / "salvaged")
     assert channels_of(salvaged) == []
     assert numbers_seen(salvaged) == numbers_seen(open_snapshot(checkpoint))
+
+
+def test_a_channel_that_is_named_twice_is_a_fault(tmp_path: Path) -> None:
+    """Flink would not know which buffers come first, and restores none of it."""
+    checkpoint = unpack_backlog("flink-1.20.0", tmp_path / "flink")
+    file = checkpoint / "_metadata"
+    metadata = read_metadata(file.read_bytes())
+    subtasks = [one for each in metadata.operators for one in (each.subtasks or {}).values()]
+    subtask = next(one for one in subtasks if len(one.inputs) > 1)
+    (first,), (second,) = (handle.parts for handle in subtask.inputs)
+    renamed = replace(second, gate=first.gate, channel=first.channel)
+    subtask.inputs = (subtask.inputs[0], replace(subtask.inputs[1], parts=(renamed,)))
+    file.write_bytes(write_metadata(metadata))
+    (fault,) = check_snapshot(checkpoint).faults
+    assert "named twice" in fault.problem
