@@ -21,6 +21,7 @@ from state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFo
 from state_core.files.byte_sources import InlineSource
 from state_core.files.wire import DataOutput
 from state_core.formats.channels import (
+    GATES_TRIED,
     ChannelElements,
     InFlight,
     _walk,
@@ -214,6 +215,21 @@ def test_parts_of_records_are_put_together_as_all_subtasks_have_them() -> None:
     assert len(_walk(misleading[-4:] + rest, ends_whole=True)[1]) == 1  # type: ignore[index]
     sent = [one for one in read_channels(channels) if not one.channel.received]
     assert [(one.records, one.ends_one) for one in sent] == [(33, 4), (1, 10), (33, 8), (32, 0)]
+
+
+@pytest.mark.parametrize("gates", [GATES_TRIED, GATES_TRIED + 1])
+def test_more_gates_than_any_job_has_are_not_tried(gates: int) -> None:
+    """Between two subtasks: each would be tried with each partition."""
+    element = written(1, None, b"value")
+    data, offsets = file_of(*[[element[:6]]] * gates, [element[6:]])
+    file = ChannelFile(lambda: InlineSource("channels", data))
+    channels = []
+    for gate, starts in enumerate(offsets):
+        file.claim(starts)
+        received = gate < gates
+        channels.append(Channel("id", "op", received, 0, gate, 0, 0, tuple(starts), file))
+    *_, sent = read_channels(channels)
+    assert (sent.whole, sent.records) == ((True, 1) if gates == GATES_TRIED else (False, None))
 
 
 @pytest.mark.parametrize(
