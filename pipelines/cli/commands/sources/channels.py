@@ -65,7 +65,8 @@ def channels(
 
     With --records every element is printed: records with their timestamps, watermarks and the
     like. No snapshot says of which type records are: --type says it, or --like, if a state keeps
-    such records, or else their bytes are shown in Base64.
+    such records, or else their bytes are shown in Base64. What a typed value does not hold exactly
+    is beside it in Base64, as raw_value.
 
     \b
     Examples:
@@ -199,7 +200,7 @@ def _lines(
     contents: Iterable[ChannelElements], value: TypeSerializer | None
 ) -> Iterator[dict[str, Any]]:
     for elements in contents:
-        rows = elements.decode(value).drop_columns("raw_value")
+        rows = elements.decode(value)
         kinds = {field.name: field.type for field in rows.schema}
         for row in rows.to_pylist():
             held = {name: plain(row[name], kind) for name, kind in kinds.items()}
