@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from state_core import open_snapshot
 from state_core.checks.integrity import check_snapshot, salvage_snapshot
 from state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
-from state_core.files.byte_sources import InlineSource
+from state_core.files.byte_sources import ByteSource, InlineSource
 from state_core.files.wire import DataOutput
 from state_core.formats.channels import (
     GATES_TRIED,
@@ -146,7 +147,8 @@ def written(tag: int, timestamp: int | None, value: bytes | None) -> bytes:
 
 def file_of(*channels: list[bytes]) -> tuple[bytes, list[list[int]]]:
     """A file with the buffers of some channels, a buffer of each in turn, and their offsets."""
-    data, offsets = bytearray(4), [[] for _ in channels]
+    data = bytearray(4)
+    offsets: list[list[int]] = [[] for _ in channels]
     for turn in range(max(map(len, channels))):
         for channel, buffers in enumerate(channels):
             if turn < len(buffers):
@@ -313,11 +315,15 @@ class Counted:
         out[:] = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
 
 
+def _same(source: ByteSource) -> ByteSource:
+    return source
+
+
 def test_offsets_are_looked_at_once() -> None:
     """However many channels a file has, sound or damaged."""
     for first in (4, 3):
         source = Counted(bytes(404))
-        file = ChannelFile(lambda source=source: source)
+        file = ChannelFile(partial(_same, source))
         file.claim((first, *range(8, 404, 4)))
         for offset in range(8, 404, 4):
             told = nullcontext() if first == 4 else pytest.raises(CorruptSnapshotError)

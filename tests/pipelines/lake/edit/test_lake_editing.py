@@ -120,7 +120,8 @@ def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
 def test_exchanges_with_records_in_flight_stay_whole(lake: Lake, tmp_path: Path) -> None:
     """A record in flight may lie at both ends; all operators that have some are kept, or none."""
     import_as(lake, unpack_backlog("flink-2.3.0", tmp_path / "flink"), "s", job="orders")
-    for changes in ({"drop_operators": ["texts"]}, {"keep_operators": ["seen"]}):
+    cuts: list[dict[str, Any]] = [{"drop_operators": ["texts"]}, {"keep_operators": ["seen"]}]
+    for changes in cuts:
         with pytest.raises(UnsupportedFormatError, match="would be cut") as told:
             edited(lake, **changes)
         assert "--drop-channel-state" in told.value.remedy
