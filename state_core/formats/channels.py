@@ -25,7 +25,7 @@ Source: `StreamElementSerializer`, `SpanningRecordSerializer`, `StreamTaskNetwor
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 _End: TypeAlias = tuple[str, int]  # an operator's id, and its gate or partition
+_Pair: TypeAlias = tuple[int, int]  # the subtasks that send and receive
 
 INPUTS = (1, 3)  # kinds of handles
 KINDS = (
@@ -66,6 +67,7 @@ KINDS = (
 )  # fmt: skip
 RECORDS, WITH_TIMESTAMP, WATERMARK, WATERMARK_OF = 1, 0, 2, 6
 NOBODY: _End = ("", -1)
+GATES_TRIED = 256  # between two subtasks: each takes a walk through what each partition has
 TAG_BYTES, TIMESTAMP_BYTES, SUBPARTITION_BYTES = 1, 8, 4
 
 
@@ -241,7 +243,7 @@ def _end(channel: Channel) -> _End:
     return channel.operator_id, channel.gate
 
 
-def _pair(channel: Channel) -> tuple[int, int]:
+def _pair(channel: Channel) -> _Pair:
     """The subtasks that send and receive: unaligned exchanges are all to all."""
     sides = channel.channel, channel.subtask
     return sides if channel.received else (sides[1], sides[0])
@@ -256,37 +258,59 @@ class _Exchanges:
     """
 
     def __init__(self) -> None:
-        self.begun: dict[tuple[int, int], dict[_End, bytes]] = defaultdict(dict)
-        self._counts: dict[_End, dict[tuple[int, int], dict[_End, int]]] = defaultdict(dict)
+        self.begun: dict[_Pair, dict[_End, bytes]] = defaultdict(dict)
+        self._counts: dict[_Pair, dict[_End, dict[_End, int]]] = defaultdict(dict)
+        self._whole: Counter[_End] = Counter()
+        self._broken: Counter[_End] = Counter()
 
     def look(self, channel: Channel) -> None:
-        """Count the elements of what was not sent, with each part that a receiver may have."""
-        begun = self.begun[_pair(channel)]
+        """Count the elements of what was not sent, with each part that a receiver may have.
+
+        If there are more parts than any job has exchanges, none is tried.
+        """
+        begun = self.begun.get(_pair(channel), {})
+        if len(begun) > GATES_TRIED:
+            return
         data = b"".join(channel.buffers()) if any(self.begun.values()) else b""
-        self._counts[_end(channel)][_pair(channel)] = {
+        counts = {
             gate: -1
             if (walked := _walk(prefix + data, ends_whole=True)) is None
             else len(walked[1])
             for gate, prefix in {NOBODY: b"", **begun}.items()
         }
+        self._counts[_pair(channel)][_end(channel)] = counts
+        self._whole[_end(channel)] += max(0, counts[NOBODY])
+        self._broken[_end(channel)] += counts[NOBODY] < 0
 
     def receivers(self) -> dict[_End, _End]:
         """The gate of each partition, where it is known."""
-        fits: dict[_End, dict[_End, int]] = {}
-        for gate in {gate: None for begun in self.begun.values() for gate in begun}:
-            pairs = {pair for pair, begun in self.begun.items() if gate in begun}
-            fits[gate] = {
-                partition: sum(found)
-                for partition, counts in self._counts.items()
-                if pairs <= counts.keys()
-                and min(found := [of.get(gate, of[NOBODY]) for of in counts.values()]) >= 0
-            }
+        pairs: dict[_End, list[_Pair]] = defaultdict(list)
+        for pair, begun in self.begun.items():
+            for gate in begun:
+                pairs[gate].append(pair)
+        fits = {gate: self._fitting(gate, of) for gate, of in pairs.items()}
         receivers: dict[_End, _End] = {}
         for gate, partitions in sorted(fits.items(), key=lambda item: len(item[1])):
             free = {each: count for each, count in partitions.items() if each not in receivers}
             if free:
                 receivers[max(free, key=lambda each: free[each])] = gate
         return receivers
+
+    def _fitting(self, gate: _End, pairs: list[_Pair]) -> dict[_End, int]:
+        """The partitions that a gate may receive, each with the elements that it then has.
+
+        Looks at nothing but the subtasks that have a part: work grows as channels do.
+        """
+        fits: dict[_End, int] = {}
+        for partition in min((self._counts.get(pair, {}) for pair in pairs), key=len):
+            counts = [self._counts.get(pair, {}).get(partition) for pair in pairs]
+            here = [(of[gate], of[NOBODY]) for of in counts if of is not None]
+            # all other subtasks have no part, so that what they are sent begins with a whole one
+            others_broken = self._broken[partition] - sum(alone < 0 for _, alone in here)
+            if len(here) == len(pairs) and min(here)[0] >= 0 and not others_broken:
+                whole = self._whole[partition] - sum(max(0, alone) for _, alone in here)
+                fits[partition] = whole + sum(count for count, _ in here)
+        return fits
 
 
 def _elements(

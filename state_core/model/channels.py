@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
 from state_core.files.byte_sources import ByteSource
 
 __all__ = ["Channel", "ChannelFile"]
@@ -16,6 +17,7 @@ __all__ = ["Channel", "ChannelFile"]
 VERSION_BYTES, LENGTH_BYTES = 4, 4
 VERSION = 0
 PIECE_BYTES = 64 << 20
+_Places: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 class ChannelFile:
@@ -30,30 +32,32 @@ class ChannelFile:
     Source: `ChannelStateSerializerImpl` in `org.apache.flink.runtime.checkpoint.channel`.
 
     Args:
-        open_: Opens it.
+        open_: Opens it, once.
     """
 
     def __init__(self, open_: Callable[[], ByteSource]) -> None:
         self._open = open_
+        self._source: ByteSource | None = None
         self._claimed: list[int] = []
-        self._known: npt.NDArray[np.int64] | None = None
+        self._places: _Places | SnapshotError | None = None
 
     def claim(self, offsets: Sequence[int]) -> None:
         """Say that buffers of a channel begin there."""
         self._claimed += offsets
-        self._known = None
+        self._places = None
 
     def read(self, offsets: Sequence[int]) -> list[bytes]:
         """The buffers that begin at some offsets, which were claimed, in their order in the file.
 
         Raises:
-            CorruptSnapshotError: There is none, or two channels claim one.
+            CorruptSnapshotError: There is none, or one is named twice.
             UnsupportedFormatError: The file has another version.
             MissingFileError: It is not there.
         """
-        source = self._open()
-        starts = self._starts(source)
-        behind = np.append(starts[1:], source.size)
+        if self._source is None:
+            self._source = self._open()
+        source = self._source
+        starts, behind = self._known_places(source)
         places = np.searchsorted(starts, np.sort(np.array(offsets, np.int64)))
         buffers: list[bytes] = []
         # what stands in one piece is read at once, if nothing large can be between
@@ -70,10 +74,18 @@ class ChannelFile:
             ]
         return buffers
 
-    def _starts(self, source: ByteSource) -> npt.NDArray[np.int64]:
-        """All offsets, ascending, once they are known to be such."""
-        if self._known is not None:
-            return self._known
+    def _known_places(self, source: ByteSource) -> _Places:
+        """Where buffers begin, ascending, and where each ends at the latest: found out once."""
+        if self._places is None:
+            try:
+                self._places = self._checked_places(source)
+            except SnapshotError as error:
+                self._places = error
+        if isinstance(self._places, SnapshotError):
+            raise self._places.with_traceback(None)
+        return self._places
+
+    def _checked_places(self, source: ByteSource) -> _Places:
         version = np.empty(min(VERSION_BYTES, source.size), np.uint8)
         source.read_into(0, version)
         if int.from_bytes(version.tobytes(), "big") != VERSION:
@@ -83,14 +95,13 @@ class ChannelFile:
                 remedy=f"Flink writes version {VERSION}",
             )
         starts = np.sort(np.array(self._claimed, np.int64))
-        outside = starts[(starts < VERSION_BYTES) | (starts + LENGTH_BYTES > source.size)]
+        outside = starts[(starts < VERSION_BYTES) | (starts > source.size - LENGTH_BYTES)]
         if outside.size:
             raise _fault(source, int(outside[0]), "no buffer can begin there")
         twice = starts[1:][np.diff(starts) == 0]
         if twice.size:
-            raise _fault(source, int(twice[0]), "a buffer of two channels")
-        self._known = starts
-        return starts
+            raise _fault(source, int(twice[0]), "a buffer that is named twice")
+        return starts, np.append(starts[1:], source.size)
 
 
 def _read_buffer(source: ByteSource, start: int, behind: int) -> bytes:

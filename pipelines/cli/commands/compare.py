@@ -26,6 +26,7 @@ from pipelines.cli.options import (
     snapshot_option,
 )
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.recorded_channels import recorded_channels
 from pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
 from pipelines.lake.verify.diffing import diff_snapshots
 
@@ -125,6 +126,8 @@ def rescale(
         return
     for plan in plans:
         _print(plan)
+    if recorded_channels(opened.directory, record):
+        tell("it has records in flight: `statelake export` wants --drop-channel-state for that")
 
 
 def _print(plan: OperatorPlan) -> None:

@@ -29,7 +29,12 @@ from pipelines.lake.edit.rewriting import (
     pieces_of,
     successor_of,
 )
-from pipelines.lake.edit.selecting import find_state, tables_of, without_state
+from pipelines.lake.edit.selecting import (
+    find_state,
+    refuse_cut_channels,
+    tables_of,
+    without_state,
+)
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
@@ -217,6 +222,7 @@ class _Edit:
         if self.edit.keep_operators:
             kept = {self._id(keep_operator) for keep_operator in self.edit.keep_operators}
             going |= {operator.operator_id for operator in self.metadata.operators} - kept
+        refuse_cut_channels(self.metadata.operators, going)
         self.operators = [
             operator for operator in self.operators if operator.operator_id not in going
         ]

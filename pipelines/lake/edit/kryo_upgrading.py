@@ -1,8 +1,8 @@
 """Kryo 1 to 2: a snapshot of Flink 1 becomes one whose Kryo values Flink 2 reads.
 
 Every state whose values (elements, a map's values) are Kryo's is rewritten, all in one snapshot.
-What stays as Flink 1 wrote it is named: values of classes whose form is not known, and Kryo within
-other types, keys and namespaces.
+What stays as Flink 1 wrote it is named: values of classes whose form is not known, Kryo within
+other types, keys and namespaces, and records in flight, whatever they are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.unmanaged_state import carried_metadata
 from pipelines.lake.edit.migrating import refuse_disagreeing
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import (
@@ -39,6 +40,8 @@ __all__ = ["LATER", "KryoUpgrade", "Upgraded", "plan_kryo_upgrade", "upgrade_kry
 
 NAME = KryoSerializerSnapshot.java_class.encode()
 LATER = "Flink 2 wrote it"
+IN_FLIGHT = "records in flight"
+UNKNOWN = "no snapshot says whether they are Kryo's: export with --drop-channel-state"
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,19 @@ class KryoUpgrade(Transform):
 
 def plan_kryo_upgrade(record: SnapshotRecord) -> list[Upgraded]:
     """What would become of each state of a snapshot that has Kryo in it."""
-    return [
+    plan = [
         Upgraded(operator.label, state.name, state.entries, _why_left(operator, state))
         for operator in record.operators
         for state in _states(operator)
         if NAME in state.meta_info or _has_kryo_keys(operator, state)
+    ]
+    if all(one.left == LATER for one in plan):
+        return plan
+    labels = {operator.operator_id: operator.label for operator in record.operators}
+    return plan + [
+        Upgraded(labels.get(operator.operator_id, operator.operator_id), IN_FLIGHT, 0, UNKNOWN)
+        for operator in carried_metadata(record).operators
+        if any(one.inputs or one.outputs for one in (operator.subtasks or {}).values())
     ]
 
 

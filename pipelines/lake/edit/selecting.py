@@ -1,14 +1,15 @@
-"""States by the names that users give: `operator/state`, or `operator/timers` for all timers."""
+"""What users select: states by `operator/state`, or `operator/timers`; operators to leave out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pipelines.lake.tables.records import OperatorRecord, StateRecord
-from state_core.errors import NotFoundError
+from state_core.errors import NotFoundError, UnsupportedFormatError
+from state_core.formats.metadata.checkpoint_metadata import OperatorState
 
-__all__ = ["find_state", "tables_of", "without_state"]
+__all__ = ["find_state", "refuse_cut_channels", "tables_of", "without_state"]
 
 TIMERS = "timers"
 
@@ -69,3 +70,28 @@ def without_state(operator: OperatorRecord, state: str) -> OperatorRecord:
 
 def _goes_by(state: StateRecord, name: str) -> bool:
     return name in (state.name, TIMERS if state.kind == TIMERS else state.name)
+
+
+def refuse_cut_channels(operators: Sequence[OperatorState], going: Collection[str]) -> None:
+    """Refuse to leave out one end of an exchange with records in flight, which may lie at both.
+
+    Args:
+        operators: All operators.
+        going: The ids of those to leave out.
+
+    Raises:
+        UnsupportedFormatError: One that goes and one that stays have records in flight.
+    """
+    having = [
+        operator
+        for operator in operators
+        if any(one.inputs or one.outputs for one in (operator.subtasks or {}).values())
+    ]
+    cut = [operator for operator in having if operator.operator_id in going]
+    if 0 < len(cut) < len(having):
+        raise UnsupportedFormatError(
+            "records in flight, which would be cut where it meets other operators",
+            place=f"operator {cut[0].uid or cut[0].operator_id}",
+            remedy="keep all operators that have some, or none; or `statelake export"
+            " --drop-channel-state`, import that, and edit it",
+        )

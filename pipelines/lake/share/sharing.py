@@ -232,7 +232,7 @@ class _Planning:
                 if subtask.raw_keyed is not None:
                     gone["raw keyed state"] = {"raw_keyed": None}
                 if subtask.inputs or subtask.outputs:
-                    gone["records between operators"] = {"inputs": (), "outputs": ()}
+                    gone["channel state"] = {"inputs": (), "outputs": ()}
                 if subtask.raw_operator is not None and self.sharing.mask is not None:
                     gone["raw operator state"] = {"raw_operator": None}
                 for what, without in gone.items():

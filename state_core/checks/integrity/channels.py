@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from state_core.checks.integrity.findings import FaultKind, Findings, Place
-from state_core.errors import StateError
+from state_core.errors import CorruptSnapshotError, StateError
 from state_core.formats.channels import channels_among, read_channels
 from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata
 from state_core.formats.metadata.state_files import StateFiles
+from state_core.model.channels import Channel
 
 __all__ = ["examine_channels"]
 
@@ -30,10 +31,12 @@ def examine_channels(
     """
     channels = channels_among(metadata.operators, files.open, labels)
     known: set[str] = set()
+    places: set[tuple[str, str]] = set()
     for channel in channels:
         found.checked.size += channel.size
         where = Place(channel.operator, channel.subtask)
         try:
+            _refuse_twice(channel, places)
             channel.buffers()
         except StateError as error:
             if str(error) not in known:
@@ -52,3 +55,15 @@ def examine_channels(
         else:
             found.skip(where, "records in flight that can't be told apart")
     return True
+
+
+def _refuse_twice(channel: Channel, places: set[tuple[str, str]]) -> None:
+    """As Flink does, which could not say whose buffers come first."""
+    place = channel.operator_id, channel.place
+    if place in places:
+        raise CorruptSnapshotError(
+            "a channel that is named twice",
+            place=channel.place,
+            remedy="Flink restores none such: take another checkpoint, or salvage this one",
+        )
+    places.add(place)

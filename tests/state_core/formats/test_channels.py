@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_core import open_snapshot
-from state_core.checks.integrity import salvage_snapshot
+from state_core.checks.integrity import check_snapshot, salvage_snapshot
 from state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
-from state_core.files.byte_sources import InlineSource
+from state_core.files.byte_sources import ByteSource, InlineSource
 from state_core.files.wire import DataOutput
 from state_core.formats.channels import (
+    GATES_TRIED,
     ChannelElements,
     InFlight,
     _walk,
@@ -27,6 +30,7 @@ from state_core.formats.channels import (
     read_channels,
     records_in_flight,
 )
+from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from state_core.model.channels import Channel, ChannelFile
 from state_core.model.snapshot import Snapshot
 from state_core.serializers.type_spec import parse_type
@@ -143,7 +147,8 @@ def written(tag: int, timestamp: int | None, value: bytes | None) -> bytes:
 
 def file_of(*channels: list[bytes]) -> tuple[bytes, list[list[int]]]:
     """A file with the buffers of some channels, a buffer of each in turn, and their offsets."""
-    data, offsets = bytearray(4), [[] for _ in channels]
+    data = bytearray(4)
+    offsets: list[list[int]] = [[] for _ in channels]
     for turn in range(max(map(len, channels))):
         for channel, buffers in enumerate(channels):
             if turn < len(buffers):
@@ -214,6 +219,21 @@ def test_parts_of_records_are_put_together_as_all_subtasks_have_them() -> None:
     assert [(one.records, one.ends_one) for one in sent] == [(33, 4), (1, 10), (33, 8), (32, 0)]
 
 
+@pytest.mark.parametrize("gates", [GATES_TRIED, GATES_TRIED + 1])
+def test_more_gates_than_any_job_has_are_not_tried(gates: int) -> None:
+    """Between two subtasks: each would be tried with each partition."""
+    element = written(1, None, b"value")
+    data, offsets = file_of(*[[element[:6]]] * gates, [element[6:]])
+    file = ChannelFile(lambda: InlineSource("channels", data))
+    channels = []
+    for gate, starts in enumerate(offsets):
+        file.claim(starts)
+        received = gate < gates
+        channels.append(Channel("id", "op", received, 0, gate, 0, 0, tuple(starts), file))
+    *_, sent = read_channels(channels)
+    assert (sent.whole, sent.records) == ((True, 1) if gates == GATES_TRIED else (False, None))
+
+
 @pytest.mark.parametrize(
     "buffer",
     [b"\0\0\0\1\7", b"\0\0\0\0\1", b"\0\0\0\5\2abcd", b"\x80\0\0\1\1", b"\0\0\0\3\0ab"],
@@ -230,13 +250,15 @@ def test_what_are_no_elements(buffer: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "offsets", "problem"),
     [
-        (bytes(4) + b"\0\0\0\2ab", (4, 4), "of two channels"),
+        (bytes(4) + b"\0\0\0\2ab", (4, 4), "named twice"),
         (bytes(4) + b"\0\0\0\3ab", (4,), "a buffer of 3 bytes, and 2 there"),
         (bytes(4) + b"\xff\xff\xff\xffab", (4,), "a buffer of -1 bytes"),
         (bytes(4) + b"\0\0\0\2ab", (7,), "no buffer can begin there"),
         (bytes(4) + b"\0\0\0\2ab", (0,), "no buffer can begin there"),
         (bytes(4) + b"\0\0\0\2ab", (1 << 60,), "no buffer can begin there"),
+        (bytes(4) + b"\0\0\0\2ab", ((1 << 63) - 1,), "no buffer can begin there"),
         (bytes(4) + b"\0\0\0\2ab", (-1,), "no buffer can begin there"),
+        (bytes(4) + b"\0\0\0\2ab", (-(1 << 63),), "no buffer can begin there"),
         (b"\0\0", (4,), "no buffer can begin there"),
     ],
 )
@@ -272,6 +294,42 @@ def test_no_more_is_read_than_buffers_say() -> None:
     file.claim((4, 1 << 39))
     assert file.read((4, 1 << 39)) == [b"ab", b"ab"]
     assert source.read < 100
+
+
+@dataclass
+class Counted:
+    """A file that counts how often it is read."""
+
+    data: bytes
+    name: str = "counted"
+    reads: int = 0
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self.data)
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Its bytes from there on."""
+        self.reads += 1
+        out[:] = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
+
+
+def _same(source: ByteSource) -> ByteSource:
+    return source
+
+
+def test_offsets_are_looked_at_once() -> None:
+    """However many channels a file has, sound or damaged."""
+    for first in (4, 3):
+        source = Counted(bytes(404))
+        file = ChannelFile(partial(_same, source))
+        file.claim((first, *range(8, 404, 4)))
+        for offset in range(8, 404, 4):
+            told = nullcontext() if first == 4 else pytest.raises(CorruptSnapshotError)
+            with told:
+                assert file.read((offset,)) == [b""]
+        assert source.reads == (100 if first == 4 else 1)
 
 
 def test_another_version_is_refused() -> None:
@@ -339,3 +397,18 @@ def test_a_damaged_channel_is_a_fault(tmp_path: Path) -> None:
     salvaged = open_snapshot(tmp_path / "salvaged")
     assert channels_of(salvaged) == []
     assert numbers_seen(salvaged) == numbers_seen(open_snapshot(checkpoint))
+
+
+def test_a_channel_that_is_named_twice_is_a_fault(tmp_path: Path) -> None:
+    """Flink would not know which buffers come first, and restores none of it."""
+    checkpoint = unpack_backlog("flink-1.20.0", tmp_path / "flink")
+    file = checkpoint / "_metadata"
+    metadata = read_metadata(file.read_bytes())
+    subtasks = [one for each in metadata.operators for one in (each.subtasks or {}).values()]
+    subtask = next(one for one in subtasks if len(one.inputs) > 1)
+    (first,), (second,) = (handle.parts for handle in subtask.inputs)
+    renamed = replace(second, gate=first.gate, channel=first.channel)
+    subtask.inputs = (subtask.inputs[0], replace(subtask.inputs[1], parts=(renamed,)))
+    file.write_bytes(write_metadata(metadata))
+    (fault,) = check_snapshot(checkpoint).faults
+    assert "named twice" in fault.problem

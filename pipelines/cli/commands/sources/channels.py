@@ -65,7 +65,8 @@ def channels(
 
     With --records every element is printed: records with their timestamps, watermarks and the
     like. No snapshot says of which type records are: --type says it, or --like, if a state keeps
-    such records, or else their bytes are shown in Base64.
+    such records, or else their bytes are shown in Base64. What a typed value does not hold exactly
+    is beside it in Base64, as raw_value.
 
     \b
     Examples:
@@ -82,7 +83,7 @@ def channels(
     found, value = _opened(source, like)
     if type_:
         value = restore_bounded(parse_type(type_))
-    wanted = found if operator is None else _of_operator(found, operator)
+    wanted = set(found) if operator is None else _of_operator(found, operator)
     contents = (elements for elements in read_channels(found) if elements.channel in wanted)
     if records:
         _print_records(contents, value, limit)
@@ -199,7 +200,7 @@ def _lines(
     contents: Iterable[ChannelElements], value: TypeSerializer | None
 ) -> Iterator[dict[str, Any]]:
     for elements in contents:
-        rows = elements.decode(value).drop_columns("raw_value")
+        rows = elements.decode(value)
         kinds = {field.name: field.type for field in rows.schema}
         for row in rows.to_pylist():
             held = {name: plain(row[name], kind) for name, kind in kinds.items()}

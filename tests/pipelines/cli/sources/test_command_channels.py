@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -73,6 +74,25 @@ def test_records_are_printed(tmp_path: Path) -> None:
     as_bytes = [json.loads(line) for line in run(*seen).out.splitlines()]
     assert [line | {"value": 0} for line in as_bytes] == [line | {"value": 0} for line in lines]
     assert len(run(*seen, "--limit", 3).out.splitlines()) == 3
+
+
+def test_what_no_column_holds_is_printed_as_bytes(tmp_path: Path) -> None:
+    """Beside the value, if there is one: nothing is left out."""
+    checkpoint = unpack_backlog(NEW, tmp_path)
+    texts = ("channels", checkpoint, "--operator", "texts", "--records")
+    lines = [json.loads(line) for line in run(*texts, "--type", "Date").out.splitlines()]
+    assert not any("raw_value" in line for line in lines)
+    file = max(checkpoint.iterdir(), key=lambda path: path.stat().st_size)
+    shown = json.loads(run(*texts, "--limit", 1).out)
+    before = shown["timestamp"].to_bytes(8, "big", signed=True)
+    number = base64.b64decode(shown["value"])
+    after = (1 << 62).to_bytes(8, "big")  # Java has that date, Arrow has not
+    data = file.read_bytes()
+    assert data.count(before + number) == 1
+    file.write_bytes(data.replace(before + number, before + after))
+    (line,) = map(json.loads, run(*texts, "--type", "Date", "--limit", 1).out.splitlines())
+    assert "value" not in line
+    assert base64.b64decode(line["raw_value"]) == after
 
 
 def test_what_it_refuses(tmp_path: Path) -> None:

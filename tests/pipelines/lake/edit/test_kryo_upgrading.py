@@ -10,6 +10,8 @@ import pytest
 
 from pipelines.cli.main import main
 from state_core import open_snapshot
+from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
 from state_core.model.snapshot import Operator
 from state_core.serializers.framework.plugins import loaded_plugins
 from state_core.serializers.kryo import decoding
@@ -209,3 +211,26 @@ def test_the_file_of_the_docs(tmp_path: Path, savepoint: Path) -> None:
     path = tmp_path / "classes.yaml"
     path.write_text(shown.removeprefix("yaml\n"))
     assert run("inspect", savepoint, "--kryo", path) == 0
+
+
+def test_records_in_flight_are_named(
+    savepoint: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They stay as Flink 1 wrote them, and may be Kryo's: the answer is no."""
+    file = savepoint / "_metadata"
+    metadata = read_metadata(file.read_bytes())
+    uid = operator_of(savepoint).operator_id
+    operator = next(each for each in metadata.operators if each.operator_id == uid)
+    assert operator.subtasks is not None
+    buffer = InlineHandle("buffers", bytes(8))
+    part = MergedChannelPart(0, 0, 4, (4,))
+    operator.subtasks[0].inputs = (ChannelHandle(1, 0, (part,), 4, buffer),)
+    file.write_bytes(write_metadata(metadata))
+    lake = ("--lake", tmp_path / "lake", "--job", "shop", "--snapshot", "s", "--kryo", classes)
+    assert run("import", savepoint, *lake, "--engine", "local") == 0
+    capsys.readouterr()
+    assert run("migrate", *lake, "--kryo-to-flink-2", "--dry-run", "--json") == 1
+    (done,) = json.loads(capsys.readouterr().out)
+    (found,) = [each for each in done["states"] if each["state"] == "records in flight"]
+    assert found["outcome"] == "as it was"
+    assert "--drop-channel-state" in found["left"]

@@ -11,11 +11,12 @@ import pytest
 
 from pipelines.lake.api import Lake
 from pipelines.lake.catalog.dropping import drop_snapshots
+from pipelines.lake.catalog.recorded_channels import recorded_channels
 from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 from pipelines.lake.edit.purging import Staging
 from pipelines.lake.tables.records import TableRecord
 from state_core import open_snapshot
-from state_core.errors import ConflictError, EncodeError, NotFoundError
+from state_core.errors import ConflictError, EncodeError, NotFoundError, UnsupportedFormatError
 from state_core.model.operator_ids import operator_id_of_uid
 from tests.support.lakes import (
     KINDS,
@@ -32,6 +33,7 @@ from tests.support.lakes import (
     import_golden,
     raw_savepoint,
 )
+from tests.support.savepoints.backlogs import UIDS, unpack_backlog
 
 OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 TTL_CASES = golden("types-hashmap-canonical-p2-m128-flink2.3.0").snapshot
@@ -113,6 +115,18 @@ def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
     assert [operator.uid for operator in open_snapshot(tmp_path / "b").operators] == ["sliding"]
     assert len(others) > 1
     assert_whole(lake)
+
+
+def test_exchanges_with_records_in_flight_stay_whole(lake: Lake, tmp_path: Path) -> None:
+    """A record in flight may lie at both ends; all operators that have some are kept, or none."""
+    import_as(lake, unpack_backlog("flink-2.3.0", tmp_path / "flink"), "s", job="orders")
+    cuts: list[dict[str, Any]] = [{"drop_operators": ["texts"]}, {"keep_operators": ["seen"]}]
+    for changes in cuts:
+        with pytest.raises(UnsupportedFormatError, match="would be cut") as told:
+            edited(lake, **changes)
+        assert "--drop-channel-state" in told.value.remedy
+    edited(lake, keep_operators=UIDS)  # the sink has none
+    assert len(recorded_channels(lake.directory, lake.snapshot("orders", "edited"))) == 12
 
 
 @pytest.mark.parametrize("state", ["total", "scores", "items"])

@@ -118,13 +118,20 @@ def test_a_sample_is_without_them(tmp_path: Path) -> None:
     """They are of all keys: refused with a sample, unless they are left out."""
     lake, _ = imported("flink-2.3.0", tmp_path)
     sharing = Sharing(Sample(0.5, 1))
-    with pytest.raises(UnsupportedFormatError, match="records between operators"):
+    with pytest.raises(UnsupportedFormatError, match="there is the channel state of"):
         export_snapshot(lake, "job", "s", tmp_path / "out", sharing=sharing, engine="local")
     done = export_snapshot(
         lake, "job", "s", tmp_path / "out", sharing=sharing, drop_channel_state=True,
         engine="local",
     )  # fmt: skip
     assert len(done.left_out) == 4
+
+
+def test_a_plan_says_that_they_are_in_the_way(tmp_path: Path) -> None:
+    """What `rescale` shows is not what `export` would then do."""
+    lake, _ = imported("flink-2.3.0", tmp_path)
+    words = ("rescale", "--lake", lake.location, "--job", "job", "--snapshot", "s")
+    assert "--drop-channel-state" in run(*words, "--parallelism", 3).out
 
 
 def test_channels_that_can_not_be_read_are_left_out(tmp_path: Path) -> None:
