@@ -236,7 +236,7 @@ class _Export:
             self.lake.location,
             record,
             parallelism,
-            self.target.directory,
+            self.target,
             self.engine,
             compressed=self.compressed,
             version=self.operator_state_version,
@@ -308,6 +308,7 @@ class _Export:
                     tasks.append(
                         ExportTask(
                             self.target.directory.location,
+                            self.target.attempt,
                             head,
                             within,
                             tuple(part),
@@ -341,6 +342,7 @@ class _Export:
                 shuffles.append(
                     ShuffleTask(
                         directory,
+                        self.target.attempt,
                         within,
                         tuple(part),
                         keyed.max_parallelism,
@@ -354,8 +356,8 @@ class _Export:
         )
         tasks = [
             AssembleTask(
-                directory, header, tuple(one.within(key_groups) for one in spills), key_groups,
-                self.compressed,
+                directory, self.target.attempt, header,
+                tuple(one.within(key_groups) for one in spills), key_groups, self.compressed,
             )
             for key_groups in ranges
         ]  # fmt: skip
