@@ -41,6 +41,7 @@ class ExportTask:
 
     Attributes:
         directory: Where the part is to be.
+        attempt: What the part's name begins with.
         header: The head of the file, if the part begins with it.
         tables: The operator's tables.
         chunks: The key groups, cut to what is held in memory at once; a large one in pieces.
@@ -50,6 +51,7 @@ class ExportTask:
     """
 
     directory: str
+    attempt: str
     header: bytes
     tables: tuple[TableRows, ...]
     chunks: tuple[KeyGroupRange | GroupPiece, ...]
@@ -67,8 +69,9 @@ def export_slice(task: ExportTask) -> KeyedPart:
     """
     directory = Directory(task.directory).confined()
     return write_keyed_part(
-        directory, _header(task.header), _encoded(task), compressed=task.compressed
-    )
+        directory, _header(task.header), _encoded(task),
+        compressed=task.compressed, attempt=task.attempt,
+    )  # fmt: skip
 
 
 def _encoded(task: ExportTask) -> Iterator[tuple[int | None, memoryview]]:
@@ -99,6 +102,7 @@ class ShuffleTask:
     """Key groups whose entries get new ones, as their number or their keys become others."""
 
     directory: str
+    attempt: str
     tables: tuple[TableRows, ...]
     chunks: tuple[KeyGroupRange | GroupPiece, ...]
     max_parallelism: int
@@ -113,7 +117,7 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
         KeyGroupError: A key is not in the key group that its hash says, so the hash is not known.
     """
     prefix = prefix_bytes(task.new_max_parallelism)
-    return spill_rows(Directory(task.directory).confined(), _moved(task), prefix)
+    return spill_rows(Directory(task.directory).confined(), _moved(task), prefix, task.attempt)
 
 
 def _moved(task: ShuffleTask) -> Iterator[StateRows]:
@@ -147,6 +151,7 @@ class AssembleTask:
     """New key groups that are put together from spill files."""
 
     directory: str
+    attempt: str
     header: bytes
     spills: tuple[Spill, ...]
     key_groups: KeyGroupRange
@@ -157,4 +162,6 @@ def assemble_slice(task: AssembleTask) -> KeyedPart:
     """Write one part from what `shuffle_slice` left."""
     directory = Directory(task.directory).confined()
     groups = gathered_groups(directory, task.spills)
-    return write_keyed_part(directory, _header(task.header), groups, compressed=task.compressed)
+    return write_keyed_part(
+        directory, _header(task.header), groups, compressed=task.compressed, attempt=task.attempt
+    )

@@ -258,7 +258,7 @@ class _Export:
             self.lake.location,
             record,
             parallelism,
-            self.target.directory,
+            self.target,
             self.engine,
             compressed=self.compressed,
             version=self.operator_state_version,
@@ -329,6 +329,7 @@ class _Export:
                     tasks.append(
                         ExportTask(
                             self.target.directory.location,
+                            self.target.attempt,
                             head,
                             within,
                             tuple(part),
@@ -362,6 +363,7 @@ class _Export:
                 shuffles.append(
                     ShuffleTask(
                         directory,
+                        self.target.attempt,
                         within,
                         tuple(part),
                         keyed.max_parallelism,
@@ -375,8 +377,8 @@ class _Export:
         )
         tasks = [
             AssembleTask(
-                directory, header, tuple(one.within(key_groups) for one in spills), key_groups,
-                self.compressed,
+                directory, self.target.attempt, header,
+                tuple(one.within(key_groups) for one in spills), key_groups, self.compressed,
             )
             for key_groups in ranges
         ]  # fmt: skip

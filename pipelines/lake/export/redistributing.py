@@ -29,6 +29,7 @@ from state_core.formats.operator_state.operator_file import (
 )
 from state_core.formats.operator_state.operator_reader import parse_operator_state
 from state_core.formats.operator_state.operator_states import ElementRows, encode_operator_file
+from state_core.formats.writing.writer import SavepointDirectory
 from state_core.model.handles import (
     DistributionMode,
     KeyGroupsHandle,
@@ -57,6 +58,7 @@ class _Task:
 
     lake: str
     target: str
+    attempt: str
     version: int
     compressed: bool
     sources: tuple[_Source, ...]
@@ -68,7 +70,7 @@ def write_operator_states(
     lake: str,
     operator: OperatorRecord,
     parallelism: int,
-    target: Directory,
+    target: SavepointDirectory,
     engine: Engine,
     *,
     compressed: bool,
@@ -105,9 +107,12 @@ def write_operator_states(
     )
     plans = _plans(operator, parallelism)
     tasks = [
-        _Task(lake, target.location, written, compressed, sources, tuple(group), shared)
+        _Task(
+            lake, target.directory.location, target.attempt, written, compressed, sources,
+            tuple(group), shared,
+        )
         for group in _groups(plans, operator)
-    ]
+    ]  # fmt: skip
     handles = [one for found in engine.map(_write_subtasks, tasks) for one in found]
     return dict(enumerate(handles))
 
@@ -176,7 +181,7 @@ def _write_subtasks(task: _Task) -> list[OperatorHandle]:
             for info in (*header.lists, *header.broadcasts)
         ]
         data, offsets = encode_operator_file(header, states)
-        name = str(uuid.uuid4())
+        name = f"{task.attempt}{uuid.uuid4()}"
         with target.open_output(name) as file:
             file.write(data)
         made.append(OperatorHandle(offsets, RelativeHandle(name, len(data))))

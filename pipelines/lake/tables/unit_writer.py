@@ -81,7 +81,7 @@ class UnitWriter:
         return self.path, size
 
     def _flush(self, last: int) -> None:
-        """Write the rows up to a key group as one row group."""
+        """Write the rows up to a key group as one row group, or several if they are many."""
         ready, rest = [], []
         for batch in self.rows:
             groups = batch.column(KEY_GROUP).to_numpy()
@@ -99,7 +99,8 @@ class UnitWriter:
         if self.file is None:
             self.file = self._create(rows.column(KEY_GROUP)[0].as_py(), schema)
         table = rows.select(schema.names)
-        self.file.write_table(table, row_group_size=len(table))
+        count = max(1, rows.nbytes // ROW_GROUP_BYTES)
+        self.file.write_table(table, row_group_size=-(-len(table) // count))
 
     def _create(self, first: int, schema: pa.Schema) -> pq.ParquetWriter:
         name = KEY_GROUPS_FILE if self.partitioning.column == BUCKET else "key-group-"

@@ -65,13 +65,21 @@ class Spill:
         return Spill(self.name, self.runs[inside], self.prefix)
 
 
-def spill_rows(directory: Directory, batches: Iterable[StateRows], prefix: int) -> Spill:
+def spill_rows(
+    directory: Directory, batches: Iterable[StateRows], prefix: int, attempt: str = ""
+) -> Spill:
     """Write rows, each batch in order of key group, to a new file.
+
+    Args:
+        directory: Where.
+        batches: The rows.
+        prefix: Bytes of the key-group prefix.
+        attempt: What the file's name begins with, of a `SavepointDirectory`.
 
     Raises:
         EncodeError: A value that its serializer can't write.
     """
-    name = f"{uuid.uuid4()}.spill"
+    name = f"{attempt}{uuid.uuid4()}.spill"
     found: list[npt.NDArray[np.int64]] = []
     size = 0
     with directory.open_output(name) as file:

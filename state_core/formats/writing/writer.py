@@ -64,6 +64,7 @@ def write_keyed_part(
     groups: Iterable[tuple[int | None, Buffer]],
     *,
     compressed: bool,
+    attempt: str = "",
 ) -> KeyedPart:
     """Write one part.
 
@@ -73,8 +74,9 @@ def write_keyed_part(
         groups: Key groups, ascending, each with its bytes in the unified format; None for more
             bytes of the key group before, which may be one that another part begins.
         compressed: Whether each key group is compressed.
+        attempt: What the file's name begins with, of a `SavepointDirectory`.
     """
-    part = KeyedPart(str(uuid.uuid4()))
+    part = KeyedPart(f"{attempt}{uuid.uuid4()}")
     with directory.open_output(part.name) as file:
         if header is not None:
             head = DataOutput()
@@ -123,11 +125,15 @@ class SavepointDirectory:
     Args:
         location: Where it is to be.
 
+    Attributes:
+        attempt: What names of files begin with that tasks write which may run more than once.
+
     Raises:
         SnapshotError: There is something already.
     """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
+        self.attempt = f"{uuid.uuid4().hex[:8]}-"
         self.target = Directory(location)
         if self.target.names():
             raise SnapshotError(
@@ -146,7 +152,7 @@ class SavepointDirectory:
         first, *rest = parts
         if not rest:
             return first
-        joined = KeyedPart(first.name if self.directory.local else str(uuid.uuid4()))
+        joined = KeyedPart(first.name if self.directory.local else f"{self.attempt}{uuid.uuid4()}")
         for part in parts:
             joined.offsets.update({g: at + joined.size for g, at in part.offsets.items()})
             joined.size += part.size
@@ -170,9 +176,10 @@ class SavepointDirectory:
                 file.write(piece.data)
 
     def remove_others(self, kept: Iterable[str]) -> None:
-        """Remove files but for some: those of tasks that ran more than once."""
+        """Remove files of this attempt but for some: those of tasks that ran more than once."""
         for name in set(self.directory.names()).difference(kept):
-            self.directory.delete(name)
+            if name.startswith(self.attempt):
+                self.directory.delete(name)
 
     def commit(self, metadata: CheckpointMetadata) -> str:
         """Write `_metadata`, move everything to its place, and say where that is.
@@ -191,5 +198,8 @@ class SavepointDirectory:
         return self.target.root if self.target.local else self.target.given
 
     def abandon(self) -> None:
-        """Remove what was written."""
-        self.directory.delete_tree()
+        """Remove what was written, but not the savepoint that another has made here meanwhile."""
+        if self.directory.local or not self.directory.is_file("_metadata"):
+            self.directory.delete_tree()
+        else:
+            self.remove_others(())

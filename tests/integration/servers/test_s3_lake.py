@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import csv
 
+from pipelines.engine import Engine, LocalEngine, Progress
 from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
@@ -75,6 +80,56 @@ def test_there_and_back(directory: Directory, tmp_path: Path) -> None:
     import_snapshot(local, str(WORDS), "words", snapshot_id="one", engine=LOCAL)
     export_snapshot(local, "words", "one", tmp_path / "wide", max_parallelism=256, engine=LOCAL)
     assert entries(rescaled) == entries(tmp_path / "wide")
+
+
+class _Meanwhile(LocalEngine):
+    """An engine whose tasks may repeat, and before and after which something else happens."""
+
+    repeats = True
+
+    def __init__(
+        self, before: Callable[[], object] = bool, after: Callable[[], object] = bool
+    ) -> None:
+        super().__init__(1)
+        self.before, self.after = before, after
+
+    def map(
+        self, function: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress | None = None
+    ) -> list[Any]:
+        """As `Engine.map`."""
+        self.before()
+        results = super().map(function, tasks, progress)
+        self.after()
+        return results
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_two_exports_to_one_place(directory: Directory, tmp_path: Path, fails: bool) -> None:
+    """Each removes its own files alone: the savepoint is whole, be it that one of them fails."""
+    lake = Lake(tmp_path / "lake")
+    import_snapshot(lake, str(WORDS), "words", snapshot_id="one", engine=LOCAL)
+    target = directory.child("both").location
+    begun, written = threading.Event(), threading.Event()
+    with ThreadPoolExecutor() as pool:
+
+        def export(engine: Engine) -> object:
+            return export_snapshot(lake, "words", "one", target, engine=engine)
+
+        def begin_other() -> None:
+            other = _Meanwhile(before=lambda: (begun.set(), written.wait(60)))
+            others.append(pool.submit(export, other))
+            assert begun.wait(60)
+
+        def end_other() -> None:
+            written.set()
+            others[0].result()
+            if fails:
+                raise ConflictError("lost")
+
+        others: list[Future[object]] = []
+        with pytest.raises(ConflictError, match="lost") if fails else nullcontext():
+            export(_Meanwhile(begin_other, end_other))
+    assert entries(target) == entries(WORDS)
 
 
 def test_operator_state(directory: Directory) -> None:

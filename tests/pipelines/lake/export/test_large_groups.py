@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.engine import LocalEngine
 from pipelines.lake.api import Lake
+from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.export import exporting
 from pipelines.lake.export.export_slice import ExportTask, ShuffleTask
 from pipelines.lake.export.exporting import export_snapshot
@@ -23,6 +26,7 @@ from state_core.formats.writing import spills
 from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from state_core.model.key_groups import key_groups_of_hashes
+from tests.support.lakes import edit
 
 ENTRIES = 3000
 
@@ -117,3 +121,22 @@ def test_new_key_groups_are_put_together_from_pieces(
     cut = [task for task in engine.tasks if isinstance(task, ShuffleTask)]
     assert any(isinstance(task.chunks[0], GroupPiece) for task in cut)
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_an_edited_key_group_has_row_groups_to_cut(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edit writes files anew, and in row groups that are no larger than those of an import."""
+    edited = Lake(shutil.copytree(lake.location, tmp_path / "lake"))
+    (operator,) = edited.snapshot("j", "s").operators
+    (table,) = (one.path for one in operator.tables if one.path.endswith("/many"))
+    edit(edited, table).delete(f"user_key = {ENTRIES - 1}")
+    monkeypatch.setattr(unit_writer, "ROW_GROUP_BYTES", 5000)
+    commit_snapshot(edited, "j", "edited", "s", engine="local")
+    (operator,) = edited.snapshot("j", "edited").operators
+    (unit,) = (unit for one in operator.tables if one.path == table
+               for unit in one.units if unit.rows >= ENTRIES - 1)  # fmt: skip
+    metadata = pq.ParquetFile(edited.table(table).directory.full(unit.path)).metadata
+    rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    assert len(rows) > 10
+    assert max(rows) < 2 * min(rows[:-1])
