@@ -29,12 +29,8 @@ from state_core.declarations.states import (
 )
 from state_core.declarations.type_descriptors import TypeDescriptor
 from state_core.formats.layout.meta_info import (
-    NAMESPACE_SERIALIZER,
-    USER_KEY_SERIALIZER,
-    VALUE_SERIALIZER,
     BackendStateType,
     StateMetaInfo,
-    serializer_entry,
 )
 from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
 from state_core.formats.writing.new_states import NewKeyedState, NewOperatorState
@@ -188,7 +184,7 @@ class _Check:
         if held.keyed:
             key = self.held.key or parse_type("Void")
             old = OperatorSchema("", key, {name: held.meta})
-            new = OperatorSchema("", key, {name: _keyed_meta(declared, held, key)})
+            new = OperatorSchema("", key, {name: _keyed_meta(declared, key)})
         else:
             old = OperatorSchema("", None, operator_states={name: held.meta})
             new = OperatorSchema("", None, operator_states={name: _operator_meta(declared)})
@@ -298,12 +294,10 @@ def _operator_meta(declared: StateDeclaration) -> StateMetaInfo:
     return NewOperatorState(declared.name, (), mode, _value_type(declared).snapshot()).meta_info()
 
 
-def _keyed_meta(
-    declared: StateDeclaration, held: HeldState, key: TypeSerializerSnapshot
-) -> StateMetaInfo:
-    """What a job with this declaration would register, in the form of the held one."""
+def _keyed_meta(declared: StateDeclaration, key: TypeSerializerSnapshot) -> StateMetaInfo:
+    """What a job with this declaration would register."""
     user_key = declared.key_type.snapshot() if isinstance(declared, MapStateDeclaration) else ""
-    new_state = NewKeyedState(
+    return NewKeyedState(
         declared.name,
         (),
         declared.kind,
@@ -312,18 +306,6 @@ def _keyed_meta(
         VOID_NAMESPACE,
         declared.ttl is not None,
     ).meta_info(key)
-    if held.meta.kind is not BackendStateType.KEY_VALUE_V2 or declared.kind not in {"list", "map"}:
-        return new_state
-    # a state of version 2 registers the element, or value and user key, each on its own
-    whole = new_state.serializers[VALUE_SERIALIZER].snapshot
-    nested: tuple[TypeSerializerSnapshot, ...] = getattr(whole, "nested", ())
-    entries = {
-        VALUE_SERIALIZER: serializer_entry(nested[-1]),
-        NAMESPACE_SERIALIZER: new_state.serializers[NAMESPACE_SERIALIZER],
-    }
-    if declared.kind == "map":
-        entries[USER_KEY_SERIALIZER] = serializer_entry(nested[0])
-    return StateMetaInfo(new_state.name, held.meta.kind, new_state.options, entries)
 
 
 def _size(count: int) -> str:

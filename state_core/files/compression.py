@@ -94,6 +94,10 @@ class SnappyStream:
             offset points behind it.
         end: Behind the last.
         up_to_break: Whether a break ends the content, chunk for chunk, and is kept as `error`.
+
+    Attributes:
+        error: The break, if there was one.
+        borders: Where the content of each stream identifier's stream begins.
     """
 
     def __init__(
@@ -103,6 +107,8 @@ class SnappyStream:
         self.position = start
         self.end = end
         self.error: StateError | None = None
+        self.borders: list[int] = []
+        self._content = 0
         self._up_to_break = up_to_break
         self._held = np.empty(ROOM + min(HELD, end - start), np.uint8)
         self._at = self._behind = ROOM
@@ -148,6 +154,7 @@ class SnappyStream:
             status = frames.walk_run(self._held[: self._behind], room, progress)
             start, self._at, content, wanted = progress.tolist()
             if content:
+                self._content += content
                 return self._held[start - ROOM : self._at], content
             if status == frames.FAULTY:
                 self._pass_chunk()
@@ -188,6 +195,7 @@ class SnappyStream:
         if kind == IDENTIFIER_CHUNK:
             if self._held[at : at + length].tobytes() != IDENTIFIER[HEAD:]:
                 raise self._fault("a stream identifier that is not Snappy's")
+            self.borders.append(self._content)
             return
         if kind > PLAIN or length <= CHECKSUM:
             raise self._fault(f"a Snappy chunk of type {kind:#04x} and {length} bytes")

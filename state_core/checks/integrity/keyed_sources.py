@@ -345,7 +345,9 @@ def _open_key_groups(
             found.skip(where, why)
             _lose_all(handle, where, found, why)
             return None
-        reader = HeapFile(source, header, known, spans, part and end is None, max_parallelism)
+        # where values end that only their class walks is found in whole files only
+        most = max_parallelism if source.size >= handle.stream.size else 0
+        reader = HeapFile(source, header, known, spans, part and end is None, most)
     else:
         reader = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
     return KeyedSource(

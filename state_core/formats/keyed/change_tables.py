@@ -356,9 +356,10 @@ def _pairs(entries: Entries) -> Iterator[tuple[bytes, bytes]]:
 
 def _elements(rest: bytes, parts: Sequence[TypeSerializer]) -> list[tuple[bytes, ...]]:
     """The elements of a list, or the entries of a map, of which a value has a null flag."""
-    check_ends(*parts)
     source, elements = DataInput(rest, "its elements"), []
-    for _ in range(source.read_count("elements")):
+    count = source.read_count("elements")
+    check_ends(*(parts if count > 1 else parts[:-1]))  # the last one ends where the change does
+    for _ in range(count):
         bounds = [source.position]
         for index, part in enumerate(parts):
             if index == 0 or not source.read_boolean():

@@ -89,7 +89,7 @@ class EntryWalker(ABC):
                     place=self.name,
                     remedy="take a savepoint in canonical format, or register a decoder",
                 )
-        source = DataInput(self.data[self.at :].tobytes(), self._place(self.at))
+        source = DataInput(self.data[self.at :].data, self._place(self.at))
         bounds = np.empty((len(parts) + 1, rows), np.int64)
         for row in range(rows):
             for index, part in enumerate(parts):

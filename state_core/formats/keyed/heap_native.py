@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -31,7 +31,13 @@ from state_core.files.compression import SnappyStream, StateStream, open_stream
 from state_core.files.filesystem import ByteSource
 from state_core.files.wire import DataInput
 from state_core.formats.keyed.entry_walking import EntryWalker
-from state_core.formats.keyed.heap_recovery import AmbiguousError, entry_starts, recover_states
+from state_core.formats.keyed.heap_recovery import (
+    HEAD,
+    AmbiguousError,
+    StateCut,
+    entry_starts,
+    recover_states,
+)
 from state_core.formats.keyed.unified import KeyGroupSpan
 from state_core.formats.layout.keyed_layout import KeyedLayout
 from state_core.formats.layout.meta_info import KeyedHeader
@@ -50,7 +56,7 @@ __all__ = ["HeapFile"]
 
 TABLE_ROWS = 1 << 17
 BLOCK_BYTES = 4 << 20
-HEAD = 6
+SHOWN_STATES = 8
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,19 @@ class HeapFile:
             if key_groups is None or span.group in key_groups:
                 yield from _GroupReader(self, span).run()
 
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The ids of the states in the order of every key group; none if nothing says it.
+
+        The shortest key group, which seldom has any entry, tells.
+        """
+        shortest = min(self.spans, key=lambda span: span.end - span.start)
+        try:
+            reader = _GroupReader(self, shortest)
+            return tuple(cut.state for cut in reader.cuts(())) if reader.complete else ()
+        except StateError:
+            return ()
+
 
 class _GroupReader(EntryWalker):
     """Walks one key group."""
@@ -99,6 +118,7 @@ class _GroupReader(EntryWalker):
         self.span = span
         self.name, self.group = file.source.name, span.group
         self.broken: StateError | None = None
+        self.borders: list[int] = []
         self.open_end = file.part and span == file.spans[-1]
         self.data = self._read()
         self.at = 0
@@ -116,14 +136,17 @@ class _GroupReader(EntryWalker):
             raise self._fault(f"key group {found} where {span.group} should be", 0)
         start, compressed = span.start + 4, self.file.header.compressed
         try:
-            return self._content(open_stream(source, start, span.end, compressed=compressed))
+            stream = open_stream(source, start, span.end, compressed=compressed)
+            content = self._content(stream)
         except StateError:
             if not compressed:
                 raise
             stream = SnappyStream(source, start, span.end, up_to_break=True)
             content = self._content(stream)
             self.broken = stream.error
-            return content
+        if isinstance(stream, SnappyStream) and len(stream.borders) == len(self.file.layouts):
+            self.borders = stream.borders
+        return content
 
     def _content(self, stream: StateStream) -> U8Array:
         blocks, span = [], self.span
@@ -136,10 +159,9 @@ class _GroupReader(EntryWalker):
 
     def run(self) -> Iterator[Entries]:
         """State after state; of one that breaks off, what precedes the break."""
-        opaque = [state for state in range(len(self.file.layouts)) if self._is_opaque(state)]
-        recovers = opaque and self.file.max_parallelism and not (self.open_end or self.broken)
+        recovers = self.opaque and self.file.max_parallelism and self.complete
         try:
-            yield from self._recovered(opaque) if recovers else self._states()
+            yield from self._recovered() if recovers else self._states()
         except CorruptSnapshotError:
             if self.broken is None:
                 raise
@@ -183,6 +205,16 @@ class _GroupReader(EntryWalker):
 
     # ----------------------------------------------- values that only their own class can walk
 
+    @property
+    def complete(self) -> bool:
+        """Whether the content is that of this key group, and all of it."""
+        return not (self.open_end or self.broken)
+
+    @cached_property
+    def opaque(self) -> list[int]:
+        """The states of which only their class walks the values, but anybody the keys."""
+        return [state for state in range(len(self.file.layouts)) if self._is_opaque(state)]
+
     def _is_opaque(self, state: int) -> bool:
         layout = self.file.layouts[state]
         if layout.kind is StateKind.TIMERS:
@@ -190,23 +222,18 @@ class _GroupReader(EntryWalker):
         known = layout.namespace.self_delimiting and layout.key.self_delimiting
         return known and not _native_value(layout)[0][0].self_delimiting
 
-    def _recovered(self, opaque: list[int]) -> Iterator[Entries]:
+    def _recovered(self) -> Iterator[Entries]:
         """The entries of all states, of which some are found by what stands around them."""
-        data, names = self.data.tobytes(), [state.name for state in self.file.header.states]
-
-        @cache
-        def places(state: int) -> tuple[list[int], list[int]]:
-            layout = self.file.layouts[state]
-            parts = layout.namespace, layout.key
-            return entry_starts(data, parts, self.group, self.file.max_parallelism)
-
         try:
-            cuts = recover_states(data, opaque, len(names), self._walked, places)
+            cuts = self.cuts(self.file.order)
         except AmbiguousError as error:
-            classes = {_native_value(self.file.layouts[state])[0][0].name for state in opaque}
+            shown, more = self.opaque[:SHOWN_STATES], len(self.opaque) - SHOWN_STATES
+            classes = {_native_value(self.file.layouts[state])[0][0].name for state in shown}
+            names = [repr(self.file.header.states[state].name) for state in shown]
+            names += [f"{more} more"] if more > 0 else []
             raise UnsupportedFormatError(
-                f"{error.problem} ({', '.join(sorted(classes))}; state"
-                f" {', '.join(repr(names[state]) for state in opaque)} {self.where})",
+                f"{error.problem} ({', '.join(sorted(classes))}; state {', '.join(names)}"
+                f" {self.where})",
                 place=self._named(),
                 remedy="take a savepoint in canonical format, or register a decoder",
             ) from error
@@ -216,6 +243,29 @@ class _GroupReader(EntryWalker):
                 yield self._cut_batch(cut.state, cut.starts, cut.end)
             elif cut.count:
                 yield self._batch(cut.state, cut.count)
+
+    def cuts(self, order: tuple[int, ...]) -> list[StateCut]:
+        """Where the entries of each state lie.
+
+        Args:
+            order: The order of the states, if it is known.
+
+        Raises:
+            AmbiguousError: Nothing says where.
+        """
+        data, layouts = self.data.tobytes(), self.file.layouts
+
+        @cache
+        def places(state: int) -> tuple[list[int], list[int]]:
+            layout = layouts[state]
+            counted = layout.kind in (StateKind.LIST, StateKind.MAP)
+            parts = layout.namespace, layout.key
+            most = self.file.max_parallelism
+            return entry_starts(data, parts, self.group, most, counted=counted)
+
+        return recover_states(
+            data, self.opaque, len(layouts), self._walked, places, order, self.borders
+        )
 
     def _walked(self, state: int, begin: int, count: int) -> int | None:
         """Where the entries of a state end that can be walked; None if they can't be there."""
@@ -238,13 +288,18 @@ class _GroupReader(EntryWalker):
         values = self._part_end(layout.key, keys, ends)
         if layout.kind not in (StateKind.LIST, StateKind.MAP):
             return self._transcode(state, layout, [starts, keys, values, ends], ())
-        counts = self._counts(np.minimum(values, self.data.size - 4))
+        counts = self._counts(values)
         name = self.file.header.states[state].name
-        if (ends - values < 4).any() or (counts > 1).any():
-            assert layout.value is not None  # noqa: S101 - not of timers
+        empty = np.flatnonzero((counts == 0) & (ends - values != 4))
+        if empty.size:
+            raise self._fault("bytes behind an empty list or map", int(values[empty[0]]))
+        apart = layout.user_key is None or layout.user_key.self_delimiting
+        if (counts > apart).any():  # in a map of one entry its user key must have an end, too
+            held = layout.value if apart else layout.user_key
+            assert held is not None  # noqa: S101 - not of timers
             raise UnsupportedFormatError(
-                f"several {layout.value.name} side by side {self.where}, between which nothing"
-                " stands: only their class knows where one ends",
+                f"several {held.name} side by side {self.where}, or one with a value behind it,"
+                " and nothing between them: only their class knows where one ends",
                 place=f"state {name!r}, {self._named()}",
                 remedy="take a savepoint in canonical format, or register a decoder",
             )

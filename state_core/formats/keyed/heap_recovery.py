@@ -2,33 +2,38 @@
 
 The heap's format has no lengths. But behind a value stands what is known: the next entry's
 namespace and key, whose hash code must be of this key group, or the next state's id and number of
-entries; every state is there once, and the last one ends where the key group does. Where that
-leaves one way to cut the bytes, it is the right one. Where it leaves two, nothing in the file says
-which, and it is refused.
+entries; every state is there once, in the same order in each key group, and the last one ends where
+the key group does. Compressed, each state is a stream of its own. Each of these holds of whatever
+the heap writes, so that the right cut is always among those that fit: if one fits, it is that one.
+Where two fit, nothing in the file says which, and it is refused.
+
+That holds of whole files: of a damaged one a wrong cut may be the only one that fits.
 
 Each entry but the last is one of a chain of places where an entry may begin. Of a state with n
 entries the cut is settled if the longest chain has n places, and there is one such. Finding that
 takes one pass over the bytes of the key group for each state of this kind.
+
+Source: `HeapSnapshotStrategy`, which goes through one and the same map for each key group.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from state_core.bounds import RECOVERY_WORK
-from state_core.errors import CorruptSnapshotError, StateError, UnknownHashError
+from state_core.errors import CorruptSnapshotError, StateError
 from state_core.files.wire import DataInput
 from state_core.model.key_groups import key_group_of
 from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import I64Array
 
-__all__ = ["AmbiguousError", "Chains", "StateCut", "entry_starts", "recover_states"]
+__all__ = ["HEAD", "AmbiguousError", "Chains", "StateCut", "entry_starts", "recover_states"]
 
 HEAD = 6  # i16 state id, i32 number of entries
 _WHY = "of which only their class knows where they end"
@@ -36,25 +41,6 @@ _WHY = "of which only their class knows where they end"
 
 class AmbiguousError(CorruptSnapshotError):
     """Bytes that can be cut in more ways than one, or in none."""
-
-
-@dataclass(frozen=True)
-class StateCut:
-    """The entries of one state.
-
-    Attributes:
-        state: Its id.
-        start: Where its first entry begins.
-        end: Where its last entry ends.
-        count: How many there are.
-        starts: Where each entry begins, if only their class walks its values; else None.
-    """
-
-    state: int
-    start: int
-    end: int
-    count: int
-    starts: I64Array | None
 
 
 class Chains:
@@ -119,19 +105,51 @@ class Chains:
         return np.array(starts[::-1], np.int64)
 
 
+@dataclass(frozen=True)
+class StateCut:
+    """The entries of one state.
+
+    Attributes:
+        state: Its id.
+        start: Where its first entry begins.
+        end: Where its last entry ends.
+        count: How many there are.
+        chains: Where they may begin, if only their class walks its values; else None.
+    """
+
+    state: int
+    start: int
+    end: int
+    count: int
+    chains: Chains | None = None
+
+    @property
+    def ways(self) -> int:
+        """In how many ways the entries can be cut: 0, 1, or 2 for more."""
+        return 1 if self.chains is None else self.chains.ways_to(self.end, self.count)
+
+    @cached_property
+    def starts(self) -> I64Array | None:
+        """Where each entry begins, if only their class walks its values; else None."""
+        return None if self.chains is None else self.chains.cut(self.end, self.count)
+
+
 def entry_starts(
     data: bytes,
     parts: tuple[TypeSerializer, TypeSerializer],
     group: int,
     max_parallelism: int,
+    *,
+    counted: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Where entries may begin, and where the value would begin of each.
+    """Where entries may begin, and where of each what is unknown would begin.
 
     Args:
         data: The key group's content.
         parts: The serializers of namespace and key.
         group: The key group that keys must be of.
         max_parallelism: How many key groups there are.
+        counted: Whether the number of its elements comes behind the key, as in lists and maps.
 
     Raises:
         AmbiguousError: It takes too much work to know.
@@ -146,21 +164,34 @@ def entry_starts(
         source.position = position
         try:
             namespace.skip(source)
-            after = source.position
-            try:
-                of_group = key_group_of(key.hash_code_at(source), max_parallelism) == group
-            except UnknownHashError:  # its class alone knows: that restricts nothing
-                source.position, of_group = after, True
-                key.skip(source)
-        except (StateError, ValueError, ArithmeticError):
-            of_group = False
+            fits = _is_of_group(key, source, group, max_parallelism)
+            fits = fits and not (counted and source.read_int() < 0)
+        except CorruptSnapshotError:
+            fits = False
         read += source.position - position
         if read > most:
             raise AmbiguousError(f"values {_WHY}, and too many places where they might")
-        if of_group and source.position > position:
+        if fits and source.position > position:
             starts.append(position)
             bodies.append(source.position)
     return starts, bodies
+
+
+def _is_of_group(key: TypeSerializer, source: DataInput, group: int, max_parallelism: int) -> bool:
+    """Pass a key; whether it may be of the key group.
+
+    Raises:
+        CorruptSnapshotError: These bytes are no key.
+    """
+    begin = source.position
+    try:
+        return key_group_of(key.hash_code_at(source), max_parallelism) == group
+    except CorruptSnapshotError:
+        raise
+    except (StateError, ValueError, ArithmeticError):  # not known here: that rules nothing out
+        source.position = begin
+        key.skip(source)
+        return True
 
 
 def recover_states(
@@ -169,6 +200,8 @@ def recover_states(
     states: int,
     walk: Callable[[int, int, int], int | None],
     places: Callable[[int], tuple[list[int], list[int]]],
+    order: Sequence[int] = (),
+    borders: Sequence[int] = (),
 ) -> list[StateCut]:
     """The entries of all states of a key group.
 
@@ -179,17 +212,13 @@ def recover_states(
         walk: Given the id of another state, where its entries begin and how many there are, where
             they end; None if they can't be that.
         places: Given the id of an opaque state, as `entry_starts`.
+        order: The ids of all states in the order of the file, if that is known.
+        borders: Where each state begins, if that is known.
 
     Raises:
         AmbiguousError: They can be cut in two ways, or in none, or it takes too much work to know.
     """
-    search = _Search(data, frozenset(opaque), states, walk, places)
-    found = list(islice(search.cuts(0, frozenset(range(states))), 2))
-    if search.ambiguous or len(found) > 1:
-        raise AmbiguousError(f"values {_WHY}: they can be cut in more ways than one")
-    if not found:
-        raise AmbiguousError(f"values {_WHY}, and entries that fit together in no way")
-    return found[0]
+    return _Search(data, frozenset(opaque), states, walk, places, order, borders).run()
 
 
 @dataclass
@@ -199,72 +228,86 @@ class _Search:
     states: int
     walk: Callable[[int, int, int], int | None]
     places: Callable[[int], tuple[list[int], list[int]]]
-    ambiguous: bool = False
+    order: Sequence[int]
+    borders: Sequence[int]
+    path: list[StateCut] = field(default_factory=list)  # the states so far, of which each is there
+    taken: set[int] = field(default_factory=set)
     work: int = 0
 
-    def cuts(self, at: int, left: frozenset[int]) -> Iterator[list[StateCut]]:
-        """The ways to cut the rest of the key group into the states that are left."""
-        if not left:
-            if at == len(self.data):
-                yield []
-            return
-        head = self._head(at, left)
+    def run(self) -> list[StateCut]:
+        """The one way to cut the key group: deep into one after the other, back where none fits."""
+        found: list[StateCut] | None = None
+        nexts = [self._nexts(0)]
+        while nexts:
+            cut = next(nexts[-1], None)
+            if cut is None:
+                nexts.pop()
+                if self.path:
+                    self.taken.remove(self.path.pop().state)
+                continue
+            self._spend(HEAD)
+            if len(self.path) + 1 < self.states:
+                self.path.append(cut)
+                self.taken.add(cut.state)
+                nexts.append(self._nexts(cut.end))
+            elif cut.end == len(self.data):
+                if found or any(one.ways > 1 for one in (*self.path, cut)):
+                    raise AmbiguousError(f"values {_WHY}: they can be cut in more ways than one")
+                found = [*self.path, cut]
+        if not found:
+            raise AmbiguousError(f"values {_WHY}, and entries that fit together in no way")
+        return found
+
+    def _nexts(self, at: int) -> Iterator[StateCut]:
+        """What the state can be that begins here."""
+        head = self._head(at)
         if head is None:
             return
         state, count = head
-        begin, rest = at + HEAD, left - {state}
+        begin = at + HEAD
         if not count:
-            yield from self._followed(StateCut(state, begin, begin, 0, None), rest)
+            yield StateCut(state, begin, begin, 0)
         elif state not in self.opaque:
             end = self.walk(state, begin, count)
             self._spend((len(self.data) if end is None else end) - begin)
             if end is not None:
-                yield from self._followed(StateCut(state, begin, end, count, None), rest)
+                yield StateCut(state, begin, end, count)
         else:
-            yield from self._opaque(state, begin, count, rest)
+            yield from self._opaque(state, begin, count)
 
-    def _opaque(
-        self, state: int, begin: int, count: int, rest: frozenset[int]
-    ) -> Iterator[list[StateCut]]:
+    def _opaque(self, state: int, begin: int, count: int) -> Iterator[StateCut]:
         starts, bodies = self.places(state)
         first = bisect_left(starts, begin)
         if first == len(starts) or starts[first] != begin:
             return
         self._spend(len(self.data) - begin)
         chains = Chains(starts[first:], bodies[first:])
-        for end in self._ends(bodies[first], rest):
-            ways = chains.ways_to(end, count)
-            if not ways:
-                continue
-            for behind in self.cuts(end, rest):
-                if ways > 1:
-                    self.ambiguous = True
-                    return
-                yield [StateCut(state, begin, end, count, chains.cut(end, count)), *behind]
+        for end in self._ends(state, bodies[first]):
+            cut = StateCut(state, begin, end, count, chains)
+            if cut.ways:
+                yield cut
 
-    def _ends(self, begin: int, rest: frozenset[int]) -> Iterator[int]:
+    def _ends(self, state: int, begin: int) -> Iterable[int]:
         """Where the entries of a state may end: at the end, or before the head of another one."""
-        if not rest:
-            yield len(self.data)
-            return
-        for end in range(begin, len(self.data) - HEAD + 1):
-            if self.ambiguous:
-                return
-            if self._head(end, rest) is not None:
-                yield end
+        if len(self.path) + 1 == self.states:
+            return (len(self.data),)
+        if self.borders:
+            return self.borders[len(self.path) + 1 : len(self.path) + 2]
+        heads = range(begin, len(self.data) - HEAD + 1)
+        depth = len(self.path) + 1
+        return (end for end in heads if self._head(end, depth, state) is not None)
 
-    def _followed(self, cut: StateCut, rest: frozenset[int]) -> Iterator[list[StateCut]]:
-        for behind in self.cuts(cut.end, rest):
-            yield [cut, *behind]
-
-    def _head(self, at: int, left: frozenset[int]) -> tuple[int, int] | None:
-        if at + HEAD > len(self.data):
+    def _head(self, at: int, depth: int | None = None, before: int = -1) -> tuple[int, int] | None:
+        """The id and number of entries of a state that may begin here, behind `before`."""
+        depth = len(self.path) if depth is None else depth
+        if at + HEAD > len(self.data) or (self.borders and self.borders[depth] != at):
             return None
         state = int.from_bytes(self.data[at : at + 2], "big")
         count = int.from_bytes(self.data[at + 2 : at + HEAD], "big")
-        if state not in left or count > len(self.data) - at - HEAD:
+        expected = state == self.order[depth] if self.order else state < self.states
+        if not expected or state in self.taken or state == before:
             return None
-        return state, count
+        return None if count > len(self.data) - at - HEAD else (state, count)
 
     def _spend(self, size: int) -> None:
         self.work += size + HEAD

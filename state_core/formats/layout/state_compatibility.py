@@ -18,12 +18,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from state_core.formats.layout.keyed_states import as_key_value
 from state_core.formats.layout.meta_info import (
     KEY_SERIALIZER,
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
     UNKEYED,
-    USER_KEY_SERIALIZER,
     VALUE_SERIALIZER,
     BackendStateType,
     SerializerEntry,
@@ -207,17 +207,17 @@ def _check_states(
 
 
 def _check_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
-    """The worst of what kind, namespace and value say."""
+    """The worst of what kind, namespace and value say, in whichever version each is registered."""
     kinds = _kind(old), _kind(new)
     if kinds[0] != kinds[1] and UNKNOWN_TYPE not in kinds:
         return incompatible(*kinds, "a state keeps its kind")
+    old, new = as_key_value(old), as_key_value(new)
     value = _check_value(_held(old, VALUE_SERIALIZER), _held(new, VALUE_SERIALIZER), kinds[1])
     results = [value.under("timer" if kinds[1] == "TIMERS" else "value")]
-    for role, what in ((NAMESPACE_SERIALIZER, "namespace"), (USER_KEY_SERIALIZER, "user key")):
-        before, after = _held(old, role), _held(new, role)
-        if before is not None and after is not None:
-            result = strict(after.resolve_schema_compatibility(before), what)
-            results.append(result.under(what))
+    before, after = _held(old, NAMESPACE_SERIALIZER), _held(new, NAMESPACE_SERIALIZER)
+    if before is not None and after is not None:
+        result = strict(after.resolve_schema_compatibility(before), "namespace")
+        results.append(result.under("namespace"))
     return worst_of(results)
 
 

@@ -52,6 +52,7 @@ __all__ = ["METADATA_FILE", "StateFiles"]
 METADATA_FILE = "_metadata"
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
 SHARED_DIRECTORIES = ("shared", "taskowned", "dstl")
+TABLE_DIRECTORY = re.compile(r"(.*/shared)/op_[^/]+/db")  # of ForSt
 MAX_SHARED_DEPTH = 3  # of directories: `shared/op_..._attempt_0/db`
 # Flink writes paths as they are (`Path.toString`): `#`, `?` and `%` in them mean nothing
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
@@ -222,9 +223,8 @@ class StateFiles:
                 ):
                     return source
         if self._is_external(uri, path):
-            parts = parent.split("/")
-            depth = _shared_depth(parts)  # of ForSt's tables each subtask has a directory
-            parent = "/".join(parts[: len(parts) - depth + 1]) if depth else parent
+            tables = TABLE_DIRECTORY.fullmatch(parent)  # each subtask has one
+            parent = tables[1] if tables else parent
             there = parent if scheme_text in ("", "file:", "file://") else f"{scheme_text}{parent}"
             raise UnsafePathError(
                 f"a state file at {uri!r}, outside the snapshot",

@@ -135,7 +135,7 @@ def test_forst_goes_on_with_tables_of_another_job(with_forst: FlinkOracle, tmp_p
 
 @pytest.mark.full
 def test_forst_of_a_job_without_asynchronous_state(with_forst: FlinkOracle, tmp_path: Path) -> None:
-    """Row by row what RocksDB's canonical savepoint of the same moment has."""
+    """Row by row what the canonical savepoint of RocksDB has, in another run of the same job."""
     options = {"keys": KEYS, "generations": 2}
     (*_, checkpoint) = with_forst.checkpoints(
         "changes", tmp_path / "forst", backend="forst", **options
@@ -144,9 +144,12 @@ def test_forst_of_a_job_without_asynchronous_state(with_forst: FlinkOracle, tmp_
         "changes", tmp_path / "rocksdb", backend="rocksdb", savepoints="CANONICAL", **options
     )
     found, wanted = (rows_of(open_snapshot(place)) for place in (checkpoint, savepoint))
-    for rows in (found, wanted):  # when it was last touched is another time
-        assert len(rows.pop(("changes", "session"))) > KEYS / 2
-    assert found == wanted
+    # when a state was last touched, and which of merged windows has the state, is chance
+    chance = {name for name in wanted if name[0] != "changes" or name[1] == "session"}
+    assert len(chance) == 7
+    for name, rows in wanted.items():
+        assert len(found[name]) == len(rows) if name in chance else found[name] == rows
+    assert found.keys() == wanted.keys()
     again = {"keys": KEYS + 2 * NEW_KEYS, "parallelism": 3}
     lines = sorted_lines(with_forst.restore("changes", checkpoint, **again, backend="forst"))
     target = exported(checkpoint, tmp_path)

@@ -342,6 +342,16 @@ def test_places_outside_are_opened_only_if_allowed(savepoint: Path) -> None:
             assert content(opened(savepoint, handle, str(allowed))) == b"older"
 
 
+def test_what_is_to_be_allowed_is_no_larger_than_it_must_be(savepoint: Path) -> None:
+    """ForSt's tables lie in a directory for each subtask; `shared` elsewhere is any name."""
+    shared = savepoint.parent / "shared"
+    table, file = put(shared / "op_1/db/uuid", b"table"), put(shared / "team/job/uuid", b"table")
+    for path, place in ((table, shared), (file, file.parent)):
+        with pytest.raises(UnsafePathError, match="outside the snapshot") as found:
+            opened(savepoint, FileHandle(str(path), 5))
+        assert found.value.remedy.endswith(f"--allow-external {place}")
+
+
 def test_allowed_places_have_an_end(savepoint: Path) -> None:
     """`..` does not lead out of an allowed directory, nor does a name that begins like it."""
     allowed = savepoint.parent / "allowed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, count, islice, pairwise, permutations
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from state_core import open_snapshot
+from state_core.checks.integrity import check_snapshot
 from state_core.formats.keyed.heap_recovery import (
     AmbiguousError,
     Chains,
@@ -20,6 +22,8 @@ from state_core.formats.keyed.heap_recovery import (
     entry_starts,
     recover_states,
 )
+from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from state_core.model.handles import InlineHandle, KeyGroupsHandle, RelativeHandle
 from state_core.model.key_groups import key_group_of
 from state_core.serializers.basic.numbers import LongSerializer
 from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
@@ -207,7 +211,10 @@ def few(form: str, to: Path) -> Path:
 
 
 def test_flinks_heap_with_serializers_of_its_own(tmp_path: Path) -> None:
-    """The native savepoint has, entry by entry, what the canonical one has, which has lengths."""
+    """The native savepoint has, entry by entry, what the canonical one has, which has lengths.
+
+    21 of its key groups can be cut in one way only because the order of states is known.
+    """
     native = open_snapshot(few("native", tmp_path / "native")).operator("own")
     canonical = open_snapshot(few("canonical", tmp_path / "canonical")).operator("own")
     for state in canonical.keyed_states:
@@ -217,3 +224,28 @@ def test_flinks_heap_with_serializers_of_its_own(tmp_path: Path) -> None:
         )
         assert found == wanted
     assert canonical.state("money").to_arrow().num_rows == 40
+
+
+def test_of_a_file_that_was_cut_off_no_value_is_taken(tmp_path: Path) -> None:
+    """Its last value would seem to end where the file does."""
+    place = few("native", tmp_path / "native")
+    metadata = read_metadata((place / "_metadata").read_bytes())
+    (keyed,) = (
+        subtask
+        for operator in metadata.operators
+        for subtask in (operator.subtasks or {}).values()
+        if isinstance(subtask.managed_keyed, KeyGroupsHandle)
+    )
+    handle = keyed.managed_keyed
+    assert isinstance(handle, KeyGroupsHandle)
+    assert isinstance(handle.stream, InlineHandle)
+    data = handle.stream.data
+    keyed.managed_keyed = replace(handle, stream=RelativeHandle("state", len(data)))
+    (place / "_metadata").write_bytes(write_metadata(metadata))
+    (place / "state").write_bytes(data)
+    assert not check_snapshot(place).faults
+    assert not any("only its class" in str(one) for one in check_snapshot(place).unchecked)
+    (place / "state").write_bytes(data[:-1])
+    report = check_snapshot(place)
+    assert report.faults
+    assert any("only its class knows" in str(unchecked) for unchecked in report.unchecked)

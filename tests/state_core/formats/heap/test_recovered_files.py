@@ -1,0 +1,202 @@
+"""Files of the heap whose values only their class could walk: what a whole file says of each."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from state_core.files.compression import compress_snappy
+from state_core.files.filesystem import InlineSource
+from state_core.files.wire import DataInput
+from state_core.formats.keyed.heap_native import HeapFile
+from state_core.formats.keyed.heap_recovery import AmbiguousError, entry_starts, recover_states
+from state_core.formats.keyed.unified import KeyGroupSpan
+from state_core.formats.layout.keyed_layout import KeyedLayout
+from state_core.formats.layout.meta_info import BackendStateType, KeyedHeader, StateMetaInfo
+from state_core.model.key_groups import key_group_of
+from state_core.model.snapshot import StateKind
+from state_core.serializers.basic.numbers import LongSerializer
+from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from state_core.serializers.framework.opaque_values import OpaqueSerializer
+
+LONG, VOID, OWN = LongSerializer(), VoidNamespaceSerializer(), OpaqueSerializer("Own")
+GROUPS = 64
+HEAD = struct.Struct(">hi")
+KEYS = {
+    group: [key for key in range(4000) if key_group_of(LONG.hash_code(key), GROUPS) == group]
+    for group in range(GROUPS)
+}
+VALUE = KeyedLayout(StateKind.VALUE, LONG, VOID, OWN)
+TTL = KeyedLayout(StateKind.VALUE, LONG, VOID, OWN, with_ttl=True)
+LIST = KeyedLayout(StateKind.LIST, LONG, VOID, OWN)
+MAP = KeyedLayout(StateKind.MAP, LONG, VOID, OWN, LONG)
+OWN_KEYS = KeyedLayout(StateKind.MAP, LONG, VOID, LONG, OWN)
+
+Groups = list[list[tuple[int, list[tuple[int, bytes]]]]]  # of each: states, of each: key and value
+
+
+def file_of(layouts: tuple[KeyedLayout, ...], groups: Groups, *, compressed: bool) -> HeapFile:
+    """A file as `HeapSnapshotStrategy` writes it, of key groups from 0 on."""
+    data, spans = b"", []
+    for group, states in enumerate(groups):
+        start = len(data)
+        data += struct.pack(">i", group)
+        for state, entries in states:
+            content = HEAD.pack(state, len(entries))
+            content += b"".join(b"\0" + struct.pack(">q", key) + value for key, value in entries)
+            data += bytes(compress_snappy(content)) if compressed else content
+        spans.append(KeyGroupSpan(group, start, len(data)))
+    names = (f"state-{index}" for index in range(len(layouts)))
+    states = tuple(StateMetaInfo(name, BackendStateType.KEY_VALUE) for name in names)
+    header = KeyedHeader(compressed, None, states)  # type: ignore[arg-type]
+    return HeapFile(
+        InlineSource("heap", data), header, layouts, tuple(spans), max_parallelism=GROUPS
+    )
+
+
+def held(file: HeapFile) -> dict[tuple[int, int], list[tuple[bytes, bytes]]]:
+    """Keys and values, as in the unified format, by key group and state."""
+    found: dict[tuple[int, int], list[tuple[bytes, bytes]]] = {}
+    for entries in file.entries():
+        for row in range(len(entries.state_of)):
+            key = entries.data[entries.key_start[row] : entries.key_end[row]].tobytes()
+            value = entries.data[entries.value_start[row] : entries.value_end[row]].tobytes()
+            place = int(entries.group_of[row]), int(entries.state_of[row])
+            found.setdefault(place, []).append((key, value))
+    return found
+
+
+def test_the_order_of_states_is_that_of_every_key_group() -> None:
+    """The end of a value looks like a state without entries, which stands elsewhere."""
+    first, second, third = KEYS[1][:3]
+    last = b"last" + HEAD.pack(1, 0)
+    states = [(0, [(first, b"first")]), (1, [(second, b"second")]), (2, [(third, last)])]
+    groups: Groups = [[(0, []), (1, []), (2, [])], states]
+    found = held(file_of((VALUE,) * 3, groups, compressed=False))
+    assert [found[1, state][0][1] for state in range(3)] == [b"first", b"second", last]
+    alone: Groups = [[(state, [(KEYS[0][0], value)]) for state, [(_, value)] in states]]
+    with pytest.raises(UnsupportedFormatError, match="more ways than one"):
+        held(file_of((VALUE,) * 3, alone, compressed=False))
+
+
+def test_a_compressed_file_says_where_states_end() -> None:
+    """Each is a stream of its own, whatever its values look like."""
+    first, second, third = KEYS[0][:3]
+    fake = HEAD.pack(0, 1) + b"\0" + struct.pack(">q", third) + b"fake"
+    groups: Groups = [[(1, [(first, fake)]), (0, [(second, b"value")])]]
+    found = held(file_of((VALUE, VALUE), groups, compressed=True))
+    assert found[0, 1] == [(struct.pack(">q", first) + b"\0", fake)]
+    assert found[0, 0] == [(struct.pack(">q", second) + b"\0", b"value")]
+
+
+payloads = st.one_of(
+    st.binary(max_size=20),
+    st.sampled_from([b"", bytes(6), bytes(20), HEAD.pack(0, 0), HEAD.pack(2, 1)]),
+    st.sampled_from(KEYS[0][:4]).map(lambda key: b"\0" + struct.pack(">q", key) + b"x"),
+)
+
+
+def _list(payload: bytes) -> bytes:
+    return struct.pack(">i", 1) + payload
+
+
+def _map(payload: bytes) -> bytes:
+    return struct.pack(">iq?", 1, 5, False) + payload
+
+
+def _ttl(payload: bytes) -> bytes:
+    return struct.pack(">q", 1_700_000_000_000) + payload
+
+
+SHAPES: list[tuple[KeyedLayout, Callable[[bytes], bytes], int]] = [
+    (VALUE, bytes, 0), (TTL, _ttl, 0), (LIST, _list, 4), (MAP, _map, 12),
+]  # fmt: skip
+written = st.tuples(st.integers(0, 3), st.lists(payloads, max_size=3), st.integers(0, 3))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(written, min_size=1, max_size=3), st.booleans(), st.booleans())
+def test_what_is_read_is_what_was_written(
+    states: list[tuple[int, list[bytes], int]], compressed: bool, known: bool
+) -> None:
+    """Or refused: values, some with a time to live, lists and maps, empty ones among them."""
+    layouts = tuple(SHAPES[shape][0] for shape, _, _ in states)
+    group: list[tuple[int, list[tuple[int, bytes]]]] = []
+    wanted: dict[tuple[int, int], list[tuple[bytes, bytes]]] = {}
+    for state, (shape, values, empty) in enumerate(states):
+        _, write, cut = SHAPES[shape]
+        entries = [(key, write(value)) for key, value in zip(KEYS[0], values, strict=False)]
+        for key, value in entries:
+            whole_key = struct.pack(">q", key) + b"\0" + value[4:cut]
+            wanted.setdefault((0, state), []).append((whole_key, value[cut:]))
+        if shape > 1 and empty:
+            entries.append((KEYS[0][len(values)], struct.pack(">i", 0)))
+        group.append((state, entries))
+    groups: Groups = [group[::-1]]
+    if known:
+        groups.append([(state, []) for state, _ in group[::-1]])
+    try:
+        found = held(file_of(layouts, groups, compressed=compressed))
+    except UnsupportedFormatError:
+        return
+    assert found == wanted
+
+
+def test_an_empty_list_ends_behind_its_count() -> None:
+    """Bytes behind it, of a damaged file, are not passed over in silence."""
+    groups: Groups = [[(0, [(KEYS[0][0], struct.pack(">i", 0) + b"more")])]]
+    with pytest.raises((CorruptSnapshotError, UnsupportedFormatError)):
+        held(file_of((LIST,), groups, compressed=False))
+
+
+def test_a_user_key_that_only_its_class_walks_is_refused() -> None:
+    """Nothing says where it ends, and the value begins."""
+    entry = struct.pack(">i", 1) + b"user key" + struct.pack(">?q", False, 9)
+    groups: Groups = [[(0, [(KEYS[0][0], entry)])]]
+    with pytest.raises(UnsupportedFormatError, match="only their class knows"):
+        held(file_of((OWN_KEYS,), groups, compressed=False))
+
+
+def test_many_states() -> None:
+    """Of which one has an entry; another key group has none."""
+    states = 3000
+    others: list[tuple[int, list[tuple[int, bytes]]]] = [(state, []) for state in range(1, states)]
+    groups: Groups = [[(0, [(KEYS[0][0], b"value")]), *others], [(0, []), *others]]
+    found = held(file_of((VALUE,) * states, groups, compressed=False))
+    assert [value for _, value in found[0, 0]] == [b"value"]
+
+
+class _Unreadable(LongSerializer):
+    def hash_code_at(self, source: DataInput) -> int:
+        """As of a number that Python has no room for."""
+        raise OverflowError(source.read_long())
+
+
+def test_a_key_whose_hash_code_is_not_known_here_is_a_key() -> None:
+    """Else the right cut would be missing among those that fit."""
+    data = np.zeros(20, np.uint8).tobytes()
+    starts, bodies = entry_starts(data, (VOID, _Unreadable()), 0, GROUPS)
+    assert starts == list(range(12))
+    assert bodies == list(range(9, 21))
+
+
+def test_work_is_in_proportion() -> None:
+    """However many states might follow one another: no way is gone down without end."""
+    walked = []
+
+    def walk(_: int, begin: int, count: int) -> int | None:
+        walked.append(count)
+        return begin
+
+    data = HEAD.pack(0, 1) + b"\0" + struct.pack(">q", KEYS[0][0])
+    data += b"".join(HEAD.pack(state, state % 2) for state in range(1, 400)) * 16 + b"!"
+    places = entry_starts(data, (VOID, LONG), 0, GROUPS)
+    with pytest.raises(AmbiguousError, match="too many places"):
+        recover_states(data, {0}, 500, walk, lambda _: places)
+    assert len(walked) <= 64 * (len(data) + 6) // 6
