@@ -230,7 +230,7 @@ def test_of_a_file_that_was_cut_off_no_value_is_taken(tmp_path: Path) -> None:
     """Its last value would seem to end where the file does."""
     place = few("native", tmp_path / "native")
     metadata = read_metadata((place / "_metadata").read_bytes())
-    (keyed,) = (
+    keyed, *_ = (
         subtask
         for operator in metadata.operators
         for subtask in (operator.subtasks or {}).values()
