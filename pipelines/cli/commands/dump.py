@@ -84,10 +84,10 @@ def dump(
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
     if state is not None and operator is not None and state not in _names(operators[0]):
         operators[0].state(state)  # which says what there is
-    if state is not None and not any(state in _names(one) for one in operators):
-        known = sorted({name for one in operators for name in _names(one)})
+    if state is not None and not any(state in _names(other) for other in operators):
+        names = sorted({name for other in operators for name in _names(other)})
         raise NotFoundError(
-            f"no operator has a state {state!r}", remedy=f"there are: {', '.join(known) or 'none'}"
+            f"no operator has a state {state!r}", remedy=f"there are: {', '.join(names) or 'none'}"
         )
     out = sys.stdout
     for line in islice(_all_lines(operators, state, key_groups), limit):
@@ -106,10 +106,10 @@ def _all_lines(
 ) -> Iterator[dict[str, Any]]:
     """The lines of all operators, keyed state first; key groups select keyed state only."""
     for operator in operators:
-        for held in operator.keyed_states:
-            if state in (None, held.name):
-                for batch in held.batches(key_groups):
-                    yield from plain_rows(state_head(operator.label, held), batch)
+        for keyed in operator.keyed_states:
+            if state in (None, keyed.name):
+                for batch in keyed.batches(key_groups):
+                    yield from plain_rows(state_head(operator.label, keyed), batch)
         for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
                 head = {"operator": operator.label, "state": other.name, "kind": _MODES[other.mode]}

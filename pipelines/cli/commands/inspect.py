@@ -149,7 +149,7 @@ def _describe(
 def _describe_state(
     state: KeyedState, totals: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "name": state.name,
         "kind": state.kind.value,
         "key_type": state.key_type,
@@ -158,27 +158,27 @@ def _describe_state(
         "ttl": state.with_ttl,
     }
     if state.user_key_type:
-        found["user_key_type"] = state.user_key_type
+        description["user_key_type"] = state.user_key_type
     if totals is not None:
         entries, sizes = totals
-        found["entries"] = int(entries.sum())
-        found["bytes"] = int(sizes.sum())
-        found["key_groups"] = [
+        description["entries"] = int(entries.sum())
+        description["bytes"] = int(sizes.sum())
+        description["key_groups"] = [
             {"key_group": group, "entries": int(entries[group]), "bytes": int(sizes[group])}
             for group in np.flatnonzero(entries).tolist()
         ]
-    return found
+    return description
 
 
 def _describe_operator_state(state: NonKeyedState) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "name": state.name,
         "mode": state.mode.name,
         "value_type": state.value_type,
         "elements": state.elements,
         "subtasks": len(state.parts),
     }
-    return found | ({"key_type": state.key_type} if state.broadcast else {})
+    return description | ({"key_type": state.key_type} if state.broadcast else {})
 
 
 def _add_columns(
@@ -192,8 +192,8 @@ def _add_columns(
 
 def _describe_column(column: pa.Field) -> dict[str, Any]:
     fields = _fields_of(column.type)
-    found: dict[str, Any] = {"name": column.name, "type": _type_text(column.type)}
-    return found | ({"fields": list(map(_describe_column, fields))} if fields else {})
+    description: dict[str, Any] = {"name": column.name, "type": _type_text(column.type)}
+    return description | ({"fields": list(map(_describe_column, fields))} if fields else {})
 
 
 def _fields_of(kind: pa.DataType) -> list[pa.Field]:
@@ -216,7 +216,7 @@ def _type_text(kind: pa.DataType) -> str:
 def _describe_groups(stored: npt.NDArray[np.int64], totals: dict[str, Any]) -> dict[str, Any]:
     with_data = np.flatnonzero(stored)
     heaviest = with_data[np.argsort(-stored[with_data], kind="stable")][:HEAVIEST]
-    entries = np.sum([one for one, _ in totals.values()], axis=0) if totals else None
+    entries = np.sum([counts for counts, _ in totals.values()], axis=0) if totals else None
     return {
         "with_data": len(with_data),
         "skew": round(skew_of(stored), 3),
@@ -250,7 +250,7 @@ def _describe_subtasks(
     totals: dict[str, Any],
     parallelism: int | None,
 ) -> dict[str, Any]:
-    entries = np.sum([one for one, _ in totals.values()], axis=0) if totals else stored * 0
+    entries = np.sum([counts for counts, _ in totals.values()], axis=0) if totals else stored * 0
     plans: dict[str, list[SubtaskPlan]] = {
         "now": plan_key_groups(entries, stored, operator.parallelism)
     }
@@ -259,8 +259,8 @@ def _describe_subtasks(
     return {
         when: {
             "parallelism": len(plan),
-            "skew": round(skew_of([one.state_bytes for one in plan]), 3),
-            "subtasks": [dict(vars(one)) for one in plan],
+            "skew": round(skew_of([subtask.state_bytes for subtask in plan]), 3),
+            "subtasks": [dict(vars(subtask)) for subtask in plan],
         }
         for when, plan in plans.items()
     }
@@ -277,14 +277,14 @@ def _print(report: dict[str, Any]) -> None:
     tell("")
     operators = []
     for operator in report["operators"][:SHOWN]:
-        held = f"{len(operator['keyed_states'])} keyed" if operator["keyed_states"] else ""
+        states = f"{len(operator['keyed_states'])} keyed" if operator["keyed_states"] else ""
         if operator["operator_states"]:
-            held += f"{', ' if held else ''}{len(operator['operator_states'])} operator"
+            states += f"{', ' if states else ''}{len(operator['operator_states'])} operator"
         if operator["operator-coordinator-state-size-in-bytes"]:
-            held += f"{', ' if held else ''}coordinator"
+            states += f"{', ' if states else ''}coordinator"
         for name, size in (("raw", "raw_state_bytes"), ("in flight", "in_flight_bytes")):
             if operator[size]:
-                held += f"{', ' if held else ''}{name}"
+                states += f"{', ' if states else ''}{name}"
         operators.append(
             (
                 _short(operator["operator-uid"] or operator["operator-uid-hash"]),
@@ -292,7 +292,7 @@ def _print(report: dict[str, Any]) -> None:
                 str(operator["operator-parallelism"]),
                 str(operator["operator-max-parallelism"]),
                 bytes_text(operator["operator-total-size-in-bytes"]),
-                held or "none",
+                states or "none",
             )
         )
     columns = ("<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state")
@@ -371,7 +371,7 @@ def _print_states(operator: dict[str, Any]) -> None:
     groups = operator["key_groups"]
     if groups["with_data"]:
         heavy = ", ".join(
-            f"{one['key_group']} ({bytes_text(one['stored_bytes'])})" for one in groups["heaviest"]
+            f"{row['key_group']} ({bytes_text(row['stored_bytes'])})" for row in groups["heaviest"]
         )
         tell(
             f"{groups['with_data']} of {operator['operator-max-parallelism']} key groups have data;"

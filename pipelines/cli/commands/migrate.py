@@ -87,35 +87,35 @@ def migrate(
     if bool(state) != bool(spec) or bool(state) == kryo_to_flink_2:
         raise click.UsageError("give either --state and --to, or --kryo-to-flink-2")
     opened = Catalog(lake)
-    known = [summary.snapshot_id for summary in opened.summaries(job)]
+    present = [summary.snapshot_id for summary in opened.summaries(job)]
     named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
-    wanted = list(named) or [one for one in known if not one.endswith(suffix)]
+    names = list(named) or [name for name in present if not name.endswith(suffix)]
     if kryo_to_flink_2:
-        made = [
+        done = [
             _upgrade_kryo(
-                opened, job, one, f"{one}{suffix}", dry_run=dry_run, note=note, engine=engine,
+                opened, job, name, f"{name}{suffix}", dry_run=dry_run, note=note, engine=engine,
                 quiet=as_json_,
             )
-            for one in wanted
+            for name in names
         ]  # fmt: skip
         if as_json_:
-            as_json(made)
-        if any(state["left"] not in ("", LATER) for one in made for state in one["states"]):
+            as_json(done)
+        if any(state["left"] not in ("", LATER) for row in done for state in row["states"]):
             context.exit(1)
         return
     (change,) = read_changes(spec, state)
     outcomes = []
-    for one in wanted:
+    for name in names:
         if dry_run:
-            outcomes.append(preview_migration(opened, job, one, change))
+            outcomes.append(preview_migration(opened, job, name, change))
             continue
         try:
-            with progress_bar(f"migrating {one}", quiet=as_json_) as progress:
+            with progress_bar(f"migrating {name}", quiet=as_json_) as progress:
                 outcomes.append(
                     migrate_one(
                         opened,
                         job,
-                        one,
+                        name,
                         change,
                         suffix=suffix,
                         note=note,
@@ -126,7 +126,7 @@ def migrate(
         except StateError as error:
             if not every:
                 raise
-            outcomes.append(Outcome(one, "", "failed", 0, str(error)))
+            outcomes.append(Outcome(name, "", "failed", 0, str(error)))
     failed = any(outcome.outcome in ("failed", "incompatible", "unknown") for outcome in outcomes)
     if as_json_:
         as_json([vars(outcome) for outcome in outcomes])
@@ -144,7 +144,7 @@ def _upgrade_kryo(
     lake: Catalog,
     job: str,
     snapshot: str,
-    made: str,
+    target: str,
     *,
     dry_run: bool,
     note: str,
@@ -152,29 +152,29 @@ def _upgrade_kryo(
     quiet: bool,
 ) -> dict[str, Any]:
     """Write what Flink 1's Kryo wrote as Flink 2's does, and say what became of each state."""
-    if any(summary.snapshot_id == made for summary in lake.summaries(job)):
+    if any(summary.snapshot_id == target for summary in lake.summaries(job)):
         if not quiet:
-            tell(f"{made} is there already: {snapshot} was migrated before")
-        return {"snapshot": snapshot, "made": made, "states": []}
+            tell(f"{target} is there already: {snapshot} was migrated before")
+        return {"snapshot": snapshot, "made": target, "states": []}
     if dry_run:
-        made, plan = "", plan_kryo_upgrade(lake.snapshot(job, snapshot))
+        target, plan = "", plan_kryo_upgrade(lake.snapshot(job, snapshot))
     else:
         with progress_bar(f"migrating {snapshot}", quiet=quiet) as progress:
             record, plan = upgrade_kryo(
-                lake, job, snapshot, made, note=note, engine=engine, progress=progress
+                lake, job, snapshot, target, note=note, engine=engine, progress=progress
             )
-        made = record.snapshot_id
-    outcomes = ["as it was" if one.left else "for Flink 2" for one in plan]
+        target = record.snapshot_id
+    outcomes = ["as it was" if state.left else "for Flink 2" for state in plan]
     if not quiet:
         rows = [
-            (f"{one.operator}/{one.state}", outcome, f"{one.entries:,}", one.left)
-            for one, outcome in zip(plan, outcomes, strict=True)
+            (f"{state.operator}/{state.state}", outcome, f"{state.entries:,}", state.left)
+            for state, outcome in zip(plan, outcomes, strict=True)
         ]
-        title = f"{snapshot}: {len(plan)} states with Kryo" + (f", now {made}" if made else "")
+        title = f"{snapshot}: {len(plan)} states with Kryo" + (f", now {target}" if target else "")
         print_table(title, ("<state", "<values", ">entries", "<why"), rows)
         if dry_run:
             tell("a dry run: nothing was changed")
     states = [
-        {**vars(one), "outcome": outcome} for one, outcome in zip(plan, outcomes, strict=True)
+        {**vars(state), "outcome": outcome} for state, outcome in zip(plan, outcomes, strict=True)
     ]
-    return {"snapshot": snapshot, "made": made, "states": states}
+    return {"snapshot": snapshot, "made": target, "states": states}

@@ -88,14 +88,14 @@ def resolve_change(
                     operator_state,
                     resolve_element(operator_state.meta_info, change.value),
                 )
-    known = ", ".join(
-        f"{one.label}/{name}"
-        for one in record.operators
-        for name in [s.name for s in one.states] + [s.name for s in one.operator_states]
+    names = ", ".join(
+        f"{operator.label}/{name}"
+        for operator in record.operators
+        for name in [s.name for s in operator.states] + [s.name for s in operator.operator_states]
     )
     raise NotFoundError(
         f"snapshot {record.snapshot_id} has no state {change.operator}/{change.state}",
-        remedy=f"it has: {known}",
+        remedy=f"it has: {names}",
     )
 
 
@@ -109,50 +109,50 @@ def read_changes(path: str, only: str = "") -> list[ValueChange]:
     Raises:
         EncodeError: The file can't be understood; the message names the place in it.
     """
-    found = _states(path, _load(path), only)
-    if only and only not in found:
+    states = _states(path, _load(path), only)
+    if only and only not in states:
         raise EncodeError(
-            f"nothing is said of {only}", place=path, remedy=f"it has: {', '.join(found)}"
+            f"nothing is said of {only}", place=path, remedy=f"it has: {', '.join(states)}"
         )
-    wanted = {only: found[only]} if only else found
-    return [_change(path, name, said) for name, said in wanted.items()]
+    chosen = {only: states[only]} if only else states
+    return [_change(path, name, fields) for name, fields in chosen.items()]
 
 
 def _load(path: str) -> Mapping[str, Any]:
-    wanted = "give a YAML or Python file that says what each state is to become"
+    remedy = "give a YAML or Python file that says what each state is to become"
     if not path.endswith(".py"):
-        return read_yaml(path, "states", wanted)[0]
+        return read_yaml(path, "states", remedy)[0]
     try:
         return vars(load_plugin(path))
     except (OSError, ValueError, RecursionError) as error:
         raise EncodeError(
-            f"it can't be read ({' '.join(str(error).split())})", place=path, remedy=wanted
+            f"it can't be read ({' '.join(str(error).split())})", place=path, remedy=remedy
         ) from error
 
 
-def _states(path: str, held: Mapping[str, Any], only: str) -> Mapping[str, Any]:
-    states = held.get("states")
-    if states is None and "type" in held and only:
-        return {only: {name: held[name] for name in ("type", "expressions") if name in held}}
+def _states(path: str, content: Mapping[str, Any], only: str) -> Mapping[str, Any]:
+    states = content.get("states")
+    if states is None and "type" in content and only:
+        return {only: {name: content[name] for name in ("type", "expressions") if name in content}}
     if not isinstance(states, Mapping) or not states:
         raise EncodeError("it says nothing of any state", place=path, remedy="add `states:`")
     return states
 
 
-def _change(path: str, name: str, said: Any) -> ValueChange:
+def _change(path: str, name: str, fields: Any) -> ValueChange:
     operator, _, state = str(name).partition("/")
-    if not isinstance(said, Mapping) or "type" not in said or not state:
+    if not isinstance(fields, Mapping) or "type" not in fields or not state:
         raise EncodeError(
             f"states: {name}: not of the form operator/state: {{type: ...}}", place=path
         )
     try:
-        value = parse_type(said["type"])
+        value = parse_type(fields["type"])
     except StateError as error:
         raise error.within(f"{path}, {name}") from error
-    expressions = said.get("expressions") or {}
+    expressions = fields.get("expressions") or {}
     if isinstance(expressions, str):
         expressions = {"": expressions}
     if not isinstance(expressions, Mapping):
         raise EncodeError(f"{name}: `expressions` is no mapping of fields to SQL", place=path)
-    asked = {name: str(one) for name, one in expressions.items()}
-    return ValueChange(operator, state, value, asked, said["type"])
+    asked = {name: str(text) for name, text in expressions.items()}
+    return ValueChange(operator, state, value, asked, fields["type"])

@@ -71,9 +71,9 @@ def commit_snapshot(
     ):
         work = _Commit(lake, rewriter, record, lake.records(job)[0])
         operators = [work.operator(operator) for operator in record.operators]
-        made = record.followed_by(snapshot_id, "commit", operators, rewriter.written, note)
-        lake.append(made)
-    return CommitResult(made, work.changed)
+        snapshot = record.followed_by(snapshot_id, "commit", operators, rewriter.written, note)
+        lake.append(snapshot)
+    return CommitResult(snapshot, work.changed)
 
 
 class _Commit:
@@ -143,20 +143,20 @@ class _Commit:
             )
         return {file.path: file for file in state_table.files(latest.version())}
 
-    def _check_columns(self, table: TableRecord, wanted: pa.Schema) -> None:
+    def _check_columns(self, table: TableRecord, expected: pa.Schema) -> None:
         """The table's columns must be the state's still."""
-        found = pa.schema(self.lake.table(table.path).require().schema().to_arrow())
-        stored = pa.schema(Schema.from_arrow(wanted).to_arrow())
+        present = pa.schema(self.lake.table(table.path).require().schema().to_arrow())
+        stored = pa.schema(Schema.from_arrow(expected).to_arrow())
         for field in stored:
-            at = found.get_field_index(field.name)
-            if at < 0 or found.field(at).type != field.type:
-                change = "was dropped" if at < 0 else f"is {found.field(at).type} now"
+            at = present.get_field_index(field.name)
+            if at < 0 or present.field(at).type != field.type:
+                change = "was dropped" if at < 0 else f"is {present.field(at).type} now"
                 raise LakeError(
                     f"column {field.name!r} {change}, and the state has {field.type}",
                     place=self.lake.table(table.path).uri,
                     remedy="change values, not columns; `statelake migrate` changes types",
                 )
-        extra = sorted(set(found.names) - set(wanted.names))
+        extra = sorted(set(present.names) - set(expected.names))
         if extra:
             raise LakeError(
                 f"column {extra[0]!r} was added, and the state has no place for it",

@@ -151,9 +151,9 @@ def edit_snapshot(
             )
         )  # fmt: skip
         work = _Edit(record, edit, rewriter)
-        made = work.run(snapshot_id, staging, note)
-        lake.append(made)
-    return EditResult(made, work.changes(), work.offsets)
+        edited = work.run(snapshot_id, staging, note)
+        lake.append(edited)
+    return EditResult(edited, work.changes(), work.offsets)
 
 
 class _Edit:
@@ -184,24 +184,24 @@ class _Edit:
         self._rewrite_tables(staging)
         self._rename()
         written = self.copied + self.rewriter.written
-        made = self.record.followed_by(snapshot_id, "edit", self.operators, written, note)
-        return replace(made, metadata=write_metadata(self.metadata), carried=self.carried)
+        edited = self.record.followed_by(snapshot_id, "edit", self.operators, written, note)
+        return replace(edited, metadata=write_metadata(self.metadata), carried=self.carried)
 
     def changes(self) -> list[StateChange]:
         """The states that are not as they were, the dropped ones too."""
         after = _sizes(self.operators)
         labels = {operator.operator_id: operator.label for operator in self.operators}
-        found = []
-        for (operator_id, state), held in self.before.items():
+        changes = []
+        for (operator_id, state), before in self.before.items():
             renamed = self.renamed.get(operator_id, operator_id)
             now = after.get((renamed, state), (0, 0))
-            if now != held:
+            if now != before:
                 label = labels.get(renamed, self.labels[operator_id])
-                found.append(StateChange(label, state, (held[0], now[0]), (held[1], now[1])))
-        return found
+                changes.append(StateChange(label, state, (before[0], now[0]), (before[1], now[1])))
+        return changes
 
     def _merge(self) -> None:
-        taken = [table.path for operator in self.operators for table in operator.tables]
+        paths = [table.path for operator in self.operators for table in operator.tables]
         for job, snapshot_id in self.edit.merge:
             lake, token = self.rewriter.lake, self.rewriter.token
             other = lake.snapshot(job, snapshot_id)
@@ -210,12 +210,12 @@ class _Edit:
                 (self.metadata.operators, {operator.operator_id for operator in self.operators}),
                 (theirs, {operator.operator_id for operator in other.operators}),
             )
-            operators, copied = merge_operators(lake, self.record.job, other, token, taken)
-            taken += merged_tables(self.record.job, other, taken)
+            operators, copied = merge_operators(lake, self.record.job, other, token, paths)
+            paths += merged_tables(self.record.job, other, paths)
             self.copied += copied
             self.operators += operators
-            known = {one.blob for one in self.carried}
-            self.carried += [one for one in other.carried if one.blob not in known]
+            blobs = {file.blob for file in self.carried}
+            self.carried += [file for file in other.carried if file.blob not in blobs]
 
     def _leave_out_operators(self) -> None:
         going = {self._id(drop_operator) for drop_operator in self.edit.drop_operators}
@@ -231,12 +231,12 @@ class _Edit:
         ]
 
     def _leave_out_states(self) -> None:
-        for wanted in self.edit.drop_states:
-            operator, state = self._find(wanted)
+        for name in self.edit.drop_states:
+            operator, state = self._find(name)
             left = without_state(operator, state)
             for table in left.tables:
-                names = {one.name for one in operator.states if one.table == table.path}
-                if names - {one.name for one in left.states}:  # other timers in the same table
+                names = {keyed.name for keyed in operator.states if keyed.table == table.path}
+                if names - {keyed.name for keyed in left.states}:  # other timers in the same table
                     self._transform(left, [table.path], Purged())
             self._replace(left)
 
@@ -246,19 +246,19 @@ class _Edit:
             self.transforms.setdefault((operator.operator_id, path), []).append(transform)
 
     def _purge(self) -> None:
-        for wanted, predicate in self.edit.purge.items():
-            operator, state = self._find(wanted)
+        for name, predicate in self.edit.purge.items():
+            operator, state = self._find(name)
             self._transform(operator, tables_of(operator, state), Purged(predicate))
         at = self.edit.at or self.record.taken_at
-        for wanted, lived in self.edit.expire.items():
-            operator, state = self._find(wanted)
+        for name, lived in self.edit.expire.items():
+            operator, state = self._find(name)
             refuse_lasting(operator, tables_of(operator, state))
             expired = Expired(int((at - lived).timestamp() * 1000))
             self._transform(operator, tables_of(operator, state), expired)
 
     def _keep_keys(self) -> None:
-        for wanted, file in self.edit.keep_keys.items():
-            operator = self._with_state(wanted)
+        for name, file in self.edit.keep_keys.items():
+            operator = self._with_state(name)
             kept = read_kept_keys(file, self.rewriter.lake.location, operator)
             self._transform(
                 operator, [keyed_table.path for keyed_table in operator.keyed_tables], kept
@@ -282,8 +282,8 @@ class _Edit:
 
     def _rewrite_tables(self, staging: Staging | None) -> None:
         self.operators = [self._rewritten(operator, staging) for operator in self.operators]
-        for wanted, file in self.edit.keep_keys.items():
-            refuse_no_match(self._with_state(wanted), file)
+        for name, file in self.edit.keep_keys.items():
+            refuse_no_match(self._with_state(name), file)
 
     def _rewritten(self, operator: OperatorRecord, staging: Staging | None) -> OperatorRecord:
         lake = self.rewriter.lake
@@ -296,9 +296,9 @@ class _Edit:
                 operator = self.rewriter.rewrite_table(operator, table, layout, pieces, transforms)
         return operator
 
-    def _replace(self, made: OperatorRecord) -> None:
+    def _replace(self, changed: OperatorRecord) -> None:
         self.operators = [
-            made if operator.operator_id == made.operator_id else operator
+            changed if operator.operator_id == changed.operator_id else operator
             for operator in self.operators
         ]
 
@@ -313,30 +313,30 @@ class _Edit:
             self.metadata.operators = _with_uid(self.metadata.operators, operator_id, new)
             self.operators = _with_uid(self.operators, operator_id, new)
 
-    def _with_state(self, wanted: str) -> OperatorRecord:
+    def _with_state(self, name: str) -> OperatorRecord:
         """An operator that has tables."""
-        operator_id = self._id(wanted)
+        operator_id = self._id(name)
         for operator in self.operators:
             if operator.operator_id == operator_id:
                 return operator
-        raise NotFoundError(f"operator {wanted!r} has no state", remedy="name one that has some")
+        raise NotFoundError(f"operator {name!r} has no state", remedy="name one that has some")
 
-    def _find(self, wanted: str) -> tuple[OperatorRecord, str]:
-        return find_state(self.operators, wanted, self.record.snapshot_id)
+    def _find(self, name: str) -> tuple[OperatorRecord, str]:
+        return find_state(self.operators, name, self.record.snapshot_id)
 
-    def _id(self, wanted: str) -> str:
+    def _id(self, name: str) -> str:
         """The id of an operator, with state or without."""
         labels = {operator.operator_id: operator.label for operator in self.operators}
         for operator in self.metadata.operators:
-            if wanted in (operator.uid, operator.operator_id, labels.get(operator.operator_id)):
+            if name in (operator.uid, operator.operator_id, labels.get(operator.operator_id)):
                 return operator.operator_id
-        known = [
+        names = [
             labels.get(operator.operator_id) or operator.uid or operator.operator_id
             for operator in self.metadata.operators
         ]
         raise NotFoundError(
-            f"snapshot {self.record.snapshot_id} has no operator {wanted!r}",
-            remedy=f"it has: {', '.join(known) or 'none'}",
+            f"snapshot {self.record.snapshot_id} has no operator {name!r}",
+            remedy=f"it has: {', '.join(names) or 'none'}",
         )
 
 
@@ -365,9 +365,9 @@ def changed_states(
         for state, path in states:
             if path in edited:
                 key = operator.operator_id, state
-                (entries, held), (entries_now, held_now) = sizes[key], now[key]
+                (entries, size), (entries_now, held_now) = sizes[key], now[key]
                 changes.append(
-                    StateChange(operator.label, state, (entries, entries_now), (held, held_now))
+                    StateChange(operator.label, state, (entries, entries_now), (size, held_now))
                 )
     return changes
 

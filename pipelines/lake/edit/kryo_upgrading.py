@@ -88,13 +88,13 @@ def plan_kryo_upgrade(record: SnapshotRecord) -> list[Upgraded]:
         for state in _states(operator)
         if NAME in state.meta_info or _has_kryo_keys(operator, state)
     ]
-    if all(one.left == LATER for one in plan):
+    if all(upgrade.left == LATER for upgrade in plan):
         return plan
     labels = {operator.operator_id: operator.label for operator in record.operators}
     return plan + [
         Upgraded(labels.get(operator.operator_id, operator.operator_id), IN_FLIGHT, 0, UNKNOWN)
         for operator in carried_metadata(record).operators
-        if any(one.inputs or one.outputs for one in (operator.subtasks or {}).values())
+        if any(subtask.inputs or subtask.outputs for subtask in (operator.subtasks or {}).values())
     ]
 
 
@@ -129,33 +129,33 @@ def upgrade_kryo(
     """
     record = lake.snapshot(job, parent)
     plan = plan_kryo_upgrade(record)
-    wanted = {(one.operator, one.state) for one in plan if not one.left}
-    if not wanted:
+    states = {(state.operator, state.state) for state in plan if not state.left}
+    if not states:
         return record, plan
     paths = [
         state.table
         for operator in record.operators
         for state in _states(operator)
-        if (operator.label, state.name) in wanted
+        if (operator.label, state.name) in states
     ]
     with successor_of(
         lake, job, parent, snapshot_id, paths=paths, engine=engine, progress=progress
     ) as (record, rewriter):
-        operators = [_upgraded(rewriter, operator, wanted) for operator in record.operators]
-        made = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
-        lake.append(made)
-    return made, plan
+        operators = [_upgraded(rewriter, operator, states) for operator in record.operators]
+        migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
+        lake.append(migrated)
+    return migrated, plan
 
 
 def _upgraded(
-    rewriter: TableRewriter, operator: OperatorRecord, wanted: set[tuple[str, str]]
+    rewriter: TableRewriter, operator: OperatorRecord, states: set[tuple[str, str]]
 ) -> OperatorRecord:
     """The operator with the tables of wanted states rewritten."""
     for state in _states(operator):
-        if (operator.label, state.name) not in wanted:
+        if (operator.label, state.name) not in states:
             continue
         refuse_disagreeing(operator, state)
-        (table,) = (one for one in operator.tables if one.path == state.table)
+        (table,) = (table for table in operator.tables if table.path == state.table)
         before = _value_of(state.meta_info)
         assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
         after = with_value_bytes(state.meta_info, before.for_flink_2())

@@ -37,7 +37,7 @@ def merge_operators(
     Returns:
         The operators, and the bytes that were written.
     """
-    made, written = [], 0
+    operators, written = [], 0
     for operator in other.operators:
         tables = []
         for table in operator.tables:
@@ -48,7 +48,7 @@ def merge_operators(
             written += sum(unit.size for unit in copied.units)
             tables.append(copied)
         paths = {old.path: new.path for old, new in zip(operator.tables, tables, strict=True)}
-        made.append(
+        operators.append(
             replace(
                 operator,
                 tables=tables,
@@ -59,7 +59,7 @@ def merge_operators(
                 ],
             )
         )
-    return made, written
+    return operators, written
 
 
 def union_of_operators(
@@ -74,17 +74,17 @@ def union_of_operators(
     Raises:
         ConflictError: An operator has state in both.
     """
-    found = {one.operator_id: one for one in mine[0]}
-    for one in theirs[0]:
-        present = found.get(one.operator_id)
+    union = {operator.operator_id: operator for operator in mine[0]}
+    for operator in theirs[0]:
+        present = union.get(operator.operator_id)
         if present is None or not _has_state(present, mine[1]):
-            found[one.operator_id] = one
-        elif _has_state(one, theirs[1]):
+            union[operator.operator_id] = operator
+        elif _has_state(operator, theirs[1]):
             raise ConflictError(
-                f"operator {one.uid or one.operator_id} is in both snapshots",
+                f"operator {operator.uid or operator.operator_id} is in both snapshots",
                 remedy="drop it from one of them, or give it another uid there, first",
             )
-    return list(found.values())
+    return list(union.values())
 
 
 def _has_state(operator: OperatorState, with_tables: set[str]) -> bool:

@@ -117,12 +117,12 @@ def migrate_snapshot(
     ) as (record, rewriter):
         new_operator = _migrate_table(rewriter, operator, state, change, staging)
         operators = [
-            new_operator if one.operator_id == operator.operator_id else one
-            for one in record.operators
+            new_operator if old.operator_id == operator.operator_id else old
+            for old in record.operators
         ]
-        made = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
-        lake.append(made)
-    return MigrationResult(made, result, state.entries)
+        migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
+        lake.append(migrated)
+    return MigrationResult(migrated, result, state.entries)
 
 
 def refuse_disagreeing(operator: OperatorRecord, state: StateRecord | OperatorStateRecord) -> None:
@@ -150,7 +150,7 @@ def _migrate_table(
     staging: ValueStaging | None,
 ) -> OperatorRecord:
     """Migrate a state's table, and return its operator."""
-    (table,) = (one for one in operator.tables if one.path == state.table)
+    (table,) = (table for table in operator.tables if table.path == state.table)
     layout = layout_of(rewriter.lake, operator, table)
     staged = None
     if change.expressions:

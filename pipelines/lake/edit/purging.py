@@ -65,8 +65,8 @@ def stage_predicates(
         return None
     if staging is None:
         raise StateError("a predicate needs Spark, and no session was given")
-    one, *others = predicates
-    return staging(table, f"({') OR ('.join(predicates)})" if others else one, token)
+    first, *others = predicates
+    return staging(table, f"({') OR ('.join(predicates)})" if others else first, token)
 
 
 def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:

@@ -302,12 +302,12 @@ def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
     """Cut pieces into tasks of about `SLICE_BYTES`, but into `SLICES` of them if possible."""
     sizes = [sum(file.size for file in piece.files) for piece in pieces]
     limit = min(SLICE_BYTES, sum(sizes) // SLICES)
-    bounds, held = [0], 0
+    bounds, total = [0], 0
     for at, size in enumerate(sizes):
-        if held and held + size > limit:
+        if total and total + size > limit:
             bounds.append(at)
-            held = 0
-        held += size
+            total = 0
+        total += size
     return [tuple(pieces[first:last]) for first, last in pairwise([*bounds, len(pieces)])]
 
 

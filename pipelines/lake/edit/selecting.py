@@ -32,10 +32,10 @@ def find_state(
             state = wanted.removeprefix(f"{label}/")
             if label and state != wanted and state in _state_names(operator):
                 return operator, state
-    known = [f"{one.label}/{name}" for one in operators for name in _state_names(one)]
+    names = [f"{op.label}/{name}" for op in operators for name in _state_names(op)]
     raise NotFoundError(
         f"snapshot {snapshot_id} has no state {wanted!r}",
-        remedy=f"it has: {', '.join(known) or 'none'}",
+        remedy=f"it has: {', '.join(names) or 'none'}",
     )
 
 
@@ -48,7 +48,7 @@ def _state_names(operator: OperatorRecord) -> list[str]:
 
 def tables_of(operator: OperatorRecord, state: str) -> list[str]:
     """The tables of a state."""
-    keyed = [one.table for one in operator.states if _goes_by(one, state)]
+    keyed = [keyed_state.table for keyed_state in operator.states if _goes_by(keyed_state, state)]
     others = [
         operator_state.table
         for operator_state in operator.operator_states
@@ -59,11 +59,11 @@ def tables_of(operator: OperatorRecord, state: str) -> list[str]:
 
 def without_state(operator: OperatorRecord, state: str) -> OperatorRecord:
     """The operator without a state, and without tables that no other state has."""
-    keyed = [one for one in operator.states if not _goes_by(one, state)]
+    keyed = [keyed_state for keyed_state in operator.states if not _goes_by(keyed_state, state)]
     others = operator.operator_states
     if len(keyed) == len(operator.states):
         others = [other for other in others if other.name != state]
-    paths = {one.table for one in keyed} | {other.table for other in others}
+    paths = {keyed_state.table for keyed_state in keyed} | {other.table for other in others}
     tables = [table for table in operator.tables if table.path in paths]
     return replace(operator, states=keyed, operator_states=others, tables=tables)
 
@@ -85,7 +85,7 @@ def refuse_cut_channels(operators: Sequence[OperatorState], going: Collection[st
     having = [
         operator
         for operator in operators
-        if any(one.inputs or one.outputs for one in (operator.subtasks or {}).values())
+        if any(subtask.inputs or subtask.outputs for subtask in (operator.subtasks or {}).values())
     ]
     cut = [operator for operator in having if operator.operator_id in going]
     if 0 < len(cut) < len(having):

@@ -81,10 +81,10 @@ def edit_by_sql(
                     f"no row of {parent} is met: {_joined(parsed)}",
                     remedy="no snapshot was made; SELECT with the same WHERE shows what is there",
                 )
-            said = f"{note}: {_joined(parsed)}" if note else _joined(parsed)
-            made = record.followed_by(snapshot_id, "edit", operators, rewriter.written, said)
-            lake.append(made)
-    return EditResult(made, changed_states(record.operators, made.operators))
+            text = f"{note}: {_joined(parsed)}" if note else _joined(parsed)
+            edited = record.followed_by(snapshot_id, "edit", operators, rewriter.written, text)
+            lake.append(edited)
+    return EditResult(edited, changed_states(record.operators, edited.operators))
 
 
 def check_statements(session: Session, statements: Sequence[str]) -> list[Statement]:
@@ -101,7 +101,7 @@ def check_statements(session: Session, statements: Sequence[str]) -> list[Statem
                 f"{statement.table.name} is not of job {session.names.job!r}",
                 remedy="an edit is of one job's snapshot",
             )
-        changed = {one.table.path: at for at, one in enumerate(parsed, 1)}
+        changed = {each.table.path: at for at, each in enumerate(parsed, 1)}
         leans = statement.reads & changed.keys()
         if statement.kind == "INSERT":
             leans |= {statement.table.path} & changed.keys()
@@ -215,12 +215,12 @@ class _SqlEdit:
         layout = layout_of(self.rewriter.lake, operator, table)
         pieces = pieces_of(self.rewriter.lake, table)
         prepared = [PreparedStatement(self.session, statement) for statement in statements]
-        inserting = [one for one in prepared if one.statement.kind == "INSERT"]
+        inserting = [edit for edit in prepared if edit.statement.kind == "INSERT"]
         if inserting:
             pieces = self._with_inserted(inserting, table, layout, pieces)
         queues = queues_in(operator, table)
         transforms = [
-            ChangedRows(one, queues, self._met) for one in prepared if one not in inserting
+            ChangedRows(edit, queues, self._met) for edit in prepared if edit not in inserting
         ]
         rewritten = self.rewriter.rewrite_table(operator, table, layout, pieces, transforms)
         if inserting:

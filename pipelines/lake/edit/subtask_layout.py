@@ -80,8 +80,8 @@ class SubtaskLayout:
         """All of the table: an element may be at any subtask now."""
         unit = Unit(NO_PARTITION, 0, 0 if self.broadcast else self.parallelism - 1)
         staged = tuple(
-            UnitRecord(one.path, NO_PARTITION, unit.first, unit.last, one.rows, one.size, b"")
-            for one in edited
+            UnitRecord(file.path, NO_PARTITION, unit.first, unit.last, file.rows, file.size, b"")
+            for file in edited
         )
         return [Piece(unit, tuple(files), staged, edited=True)]
 
@@ -153,11 +153,11 @@ class SubtaskLayout:
                 ]
             else:
                 counted += [subtask for subtask in state.subtasks if subtask.subtask not in moved]
-                subtasks = sorted(counted, key=lambda one: one.subtask)
+                subtasks = sorted(counted, key=lambda subtask: subtask.subtask)
             state = replace(
                 state,
-                elements=sum(one.elements for one in counted),
-                state_bytes=sum(one.state_bytes for one in counted),
+                elements=sum(subtask.elements for subtask in counted),
+                state_bytes=sum(subtask.state_bytes for subtask in counted),
                 subtasks=subtasks,
                 disagreeing=[],
             )

@@ -37,12 +37,12 @@ def without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
 def dropped_records(lake: Catalog, record: SnapshotRecord) -> list[str]:
     """What a job loses that is restored without channel state, operator by operator."""
     try:
-        found = records_in_flight(recorded_channels(lake.directory, record))
+        records = records_in_flight(recorded_channels(lake.directory, record))
     except SnapshotError as error:
         return [f"all records in flight, which can't be counted: {error.problem} ({error.place})"]
     return [
         f"{operator.text} in flight at operator {operator.operator}: the job never sees them"
-        for operator in found
+        for operator in records
     ]
 
 

@@ -184,7 +184,7 @@ class _Export:
         known = {operator.operator_id: operator for operator in self.record.operators}
         refuse_moved_channels(
             metadata.operators,
-            [self._shape(one, one.operator_id in known) for one in metadata.operators],
+            [self._shape(op, op.operator_id in known) for op in metadata.operators],
         )
         metadata.operators = [
             self._operator(state, known.get(state.operator_id), progress)
@@ -252,8 +252,8 @@ class _Export:
         self, state: OperatorState, record: OperatorRecord, parallelism: int
     ) -> dict[int, SubtaskState]:
         """What each subtask has beside keyed state: what is carried, and its operator state."""
-        held = dict(state.subtasks or {}) if parallelism == state.parallelism else {}
-        subtasks = {index: replace(one) for index, one in held.items()}
+        before = dict(state.subtasks or {}) if parallelism == state.parallelism else {}
+        subtasks = {index: replace(subtask) for index, subtask in before.items()}
         handles = write_operator_states(
             self.lake.location,
             record,
@@ -283,8 +283,8 @@ class _Export:
                 "raw keyed state": subtask.raw_keyed,
                 "a finished subtask": subtask.finished,
             }
-            for what, found in beside.items():
-                if found:
+            for what, content in beside.items():
+                if content:
                     raise UnsupportedFormatError(
                         f"{what}, which only Flink can move to another parallelism",
                         place=f"operator {label}, subtask {index}",
@@ -303,11 +303,11 @@ class _Export:
 
     def _tables(self, keyed: OperatorRecord) -> tuple[TableRows, ...]:
         ids = {state.name: index for index, state in enumerate(keyed.states)}
-        found = [
+        tables = [
             table_rows(self.lake.location, keyed, keyed_table, ids)
             for keyed_table in keyed.keyed_tables
         ]
-        return tuple(one for one in found if one.units)
+        return tuple(table for table in tables if table.units)
 
     def _write(
         self, keyed: OperatorRecord, ranges: Sequence[KeyGroupRange], progress: Progress | None
@@ -321,10 +321,10 @@ class _Export:
             # object stores can't append: parts would be downloaded and uploaded again
             whole = [key_groups] if self.target.directory.is_object_store else None
             head = header
-            for one in whole or chunks_of(sizes, key_groups, SLICE_BYTES):
-                within = tuple(table.within(one) for table in tables)
+            for groups in whole or chunks_of(sizes, key_groups, SLICE_BYTES):
+                within = tuple(table.within(groups) for table in tables)
                 # where rows are left out, nobody knows which of them is a state's last
-                chunks = _chunks(within, sizes, one, whole_groups=shared is not None)
+                chunks = _chunks(within, sizes, groups, whole_groups=shared is not None)
                 for part in [chunks] if whole else _parts(chunks):
                     tasks.append(
                         ExportTask(
@@ -357,9 +357,9 @@ class _Export:
         everything = KeyGroupRange(0, keyed.max_parallelism - 1)
         sizes = group_sizes(keyed.states, keyed.max_parallelism)
         shuffles, weights = [], []
-        for one in chunks_of(sizes, everything, SLICE_BYTES):
-            within = tuple(table.within(one) for table in tables)
-            for part in _parts(_chunks(within, sizes, one)):
+        for groups in chunks_of(sizes, everything, SLICE_BYTES):
+            within = tuple(table.within(groups) for table in tables)
+            for part in _parts(_chunks(within, sizes, groups)):
                 shuffles.append(
                     ShuffleTask(
                         directory,
@@ -378,7 +378,7 @@ class _Export:
         tasks = [
             AssembleTask(
                 directory, self.target.attempt, header,
-                tuple(one.within(key_groups) for one in spills), key_groups, self.compressed,
+                tuple(spill.within(key_groups) for spill in spills), key_groups, self.compressed,
             )
             for key_groups in ranges
         ]  # fmt: skip
@@ -424,25 +424,25 @@ def _chunks(
     """
     chunks: list[KeyGroupRange | GroupPiece] = []
     for groups in chunks_of(sizes, key_groups, CHUNK_BYTES):
-        held = sizes[groups.first : groups.last + 1]
-        if whole_groups or held.sum() <= SLICE_BYTES:
+        chunk = sizes[groups.first : groups.last + 1]
+        if whole_groups or chunk.sum() <= SLICE_BYTES:
             chunks.append(groups)
         else:  # one has it all
-            chunks += plan_pieces(tables, groups.first + int(held.argmax()), CHUNK_BYTES)
+            chunks += plan_pieces(tables, groups.first + int(chunk.argmax()), CHUNK_BYTES)
     return chunks
 
 
 def _parts(chunks: Sequence[KeyGroupRange | GroupPiece]) -> list[list[KeyGroupRange | GroupPiece]]:
     """The chunks of each task, of which a large key group has several."""
     parts: list[list[KeyGroupRange | GroupPiece]] = [[]]
-    held = 0
+    total = 0
     for chunk in chunks:
         size = chunk.size if isinstance(chunk, GroupPiece) else 0
-        if held and held + size > SLICE_BYTES:
+        if total and total + size > SLICE_BYTES:
             parts.append([])
-            held = 0
+            total = 0
         parts[-1].append(chunk)
-        held += size
+        total += size
     return parts
 
 

@@ -89,13 +89,13 @@ def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list
     if sum(sizes.values()) <= piece_bytes or len(sizes) == 1:
         return whole
     cut: list[list[int]] = [[]]
-    held = 0
+    total = 0
     for row_group, size in sizes.items():
-        if held and held + size > piece_bytes:
+        if total and total + size > piece_bytes:
             cut.append([])
-            held = 0
+            total = 0
         cut[-1].append(row_group)
-        held += size
+        total += size
     return [
         GroupPiece(
             key_group, table, tuple(row_groups), sum(sizes[at] for at in row_groups),
@@ -113,10 +113,10 @@ def _row_groups(table: TableRows, unit: UnitRecord, key_group: int) -> dict[int,
         sizes = {}
         for index in range(metadata.num_row_groups):
             row_group = metadata.row_group(index)
-            found = None
+            stats = None
             if KEY_GROUP in paths:
-                found = row_group.column(paths.index(KEY_GROUP)).statistics
-            if found is None or not found.has_min_max or found.min <= key_group <= found.max:
+                stats = row_group.column(paths.index(KEY_GROUP)).statistics
+            if stats is None or not stats.has_min_max or stats.min <= key_group <= stats.max:
                 sizes[index] = row_group.total_byte_size
     return sizes
 
@@ -188,9 +188,9 @@ def _by_row_group(piece: GroupPiece, row_groups: Sequence[int]) -> Iterator[Stat
         for row_group in row_groups:
             read = file.read_row_group(row_group, columns=names)
             rows = typed_rows(read, unit, columns, table.partitioning, place)
-            wanted = pc.equal(rows.column(KEY_GROUP), piece.key_group)
-            if not pc.all(wanted).as_py():
-                rows = rows.filter(wanted)
+            matching = pc.equal(rows.column(KEY_GROUP), piece.key_group)
+            if not pc.all(matching).as_py():
+                rows = rows.filter(matching)
             if not len(rows):
                 raise LakeError(
                     f"row group {row_group} has no row of key group {piece.key_group}",

@@ -113,24 +113,24 @@ def write_operator_states(
         )
         for group in _groups(plans, operator)
     ]  # fmt: skip
-    handles = [one for found in engine.map(_write_subtasks, tasks) for one in found]
+    handles = [handle for results in engine.map(_write_subtasks, tasks) for handle in results]
     return dict(enumerate(handles))
 
 
 def _plans(operator: OperatorRecord, parallelism: int) -> list[Plan]:
     """What each new subtask gets of each state."""
-    held = {
+    old = {
         state.name: {subtask.subtask: subtask.elements for subtask in state.subtasks}
         for state in operator.operator_states
     }
     modes = {state.name: DistributionMode[state.mode] for state in operator.operator_states}
     if parallelism == operator.parallelism:
         return [
-            {name: [ElementSlice(index, 0, counts.get(index, 0))] for name, counts in held.items()}
+            {name: [ElementSlice(index, 0, counts.get(index, 0))] for name, counts in old.items()}
             for index in range(parallelism)
         ]
     before = [
-        {name: StateShare(modes[name], counts.get(index, 0)) for name, counts in held.items()}
+        {name: StateShare(modes[name], counts.get(index, 0)) for name, counts in old.items()}
         for index in range(operator.parallelism)
     ]
     plans = plan_operator_state(before, parallelism)
@@ -174,7 +174,7 @@ def _write_subtasks(task: _Task) -> list[OperatorHandle]:
     )
     rows = {source.state.name: _Rows.read(task, source) for source in task.sources}
     target = Directory(task.target).confined()
-    made = []
+    handles = []
     for plan in task.plans:
         states = [
             (info, rows[info.name].take(plan.get(info.name, [])))
@@ -184,8 +184,8 @@ def _write_subtasks(task: _Task) -> list[OperatorHandle]:
         name = f"{task.attempt}{uuid.uuid4()}"
         with target.open_output(name) as file:
             file.write(data)
-        made.append(OperatorHandle(offsets, RelativeHandle(name, len(data))))
-    return made
+        handles.append(OperatorHandle(offsets, RelativeHandle(name, len(data))))
+    return handles
 
 
 @dataclass(frozen=True)
@@ -200,13 +200,13 @@ class _Rows:
     def read(cls, task: _Task, source: _Source) -> _Rows:
         """The rows that the task's plans name."""
         state, layout = parse_operator_state(source.state.meta_info)
-        wanted = {
-            one.subtask for plan in task.plans for one in plan.get(state.name, []) if len(one)
+        read = {
+            part.subtask for plan in task.plans for part in plan.get(state.name, []) if len(part)
         }
         units = [
             unit
             for unit in source.units
-            if state.broadcast or any(unit.first <= index <= unit.last for index in wanted)
+            if state.broadcast or any(unit.first <= index <= unit.last for index in read)
         ]
         batch = read_operator_rows(task.lake, source.state, units)
         if task.shared is not None:

@@ -85,9 +85,9 @@ def _elements(operator: OperatorRecord, name: str, parallelism: int) -> list[int
     """How many elements of an operator state each new subtask gets."""
     before = [
         {
-            operator_state.name: StateShare(DistributionMode[operator_state.mode], held[index])
+            operator_state.name: StateShare(DistributionMode[operator_state.mode], size[index])
             for operator_state in operator.operator_states
-            if index in (held := {part.subtask: part.elements for part in operator_state.subtasks})
+            if index in (size := {part.subtask: part.elements for part in operator_state.subtasks})
         }
         for index in range(operator.parallelism)
     ]

@@ -128,7 +128,7 @@ def import_slice(task: ImportTask) -> SliceResult:
         SnapshotError: The snapshot can't be read there.
     """
     snapshot = opened_snapshot(task.source, task.digest, task.allow_external)
-    (operator,) = (one for one in snapshot.operators if one.operator_id == task.operator_id)
+    (operator,) = (state for state in snapshot.operators if state.operator_id == task.operator_id)
     return _Slice(task, operator.keyed_files).run()
 
 
@@ -153,8 +153,8 @@ class _Slice:
         ]
         owner = {name: table for table in tables for name in table.target.states}
         by_state = [(state, owner[state.name]) for state in self.states]
-        wanted = not compare or any(table.differs for table in tables)
-        for file, entries in self._entries() if wanted else ():
+        read = not compare or any(table.differs for table in tables)
+        for file, entries in self._entries() if read else ():
             if not compare:
                 measure.add(entries)
             for index, (state, table) in enumerate(by_state):

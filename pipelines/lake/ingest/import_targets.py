@@ -36,18 +36,18 @@ def table_targets(
 
 def tables_of(job: str, operator: Operator) -> dict[str, tuple[str, ...]]:
     """The states in each table of an operator's keyed state, by the table's path in a new lake."""
-    wanted: list[tuple[str, tuple[str, ...]]] = [
+    tables: list[tuple[str, tuple[str, ...]]] = [
         (keyed_table(job, operator.label, state.name), (state.name,))
         for state in operator.keyed_states
         if state.kind is not StateKind.TIMERS
     ]
     if len({str(queue.schema) for queue in operator.timers}) == 1:
         path = timers_table(job, operator.label)
-        wanted.append((path, tuple(queue.name for queue in operator.timers)))
+        tables.append((path, tuple(queue.name for queue in operator.timers)))
     else:
         names = [timer.name for timer in operator.timers]
-        wanted += [(queue_table(job, operator.label, name), (name,)) for name in names]
-    return dict(wanted)
+        tables += [(queue_table(job, operator.label, name), (name,)) for name in names]
+    return dict(tables)
 
 
 def _place(lake: Catalog, path: str, *, by_group: bool) -> tuple[str, str]:
@@ -71,8 +71,8 @@ def previous_units(previous: SnapshotRecord | None, path: str) -> list[UnitRecor
     """The files that a snapshot has of a table."""
     if previous is None:
         return []
-    found = [t for op in previous.operators for t in op.tables if t.path == path]
-    return found[0].units if found else []
+    tables = [t for op in previous.operators for t in op.tables if t.path == path]
+    return tables[0].units if tables else []
 
 
 def key_serializer(operator: Operator) -> bytes:
@@ -86,7 +86,7 @@ def known_units(
     """Fingerprints of the previous snapshot's units, where its types are this one's."""
     if previous is None:
         return {}
-    before = [one for one in previous.operators if one.operator_id == operator.operator_id]
+    before = [other for other in previous.operators if other.operator_id == operator.operator_id]
     if not before or before[0].max_parallelism != operator.max_parallelism:
         return {}
     if before[0].key_serializer != key_serializer(operator):
@@ -118,5 +118,5 @@ def _types(state: KeyedState) -> tuple[object, ...]:
     return (
         state.name, state.kind, state.key_type, state.namespace_type, state.value_type,
         state.user_key_type, state.with_ttl, str(state.schema),
-        tuple(sorted((role, one.encoded) for role, one in serializers)),
+        tuple(sorted((role, serializer.encoded) for role, serializer in serializers)),
     )  # fmt: skip

@@ -160,7 +160,7 @@ class _Import:
             self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
 
     def run(
-        self, snapshot_id: str | None, wanted: Engine | str, progress: Progress | None
+        self, snapshot_id: str | None, choice: Engine | str, progress: Progress | None
     ) -> ImportResult:
         name = snapshot_id or default_snapshot_id(
             self.source, self.digest, self.snapshot.checkpoint_id
@@ -169,7 +169,7 @@ class _Import:
         if present is not None:
             return ImportResult(present, new=False)
         recover_attempts(self.lake, self.job)
-        engine = choose_engine(wanted)
+        engine = choose_engine(choice)
         self.repeats = engine.repeats
         previous = self._previous()
         tables = {
@@ -181,10 +181,10 @@ class _Import:
         paths += self.operator_tables.values()
         before = [previous.snapshot_id] if previous is not None else []
         with Attempt(self.lake, self.job, name, paths, leans_on=before) as attempt:
-            known = (
+            kept = (
                 {summary.snapshot_id for summary in self.lake.summaries(self.job)} if before else ()
             )
-            if previous is not None and previous.snapshot_id not in known:
+            if previous is not None and previous.snapshot_id not in kept:
                 previous = None  # it was dropped at this moment, and its files with it
             pieces = self._map_pieces(engine, attempt.token, previous)
             results = self._map(engine, attempt.token, tables, previous, progress)
@@ -225,8 +225,8 @@ class _Import:
             )
             for pieces in plan_operator_tasks(self._operators(), self.operator_tables, alike)
         ]
-        found = engine.map(import_operator_states, tasks) if tasks else []
-        return [piece for pieces in found for piece in pieces]
+        results = engine.map(import_operator_states, tasks) if tasks else []
+        return [piece for pieces in results for piece in pieces]
 
     def _present(self, name: str) -> SnapshotRecord | None:
         """The same snapshot, if it was imported before under that id."""
@@ -257,9 +257,9 @@ class _Import:
     ) -> dict[str, list[SliceResult]]:
         tasks, sizes = [], []
         for operator in self._operators():
-            known = known_units(operator, previous)
+            units = known_units(operator, previous)
             targets = tuple(
-                replace(target, known=known.get(target.path, {}))
+                replace(target, known=units.get(target.path, {}))
                 for target in tables[operator.label]
             )
             partitioning = Partitioning(operator.max_parallelism)
@@ -280,11 +280,11 @@ class _Import:
                     )
                 )
                 sizes.append(size)
-        found: dict[str, list[SliceResult]] = {one.operator_id: [] for one in self._operators()}
+        slices: dict[str, list[SliceResult]] = {op.operator_id: [] for op in self._operators()}
         results = map_largest_first(engine, import_slice, tasks, sizes, progress)
         for task, result in zip(tasks, results, strict=True):
-            found[task.operator_id].append(result)
-        return found
+            slices[task.operator_id].append(result)
+        return slices
 
     def _record(
         self,
@@ -302,12 +302,12 @@ class _Import:
         metadata, carried = carry_state(stripped, files, self.lake.directory)
         operators = []
         for operator in self._operators():
-            found = results[operator.operator_id]
+            slices = results[operator.operator_id]
             targets = tables[operator.label]
             with ThreadPoolExecutor(max(1, min(8, len(targets)))) as pool:
                 committed = list(
                     pool.map(
-                        lambda target, op=operator, res=found: self._commit(
+                        lambda target, op=operator, res=slices: self._commit(
                             op, target, res, previous, token
                         ),
                         targets,
@@ -315,8 +315,8 @@ class _Import:
                 )
             committed += self._commit_pieces(operator, pieces, previous, token)
             described = describe_operator_states(operator, self.operator_tables, pieces)
-            operators.append(_describe_operator(operator, targets, committed, found, described))
-        written = sum(one.written_bytes for group in results.values() for one in group)
+            operators.append(_describe_operator(operator, targets, committed, slices, described))
+        written = sum(result.written_bytes for group in results.values() for result in group)
         return SnapshotRecord(
             job=self.job,
             snapshot_id=name,
@@ -332,8 +332,8 @@ class _Import:
             digest=self.digest,
             compression=self.snapshot.compression,
             note=self.note,
-            entries=sum(one.entries for one in operators),
-            state_bytes=sum(one.state_bytes for one in operators),
+            entries=sum(operator.entries for operator in operators),
+            state_bytes=sum(operator.state_bytes for operator in operators),
             written_bytes=written + sum(piece.unit.size for piece in pieces),
             metadata=metadata,
             carried=carried,
@@ -350,13 +350,13 @@ class _Import:
     ) -> TableRecord:
         """Make what was written and what was kept the table's next version."""
         partitioning = Partitioning(operator.max_parallelism, target.partition_by)
-        known = {
+        before = {
             (previous_unit.first, previous_unit.last): previous_unit
             for previous_unit in previous_units(previous, target.path)
         }
         units = sorted(
             (
-                unit if unit.path else known[unit.first, unit.last]
+                unit if unit.path else before[unit.first, unit.last]
                 for result in results
                 for unit in result.units.get(target.path, [])
             ),
@@ -377,12 +377,12 @@ class _Import:
         tables = []
         for state in operator.operator_states:
             path = self.operator_tables[operator.operator_id, state.name]
-            known = {
+            before = {
                 (previous_unit.first, previous_unit.last): previous_unit
                 for previous_unit in previous_units(previous, path)
             }
             units = [
-                piece.unit if piece.unit.path else known[piece.unit.first, piece.unit.last]
+                piece.unit if piece.unit.path else before[piece.unit.first, piece.unit.last]
                 for piece in pieces
                 if piece.piece.table == path and piece.unit.rows
             ]
@@ -448,8 +448,8 @@ def _describe_operator(
 
 
 def _sum_groups(results: list[SliceResult], state: str) -> list[KeyGroupRecord]:
-    found = [one for result in results for one in result.key_groups.get(state, [])]
-    return sorted(found, key=lambda one: one.key_group)
+    groups = [group for result in results for group in result.key_groups.get(state, [])]
+    return sorted(groups, key=lambda group: group.key_group)
 
 
 def _utc(seconds: float) -> datetime:
