@@ -29,9 +29,9 @@ def class_archive() -> Path:
     """Where the file is, or would be."""
     java = Path(java_command()).resolve()
     release = java.parent.parent / "release"
-    said = release.read_bytes() if release.exists() else bytes(java)
+    java_release = release.read_bytes() if release.exists() else bytes(java)
     names = [pyspark.__version__, *(Path(jar).name for jar in delta_jars())]
-    digest = hashlib.sha256(b"\0".join([said, *map(str.encode, names)])).hexdigest()
+    digest = hashlib.sha256(b"\0".join([java_release, *map(str.encode, names)])).hexdigest()
     return cache_directory() / f"spark-classes-{digest[:16]}.jsa"
 
 

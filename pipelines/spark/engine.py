@@ -156,9 +156,9 @@ class SparkEngine:
 
 def _not_ready(error: Exception) -> StateError | None:
     """What is wrong with executors that can't run a task of ours; None if it is something else."""
-    said = str(error)
+    message = str(error)
     for pattern, problem, remedy in _NOT_READY:
-        match = pattern.search(said)
+        match = pattern.search(message)
         if match:
             return StateError(f"{problem} ({match[0]})", remedy=remedy)
     return None

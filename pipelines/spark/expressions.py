@@ -33,18 +33,18 @@ def expression_staging(session: SparkSession, lake: Catalog, change: ValueChange
     """
 
     def stage(operator: OperatorRecord, table: TableRecord, token: str) -> Mapping[int, str]:
-        held = lake.table(table.path)
+        opened = lake.table(table.path)
         value, part = _new_value(operator, table, change)
         source = (
-            f"delta.`{spark_path(held.checked_uri(table.version))}` VERSION AS OF {table.version}"
+            f"delta.`{spark_path(opened.checked_uri(table.version))}` VERSION AS OF {table.version}"
         )
         rows = session.sql(f"SELECT *, value AS old FROM {source}")  # noqa: S608 - our own table
         kept = [f"`{name}`" for name in rows.columns if name not in ("value", "old")]
         path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
-        held.directory.checked_path(path)  # as Spark writes there by its path
+        opened.directory.checked_path(path)  # as Spark writes there by its path
         try:
-            made = rows.selectExpr(*kept, f"{value} AS value", f"{part} AS {PART}")
-            made.write.partitionBy(PART).parquet(spark_path(held.directory.child(path).uri))
+            staged = rows.selectExpr(*kept, f"{value} AS value", f"{part} AS {PART}")
+            staged.write.partitionBy(PART).parquet(spark_path(opened.directory.child(path).uri))
         except PySparkException as error:
             raise EncodeError(
                 f"the expression fails: {str(error).strip().splitlines()[0]}",
@@ -53,7 +53,7 @@ def expression_staging(session: SparkSession, lake: Catalog, change: ValueChange
             ) from error
         return {
             int(name.rpartition("=")[2]): f"{path}/{name}"
-            for name in held.directory.names(path)
+            for name in opened.directory.names(path)
             if "=" in name
         }
 
@@ -71,7 +71,7 @@ def _new_value(
             types = old.value.arrow_type, new.value.arrow_type
             value = value_expression(*types, change.expressions)
             return value, "subtask" if old.key is None else "0"
-    (state,) = (one for one in operator.states if one.table == table.path)
+    (state,) = (keyed for keyed in operator.states if keyed.table == table.path)
     old_type = parse_recorded(operator, state).schema.field("value").type
     new_type = change.value.restore_serializer().arrow_type
     if state.kind == "list" and pa.types.is_list(old_type):
@@ -100,26 +100,26 @@ def value_expression(old: pa.DataType, new: pa.DataType, expressions: Mapping[st
         raise IncompatibleError(
             "an expression by field, for a value without fields", remedy="give one for the value"
         )
-    names = [one.name for one in new]
+    names = [field.name for field in new]
     unknown = sorted(set(expressions) - set(names))
     if unknown:
         raise IncompatibleError(
             f"an expression for field {unknown[0]!r}, which the new type has not",
             remedy=f"its fields are: {', '.join(names)}",
         )
-    before = {one.name for one in old} if pa.types.is_struct(old) else set()
+    before = {field.name for field in old} if pa.types.is_struct(old) else set()
     parts = []
-    for one in new:
-        if one.name not in expressions and one.name not in before:
+    for field in new:
+        if field.name not in expressions and field.name not in before:
             raise IncompatibleError(
-                f"field {one.name!r} is new and has no expression",
+                f"field {field.name!r} is new and has no expression",
                 remedy="give one; NULL or a constant will do",
             )
-        text = expressions.get(one.name, f"old.`{one.name}`")
-        parts.append(f"'{one.name}', {_cast(text, one.type)}")
-    made = f"named_struct({', '.join(parts)})"
-    return f"CASE WHEN old IS NULL THEN NULL ELSE {made} END"
+        text = expressions.get(field.name, f"old.`{field.name}`")
+        parts.append(f"'{field.name}', {_cast(text, field.type)}")
+    struct = f"named_struct({', '.join(parts)})"
+    return f"CASE WHEN old IS NULL THEN NULL ELSE {struct} END"
 
 
-def _cast(expression: str, wanted: pa.DataType) -> str:
-    return f"CAST(({expression}) AS {from_arrow_type(wanted).simpleString()})"
+def _cast(expression: str, target: pa.DataType) -> str:
+    return f"CAST(({expression}) AS {from_arrow_type(target).simpleString()})"

@@ -123,16 +123,16 @@ class _Selection:
         snapshot = open_snapshot(
             path, allow_external=_listed(options, "allowexternal"), uids=_listed(options, "uids")
         )
-        keyed = [one for one in snapshot.operators if one.keyed_states]
+        keyed = [each for each in snapshot.operators if each.keyed_states]
         if options.get("operator"):
             operator = snapshot.operator(options["operator"])
         elif len(keyed) == 1:
             operator = keyed[0]
         else:
-            known = ", ".join(one.label for one in keyed) or "none"
+            labels = ", ".join(each.label for each in keyed) or "none"
             raise NotFoundError(
                 f"{path} has {len(keyed)} operators with keyed state",
-                remedy=f'choose one with .option("operator", ...): {known}',
+                remedy=f'choose one with .option("operator", ...): {labels}',
             )
         state = _state(operator, options.get("state"))
         every = [name for name in state.schema.names if not name.startswith("raw_")]
@@ -158,10 +158,10 @@ def _state(operator: Operator, name: str | None) -> KeyedState:
     ]
     if len(states) == 1:
         return states[0]
-    known = ", ".join(keyed_state.name for keyed_state in operator.keyed_states) or "none"
+    names = ", ".join(keyed_state.name for keyed_state in operator.keyed_states) or "none"
     raise NotFoundError(
         f"operator {operator.label} has {len(states)} states",
-        remedy=f'choose one with .option("state", ...): {known}',
+        remedy=f'choose one with .option("state", ...): {names}',
     )
 
 
@@ -178,13 +178,13 @@ def _ranges(text: str | None, max_parallelism: int) -> tuple[KeyGroupRange, ...]
         match = _RANGE.fullmatch(part)
         if match is None:
             raise NotFoundError(f"keyGroups {text!r}", remedy="write 17, or 0-63, or 3,8-11")
-        one = KeyGroupRange(int(match[1]), int(match[2] or match[1]))
-        if not one.first <= one.last < max_parallelism:
+        span = KeyGroupRange(int(match[1]), int(match[2] or match[1]))
+        if not span.first <= span.last < max_parallelism:
             raise NotFoundError(
                 f"there are no key groups {part.strip()}",
                 remedy=f"the operator has 0-{max_parallelism - 1}",
             )
-        ranges.append(one)
+        ranges.append(span)
     return tuple(ranges)
 
 
@@ -267,14 +267,14 @@ class FlinkSavepointReader(DataSourceReader):
         selection = _Selection.of(self.options)
         files = [file for file, _ in selection.state.files]
         size = _slice_bytes(self.options.get("slicebytes", DEFAULT_SLICE_BYTES))
-        found = []
+        slices = []
         for plan_slice in plan_slices(files, size):
             groups = range(plan_slice.key_groups.first, plan_slice.key_groups.last + 1)
             if self.wanted is None or any(group in self.wanted for group in groups):
-                found.append(
+                slices.append(
                     _Slice(plan_slice.file, plan_slice.key_groups.first, plan_slice.key_groups.last)
                 )
-        return found
+        return slices
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, a window at a time."""
@@ -308,12 +308,12 @@ _COMPARISONS = {
 }
 
 
-def _matching(one: Filter, groups: Any) -> Any:
+def _matching(condition: Filter, groups: Any) -> Any:
     """The key groups that a filter lets through, or None if it says nothing of them."""
-    if isinstance(one, In):
-        return groups[np.isin(groups, list(one.value))]
-    compare = _COMPARISONS.get(type(one))
-    value = getattr(one, "value", None)
+    if isinstance(condition, In):
+        return groups[np.isin(groups, list(condition.value))]
+    compare = _COMPARISONS.get(type(condition))
+    value = getattr(condition, "value", None)
     return None if compare is None or value is None else groups[compare(groups, value)]
 
 

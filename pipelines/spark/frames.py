@@ -104,9 +104,9 @@ class FrameRows:
     def batches(self, schema: pa.Schema) -> Iterator[tuple[SourceBatch, pa.RecordBatch]]:
         """All rows, here, and those of the state that they make."""
         plan, frame = self._evaluated()
-        with _evaluating(", ".join(one for one in (plan.place, self.source) if one)):
-            found = frame.toArrow()
-        yield from map_batches(plan, found.to_batches(), schema, self.source)
+        with _evaluating(", ".join(part for part in (plan.place, self.source) if part)):
+            rows = frame.toArrow()
+        yield from map_batches(plan, rows.to_batches(), schema, self.source)
 
     def _evaluated(self) -> tuple[RowPlan, DataFrame]:
         """The columns that are wanted, Spark SQL among them, and the plan that finds them there."""
@@ -123,10 +123,10 @@ class FrameRows:
                 place=f"{self.plan.place}, {self.source}",
                 remedy=f"it has {', '.join(self.frame.columns)}",
             )
-        wanted = [_quoted(column) for column in self.frame.columns if column in read]
-        wanted += [f"({sql}) AS {_quoted(name)}" for sql, name in names.items()]
+        quoted = [_quoted(column) for column in self.frame.columns if column in read]
+        quoted += [f"({sql}) AS {_quoted(name)}" for sql, name in names.items()]
         try:
-            frame = self.frame.selectExpr(*wanted) if wanted else self.frame
+            frame = self.frame.selectExpr(*quoted) if quoted else self.frame
         except PySparkException as error:
             raise EncodeError(
                 _first_line(error), place=f"{self.plan.place}, {self.source}",
@@ -149,8 +149,8 @@ class _Spiller:
         outcome: Spill | StateError
         try:
             restore_plugins(self.plugins)
-            found = batches_of(batches, self.source)
-            rows = map_batches(self.plan, found, self.task.layout.schema, self.source)
+            sources = batches_of(batches, self.source)
+            rows = map_batches(self.plan, sources, self.task.layout.schema, self.source)
             outcome = spill_rows(self.task, rows)
         except StateError as error:
             outcome = error

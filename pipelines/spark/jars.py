@@ -85,20 +85,20 @@ def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()
     with FileLock(cache_directory() / "ivy.lock"):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=target.parent, suffix=".part") as part:
-                wanted = list(whole)
-                _retrieve(_ivy_module(wanted, alone), Path(part), with_poms=bool(wanted))
+                modules = list(whole)
+                _retrieve(_ivy_module(modules, alone), Path(part), with_poms=bool(modules))
                 (Path(part) / "jars").rename(target)
     return target
 
 
 def _ivy_module(whole: Iterable[str], alone: Iterable[str]) -> str:
     """What Ivy is told to get, as its `ivy.xml`."""
-    wanted = [(one, "true") for one in whole] + [(one, "false") for one in alone]
+    modules = [(module, "true") for module in whole] + [(module, "false") for module in alone]
     lines = [
         '<dependency org="{}" name="{}" rev="{}" transitive="{}" conf="jars->default"/>'.format(
-            *one.split(":"), transitive
+            *module.split(":"), transitive
         )
-        for one, transitive in wanted
+        for module, transitive in modules
     ]
     return "\n".join(
         [
@@ -113,15 +113,15 @@ def _ivy_module(whole: Iterable[str], alone: Iterable[str]) -> str:
 def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
     """Run Ivy, which puts everything into `part/jars`; a registry may stumble, so up to thrice."""
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    wanted, settings = part / "ivy.xml", part / "ivysettings.xml"
-    wanted.write_text(module, "utf-8")
+    ivy_file, settings = part / "ivy.xml", part / "ivysettings.xml"
+    ivy_file.write_text(module, "utf-8")
     settings.write_text(WITHOUT_POMS, "utf-8")
     # what is known without its POM is kept apart, as it seems to depend on nothing
     cache = str(cache_directory() / ("ivy" if with_poms else "ivy-alone"))
     command = [
         java_command(), "-jar", str(ivy), "-cache", cache,
         *(() if with_poms else ("-settings", str(settings))),
-        "-ivy", str(wanted), "-confs", "jars",
+        "-ivy", str(ivy_file), "-confs", "jars",
         "-retrieve", f"{part}/jars/[artifact]-[revision](-[classifier]).[ext]", "-warn",
     ]  # fmt: skip
     for pause in (*RETRY_SECONDS, None):
@@ -131,8 +131,8 @@ def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
         shutil.rmtree(part / "jars", ignore_errors=True)
         if pause is not None:
             time.sleep(pause)
-    said = (done.stdout + done.stderr).splitlines()
-    missing = [line.strip(" :\t") for line in said if "not found" in line] or said[-1:]
+    output = (done.stdout + done.stderr).splitlines()
+    missing = [line.strip(" :\t") for line in output if "not found" in line] or output[-1:]
     raise StateError(
         f"JARs can't be downloaded: {'; '.join(missing[:5])}",
         remedy="check the network to the registry of Java packages, and try again",

@@ -113,19 +113,19 @@ def _own_files(home: Path) -> Iterator[tuple[Path, str]]:
 
 def _required(name: str, extra: str) -> set[str]:
     """A distribution and all that it needs, with an extra, as far as it is installed here."""
-    known = set(_OF_SPARK)
+    packages = set(_OF_SPARK)
     left = [name]
     while left:
         distribution = re.split(r"[^\w.-]", left.pop(), maxsplit=1)[0].lower().replace("_", "-")
-        if distribution in known:
+        if distribution in packages:
             continue
         try:
-            wanted = metadata.requires(distribution) or []
+            needs = metadata.requires(distribution) or []
         except metadata.PackageNotFoundError:
             continue  # for another system or version of Python
-        known.add(distribution)
-        left += [one for one in wanted if _extra_of(one) in {"", extra * (distribution == name)}]
-    return known - _OF_SPARK
+        packages.add(distribution)
+        left += [need for need in needs if _extra_of(need) in {"", extra * (distribution == name)}]
+    return packages - _OF_SPARK
 
 
 def _extra_of(requirement: str) -> str:

@@ -25,12 +25,12 @@ def predicate_staging(session: SparkSession, lake: Catalog) -> Staging:
     """What writes the rows that a predicate leaves, by partition."""
 
     def stage(table: TableRecord, predicate: str, token: str) -> Mapping[int, str]:
-        held = lake.table(table.path)
+        opened = lake.table(table.path)
         path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
-        held.directory.checked_path(path)  # as Spark writes there by its path
-        target = spark_path(held.directory.child(path).uri)
+        opened.directory.checked_path(path)  # as Spark writes there by its path
+        target = spark_path(opened.directory.child(path).uri)
         source = (
-            f"delta.`{spark_path(held.checked_uri(table.version))}` VERSION AS OF {table.version}"
+            f"delta.`{spark_path(opened.checked_uri(table.version))}` VERSION AS OF {table.version}"
         )
         try:
             rows = session.sql(f"SELECT * FROM {source}")  # noqa: S608 - our own table
@@ -47,7 +47,7 @@ def predicate_staging(session: SparkSession, lake: Catalog) -> Staging:
         left.write.partitionBy(table.partition_by).parquet(target)
         return {
             int(name.rpartition("=")[2]): f"{path}/{name}"
-            for name in held.directory.names(path)
+            for name in opened.directory.names(path)
             if "=" in name
         }
 
