@@ -86,10 +86,10 @@ class Attempt:
         """Begin with a savepoint; with nothing, if none is named."""
         if directory is None:
             return
-        held = {one.operator_id: one for one in open_snapshot(directory).metadata.operators}
+        states = {state.operator_id: state for state in open_snapshot(directory).metadata.operators}
         for uid, operator in self.job.operators.items():
-            found = held.get(operator_id_of_uid(uid))
-            subtasks = {} if found is None else found.subtasks or {}
+            state = states.get(operator_id_of_uid(uid))
+            subtasks = {} if state is None else state.subtasks or {}
             keyed = tuple(
                 subtask.managed_keyed
                 for subtask in subtasks.values()
@@ -98,7 +98,7 @@ class Attempt:
             raw = tuple(
                 subtask.raw_keyed for subtask in subtasks.values() if subtask.raw_keyed is not None
             )
-            before = 0 if found is None else found.parallelism
+            before = 0 if state is None else state.parallelism
             handles = [
                 subtasks.get(index, SubtaskState()).managed_operator for index in range(before)
             ]
@@ -113,9 +113,9 @@ class Attempt:
         """Exchange the sources' records, then run operator after operator."""
         self._latest = dict(self.plan.latest)
         for name in self.job.sources:
-            found = self._exchange(name, 0, splits[name])
-            self._records += sum(one.rows for one in found)
-            times = [one.event_time for one in found if one.event_time is not None]
+            outputs = self._exchange(name, 0, splits[name])
+            self._records += sum(output.rows for output in outputs)
+            times = [output.event_time for output in outputs if output.event_time is not None]
             if times:
                 self._latest[name] = max([*times, self._latest.get(name, times[0])])
         self._watermark = self._advanced()
@@ -127,9 +127,9 @@ class Attempt:
     def _advanced(self) -> int | None:
         """The watermark: as far as the slowest source with event time is."""
         timed = [source for source in self.job.sources.values() if source.event_time]
-        if not timed or any(one.name not in self._latest for one in timed):
+        if not timed or any(source.name not in self._latest for source in timed):
             return self.plan.watermark
-        reached = min(self._latest[one.name] - one.delay for one in timed)
+        reached = min(self._latest[source.name] - source.delay for source in timed)
         return reached if self.plan.watermark is None else max(reached, self.plan.watermark)
 
     def _readers(self, node: str, output: int) -> tuple[Channel, ...]:
@@ -169,19 +169,19 @@ class Attempt:
         self._files += [file for result in self._results[operator.uid] for file in result.files]
 
     def _targets(self, operator: OperatorNode, subtask: int) -> tuple[OutputTarget, ...]:
-        found = []
-        tables = {name: Directory(one.path).confined() for name, one in self.job.sinks.items()}
+        targets = []
+        tables = {name: Directory(sink.path).confined() for name, sink in self.job.sinks.items()}
         for output in range(len(operator.outputs)):
             path = f"{operator.uid}-{output}-{subtask:05d}.parquet"
             below = output_directory(self.job.name, self.plan.run, self.name)
-            found += [
+            targets += [
                 OutputTarget(output, name, tables[name], f"{below}/{name}-{path}")
                 for name, sink in self.job.sinks.items()
                 if (sink.input.node, sink.input.output) == (operator.uid, output)
             ]
             if self._readers(operator.uid, output):
-                found.append(OutputTarget(output, "", self.directory.child("between"), path))
-        return tuple(found)
+                targets.append(OutputTarget(output, "", self.directory.child("between"), path))
+        return tuple(targets)
 
     def _between(self, uid: str, output: int) -> list[Split]:
         """What other operators read of an operator's output, subtask after subtask."""
@@ -217,22 +217,22 @@ class Attempt:
             if file.target.name:
                 outputs[file.target.name].append([file.target.path, file.size, file.rows])
         results = {
-            task_name(uid, index): one
-            for uid, found in self._results.items()
-            for index, one in enumerate(found)
+            task_name(uid, index): result
+            for uid, results in self._results.items()
+            for index, result in enumerate(results)
         }
         return Prepared(
             self.name, f"{self.name}/{SAVEPOINT}", self._watermark, self._latest, outputs,
             self._records,
-            {name: one.marker for name, one in results.items()},
-            {name: one.counts for name, one in results.items()},
+            {name: result.marker for name, result in results.items()},
+            {name: result.counts for name, result in results.items()},
         )  # fmt: skip
 
     def _operator_state(self, operator: OperatorNode) -> OperatorState:
         results = self._results[operator.uid]
         subtasks = {
-            index: SubtaskState(managed_operator=one.operator, managed_keyed=one.keyed)
-            for index, one in enumerate(results)
+            index: SubtaskState(managed_operator=result.operator, managed_keyed=result.keyed)
+            for index, result in enumerate(results)
         }
         return OperatorState(
             operator_id_of_uid(operator.uid), len(results),

@@ -222,19 +222,19 @@ def restore_task(task: RestoreTask) -> OperatorState:
 
 def merged(operators: Mapping[str, list[OperatorState]], run: int) -> CheckpointMetadata:
     """One savepoint of what tasks had, operator by operator."""
-    found = []
+    states = []
     for parts in operators.values():
         first = parts[0]
         subtasks: dict[int, SubtaskState] = {}
         for part in parts:
             subtasks.update(part.subtasks or {})
-        found.append(
+        states.append(
             OperatorState(
                 first.operator_id, first.parallelism, first.max_parallelism, first.name, first.uid,
                 None, subtasks,
             )
         )  # fmt: skip
-    return CheckpointMetadata(METADATA_VERSION, run, found)
+    return CheckpointMetadata(METADATA_VERSION, run, states)
 
 
 def _files(operator: OperatorState) -> Iterator[str]:

@@ -113,8 +113,8 @@ def exchange(task: ExchangeTask) -> Exchanged:
     return Exchanged(rows, latest)
 
 
-def _later(one: int | None, two: int | None) -> int | None:
-    return two if one is None else one if two is None else max(one, two)
+def _later(first: int | None, second: int | None) -> int | None:
+    return second if first is None else first if second is None else max(first, second)
 
 
 def _event_time(split: Split, batch: pa.RecordBatch) -> int | None:
@@ -124,10 +124,10 @@ def _event_time(split: Split, batch: pa.RecordBatch) -> int | None:
     column = _column(batch, name)
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp(_EPOCH, column.type.tz), safe=False).cast(pa.int64())
-    found = pc.max(column).as_py()
-    if found is not None and not isinstance(found, int):
+    latest = pc.max(column).as_py()
+    if latest is not None and not isinstance(latest, int):
         raise LakeError(f"event time {name!r} of type {column.type}", remedy="use a timestamp")
-    return found
+    return latest
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -191,8 +191,8 @@ class _ChannelWriter:
 def _keys(read: Input, batch: pa.RecordBatch, serializer: TypeSerializer) -> pa.Array:
     """The key of every record."""
     if callable(read.key):
-        found = [read.key(record) for record in batch.to_pylist()]
-        keys = pa.array(found, serializer.arrow_type)
+        values = [read.key(record) for record in batch.to_pylist()]
+        keys = pa.array(values, serializer.arrow_type)
     else:
         column = _column(batch, read.key)
         try:

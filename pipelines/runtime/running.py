@@ -147,7 +147,7 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
     with _alone(log):
         refuse_during_erasure(lake, job.name)  # an erasure writes its note first, then looks here
         done = _Run(job, lake, log, given).go()
-    absent = {name: one.path for name, one in job.sources.items() if is_absent(one)}
+    absent = {name: source.path for name, source in job.sources.items() if is_absent(source)}
     return replace(done, absent=absent)
 
 
@@ -203,7 +203,7 @@ class _Run:
         before = self.log.plan(number - 1)
         left = self.log.prepared(number - 1)
         begins = {} if before is None else before.ends
-        ends = {name: latest_offset(one) for name, one in self.job.sources.items()}
+        ends = {name: latest_offset(source) for name, source in self.job.sources.items()}
         idle = all(begins.get(name, {}) == end for name, end in ends.items())
         if idle and not (self.options.final or self.options.always):
             return None
@@ -239,8 +239,8 @@ class _Run:
         self.log.discard(plan.run)
         self._check_restore(plan)
         splits = {
-            name: splits_between(one, plan.begins[name], plan.ends[name])
-            for name, one in self.job.sources.items()
+            name: splits_between(source, plan.begins[name], plan.ends[name])
+            for name, source in self.job.sources.items()
         }
         chosen = choose_engine(self.options.engine)
         name = f"attempt-{uuid.uuid4().hex[:12]}"
@@ -277,9 +277,9 @@ class _Run:
         if not plan.restore:
             return None
         if self.options.restore_from == "blob_store":
-            found = self._from_blobs(plan, attempt, engine)
-            if found is not None:
-                return found
+            backup = self._from_blobs(plan, attempt, engine)
+            if backup is not None:
+                return backup
         left = self.log.prepared(plan.run - 1)
         if left is not None:
             directory = self.log.run_directory(plan.run - 1)
@@ -294,13 +294,13 @@ class _Run:
         before = self.log.plan(plan.run - 1)
         if self.backup is None or before is None:
             return {}
-        found = {}
+        records = {}
         for uid in self.job.operators:
             for index in range(before.parallelism):
                 last = self.records.read_last(task_name(uid, index))
                 if isinstance(last, CheckpointV2):
-                    found[task_name(uid, index)] = last
-        return found
+                    records[task_name(uid, index)] = last
+        return records
 
     def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> ConfinedDirectory | None:
         """A savepoint of what the blob store has; nothing if it has not all of it."""
@@ -320,8 +320,8 @@ class _Run:
             target.delete_tree()
             return None
         operators: dict[str, list[OperatorState]] = {}
-        for one in restored:
-            operators.setdefault(one.operator_id, []).append(one)
+        for state in restored:
+            operators.setdefault(state.operator_id, []).append(state)
         metadata = merged(operators, before.run)
         target.write("_metadata", write_metadata(metadata))
         return target
@@ -362,17 +362,17 @@ class _Run:
             partition_of(name): json.dumps(offset, sort_keys=True)
             for name, offset in plan.ends.items()
         }
-        found = {}
+        records = {}
         for name, marker in prepared.markers.items():
             markers = {SNAPSHOT_FACTORY: {STORE: snapshot_id}}
             if marker:
                 markers[BLOB_STORE_FACTORY] = {STORE: marker}
-            found[name] = CheckpointV2(plan.checkpoint, offsets, markers)
-            self.records.write(name, found[name])
+            records[name] = CheckpointV2(plan.checkpoint, offsets, markers)
+            self.records.write(name, records[name])
         self.reports.append_counts(prepared.counts, plan.run)
         self.options.observe("recorded")
         if self.backup is not None:
-            for name, checkpoint in found.items():
+            for name, checkpoint in records.items():
                 clean_up(self.backup, name, checkpoint)
         self.options.observe("cleaned up")
 

@@ -75,10 +75,10 @@ def commit_output(
 
 
 def _check_columns(table: DeltaTable, schema: pa.Schema, location: str) -> None:
-    held, wanted = table.schema(), Schema.from_arrow(schema)
-    if held != wanted:
+    present, needed = table.schema(), Schema.from_arrow(schema)
+    if present != needed:
         raise IncompatibleError(
-            f"the table has columns {_listed(held)}, and the stream {_listed(wanted)}",
+            f"the table has columns {_listed(present)}, and the stream {_listed(needed)}",
             place=location,
             remedy="write to another table, or change the operator's output",
         )

@@ -143,14 +143,14 @@ def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spl
         )
     directory = _paths_of(source.path)
     schema = pa.schema(table.schema().to_arrow())
-    found = []
+    added = []
     if before:
         for version in range(before["version"] + 1, until["version"] + 1):
-            found += _added(source, directory, version)
+            added += _added(source, directory, version)
     else:
-        found = _added_at(table)
+        added = _added_at(table)
     splits = []
-    for stored, partition in found:
+    for stored, partition in added:
         path = log_path(stored, f"source {source.name!r}")
         with directory.open_input(path) as file:
             groups = pq.ParquetFile(file).metadata.num_row_groups
@@ -209,12 +209,12 @@ def _added_at(table: DeltaTable) -> list[tuple[str, tuple[tuple[str, str | None]
 
 
 def _files_offset(source: SourceNode) -> Offset:
-    location, found = _located(source)
+    location, files = _located(source)
     directory = _paths_of(location)
     ending = (".parquet",) if source.format == "parquet" else (".json", ".jsonl", ".ndjson")
     sizes = {
         path: size
-        for path, size in found
+        for path, size in files
         if path.endswith(ending) and not posixpath.basename(path).startswith(("_", "."))
     }
     if source.format == "json":  # a line that is still being written belongs to the next run

@@ -220,8 +220,8 @@ class _Subtask:
         )  # fmt: skip
         backend = BACKENDS[task.backend](configuration)
         if task.restored is not None:
-            held, directory = task.restored, task.restored.directory
-            restore_backend(backend, held.keyed, directory, raw=held.raw_keyed)
+            restored, directory = task.restored, task.restored.directory
+            restore_backend(backend, restored.keyed, directory, raw=restored.raw_keyed)
         return backend
 
     def run(self) -> SubtaskResult:
@@ -255,31 +255,31 @@ class _Subtask:
         side = sides_of(task.operator.declaration.inputs)[index]
         channel = Channel(task.operator, index, task.parallelism)
         count = 0
-        held: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]] = []
+        pending: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]] = []
         for keys, groups, batch in records_of(task.records, channel, task.subtask):
             count += batch.num_rows
             if self.operator.batched and keys is not None and groups is not None:
-                held.append((keys, groups, batch))
-                if sum(len(one) for one, _, _ in held) >= BATCH_FUNCTION_ROWS:
-                    self._process_groups(held)
-                    held = []
+                pending.append((keys, groups, batch))
+                if sum(len(part) for part, _, _ in pending) >= BATCH_FUNCTION_ROWS:
+                    self._process_groups(pending)
+                    pending = []
                 continue
-            found = None
+            located = None
             if keys is not None and groups is not None and self.keyed is not None:
-                found = locate_keys(self.keyed, keys, groups)
-            self.operator.process(side, batch.to_pylist(), found)
+                located = locate_keys(self.keyed, keys, groups)
+            self.operator.process(side, batch.to_pylist(), located)
             self._flush()
-        if held:
-            self._process_groups(held)
+        if pending:
+            self._process_groups(pending)
         return count
 
     def _process_groups(
-        self, held: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]]
+        self, pending: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]]
     ) -> None:
         """Key group by key group, the records of each in their order."""
-        keys = pa.concat_arrays([one for one, _, _ in held])
-        groups = np.concatenate([one for _, one, _ in held])
-        table = pa.Table.from_batches([one for _, _, one in held])
+        keys = pa.concat_arrays([part for part, _, _ in pending])
+        groups = np.concatenate([part for _, part, _ in pending])
+        table = pa.Table.from_batches([part for _, _, part in pending])
         order = np.argsort(groups, kind="stable")
         indices = pa.array(order)
         keys, table = keys.take(indices), table.take(indices).combine_chunks()
@@ -337,8 +337,8 @@ class _OutputWriter:
         """Write what came, if it is worth it."""
         if self.collector.pending < least:
             return
-        for found in self.collector.take():
-            batch = self._typed(found)
+        for records in self.collector.take():
+            batch = self._typed(records)
             self.rows += batch.num_rows
             for _, writer in self._opened():
                 writer.write_batch(batch)
@@ -369,17 +369,17 @@ class _OutputWriter:
                 self.files.append((file, writer))
         return self.files
 
-    def _typed(self, found: pa.RecordBatch | list[Any]) -> pa.RecordBatch:
+    def _typed(self, records: pa.RecordBatch | list[Any]) -> pa.RecordBatch:
         try:
-            if isinstance(found, list):
-                extra = set(found[0]) - set(self.schema.names)
+            if isinstance(records, list):
+                extra = set(records[0]) - set(self.schema.names)
                 if extra:
                     raise EncodeError(
                         f"a record has {', '.join(map(repr, sorted(extra)))}, and its output not",
                         remedy=f"the output's columns are {', '.join(self.schema.names)}",
                     )
-                return pa.RecordBatch.from_pylist(found, self.schema)
-            return found.select(self.schema.names).cast(self.schema)
+                return pa.RecordBatch.from_pylist(records, self.schema)
+            return records.select(self.schema.names).cast(self.schema)
         except (pa.ArrowException, AttributeError, KeyError, TypeError) as error:
             raise EncodeError(
                 f"what the function gave is not of its output's columns ({error})",
