@@ -389,10 +389,10 @@ def records_in_flight(channels: Iterable[Channel]) -> list[InFlight]:
         SnapshotError: A file can't be read, or is damaged.
     """
     channels = list(channels)
-    found = {channel.operator_id: InFlight(channel.operator) for channel in channels}
+    in_flight = {channel.operator_id: InFlight(channel.operator) for channel in channels}
     for elements in read_channels(channels):
-        found[elements.channel.operator_id] += elements
-    return list(found.values())
+        in_flight[elements.channel.operator_id] += elements
+    return list(in_flight.values())
 
 
 def value_serializer(snapshot: Snapshot, operator: str, state: str) -> TypeSerializer:
@@ -401,13 +401,13 @@ def value_serializer(snapshot: Snapshot, operator: str, state: str) -> TypeSeria
     Raises:
         NotFoundError: There is no such operator or state, or it has no values.
     """
-    held = snapshot.operator(operator)
-    for operator_state in held.operator_states:
+    opened = snapshot.operator(operator)
+    for operator_state in opened.operator_states:
         if operator_state.name == state:
             return parse_operator_state(operator_state.meta_info)[1].value
-    keyed = held.state(state)
+    keyed = opened.state(state)
     for file, index in keyed.files:
         value: TypeSerializer | None = file.layouts[index].value
         if value is not None:
             return value
-    raise NotFoundError(f"state {state!r} of operator {held.label} has no values")
+    raise NotFoundError(f"state {state!r} of operator {opened.label} has no values")

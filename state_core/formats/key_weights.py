@@ -235,8 +235,8 @@ class _Sums:
         last = int(entries.group_of[-1])
         if last == self.open or (self.open < 0 and int(entries.group_of[0]) == last):
             self.open = last
-            held = sum(map(len, self.pending))
-            if held > max(MANY_ROWS, 2 * len(self.pending[0])):
+            rows = sum(map(len, self.pending))
+            if rows > max(MANY_ROWS, 2 * len(self.pending[0])):
                 self.pending = [_summed(pa.concat_tables(self.pending))]
             return
         self.open = last
@@ -332,16 +332,16 @@ def weigh_operator(
     def weigh(job: tuple[KeyedFile, KeyGroupRange]) -> dict[str, StateWeights]:
         return _weigh_slice(*job, most, chosen, until)
 
-    found: dict[str, StateWeights] = {}
+    sums: dict[str, StateWeights] = {}
     workers = min(len(jobs), threads or os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
         for weighed in map(weigh, jobs) if pool is None else pool.map(weigh, jobs):
             for name, weights in weighed.items():
-                if name in found:
-                    found[name].merge(weights)
+                if name in sums:
+                    sums[name].merge(weights)
                 else:
-                    found[name] = weights
-    return {state.name: found[state.name] for state in operator.keyed_states if state.name in found}
+                    sums[name] = weights
+    return {state.name: sums[state.name] for state in operator.keyed_states if state.name in sums}
 
 
 def _weigh_slice(

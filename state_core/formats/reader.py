@@ -74,11 +74,11 @@ def open_snapshot(
     directory = snapshot_directory(location, filesystem)
     files = StateFiles(directory, tuple(allow_external))
     metadata = read_metadata(files.metadata(), files.metadata_path)
-    known = {operator_id_of_uid(uid): uid for uid in uids}
-    for contradiction in find_contradictions(metadata.operators, known):
+    uid_of = {operator_id_of_uid(uid): uid for uid in uids}
+    for contradiction in find_contradictions(metadata.operators, uid_of):
         where, path = contradiction.place, files.metadata_path
         raise contradiction.error.within(f"{path}, {where}" if where else path)
-    operators = tuple(_open_operator(operator, files, known) for operator in metadata.operators)
+    operators = tuple(_open_operator(operator, files, uid_of) for operator in metadata.operators)
     kind, format_name = _describe(metadata)
     return Snapshot(
         directory.uri,
@@ -145,7 +145,7 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         raise error.within(f"operator {label}") from error
     keyed_files: list[KeyedFile] = []
     subtasks = state.subtasks or {}
-    handles = [one.managed_keyed for one in subtasks.values() if one.managed_keyed is not None]
+    handles = [part.managed_keyed for part in subtasks.values() if part.managed_keyed is not None]
     siblings = Siblings(handles, files, state.max_parallelism)
     for index, subtask in sorted(subtasks.items()):
         whose = f"operator {label}, subtask {index}"
@@ -173,9 +173,9 @@ def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str
         any(file.header.compressed for file in operator_files.values()),
         len(state.subtasks or {}),
         coordinator,
-        sum(_raw_bytes(one, files) for one in (state.subtasks or {}).values()),
-        sum(in_flight_bytes(one) for one in (state.subtasks or {}).values()),
-        coordinator + sum(subtask_bytes(one) for one in (state.subtasks or {}).values()),
+        sum(_raw_bytes(subtask, files) for subtask in (state.subtasks or {}).values()),
+        sum(in_flight_bytes(subtask) for subtask in (state.subtasks or {}).values()),
+        coordinator + sum(subtask_bytes(subtask) for subtask in (state.subtasks or {}).values()),
         finished=state.subtasks is None,
     )
     _check_names(operator, f"operator {label}")
@@ -223,13 +223,13 @@ def _keyed_files(subtask: SubtaskState, siblings: Siblings, whose: str) -> list[
                 raise twice
     except StateError as error:
         raise error.within(whose) from error
-    return [one for one in (opened, timers) if one is not None]
+    return [keyed for keyed in (opened, timers) if keyed is not None]
 
 
 def _raw_bytes(subtask: SubtaskState, files: StateFiles) -> int:
     """The size of raw state of which nothing more can be said."""
-    held = replace(subtask, raw_keyed=None) if is_timers(subtask.raw_keyed, files) else subtask
-    return raw_bytes(held)
+    rest = replace(subtask, raw_keyed=None) if is_timers(subtask.raw_keyed, files) else subtask
+    return raw_bytes(rest)
 
 
 def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> CheckpointMetadata:
@@ -239,8 +239,8 @@ def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> Check
         if state.subtasks is None:
             return state
         subtasks = {
-            index: replace(one, raw_keyed=None) if is_timers(one.raw_keyed, files) else one
-            for index, one in state.subtasks.items()
+            index: replace(part, raw_keyed=None) if is_timers(part.raw_keyed, files) else part
+            for index, part in state.subtasks.items()
         }
         return replace(state, subtasks=subtasks)
 
@@ -253,16 +253,16 @@ def _merge_states(files: list[KeyedFile]) -> tuple[KeyedState, ...]:
     Raises:
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
     """
-    found: dict[str, KeyedState] = {}
+    states: dict[str, KeyedState] = {}
     places: dict[str, list[tuple[KeyedFile, int]]] = {}
     for file in files:
         for index, state in enumerate(file.states):
-            known = found.setdefault(state.name, state)
-            if known is not state and known != state:
+            first = states.setdefault(state.name, state)
+            if first is not state and first != state:
                 raise UnsupportedFormatError(
                     f"state {state.name!r} has another type here than in another subtask",
                     place=file.name,
                     remedy="let the job take a new savepoint, which writes all subtasks alike",
                 )
             places.setdefault(state.name, []).append((file, index))
-    return tuple(replace(one, files=tuple(places[name])) for name, one in found.items())
+    return tuple(replace(state, files=tuple(places[name])) for name, state in states.items())

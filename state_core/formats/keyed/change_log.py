@@ -180,10 +180,10 @@ def _states_of(
         at = int(starts[short[0]]) + shift
         raise change_set.file.fault("a change that is too short for a state id", at)
     ids = data[starts + 1].astype(np.int64) << 8 | data[starts + 2]
-    known = np.full(1 << 16, -1, np.int64)
+    state_of = np.full(1 << 16, -1, np.int64)
     for state_id, state in change_set.states.items():
-        known[state_id] = state
-    states: I64Array = known[ids]
+        state_of[state_id] = state
+    states: I64Array = state_of[ids]
     wrong = np.flatnonzero(states < 0)
     if wrong.size:
         at, wrong_id = int(starts[wrong[0]]) + shift, int(ids[wrong[0]])

@@ -104,7 +104,7 @@ def _note(changes: GroupChanges, state: int, table: Table, name: str) -> None:
              for gone, (_, rest, end) in zip(cleared, spans, strict=True)),
         )  # fmt: skip
         return
-    bounds = (one.tolist() for one in (starts, keys, middles, behind, ends))
+    bounds = (array.tolist() for array in (starts, keys, middles, behind, ends))
     for start, first, middle, rest, end in zip(*bounds, strict=True):
         operation, key = content[start], content[first:middle]
         try:

@@ -54,11 +54,11 @@ class _Words:
 
     def among(self, data: U8Array, starts: I64Array, ends: I64Array) -> U8Array:
         """1 for each piece that is one of them, else 0."""
-        found = np.zeros(len(starts), np.uint8)
+        flags = np.zeros(len(starts), np.uint8)
         if len(self.bounds) > 1:
             first, last = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
-            find_sorted(data, first, last, self.data, self.bounds, found)
-        return found
+            find_sorted(data, first, last, self.data, self.bounds, flags)
+        return flags
 
 
 class Table(ABC):
@@ -173,7 +173,7 @@ class Values(Table):
         table = self.table
         for key, change in self.steps:
             if isinstance(change, tuple):
-                values = [table.pop(one) for one in (key, *change) if one in table]
+                values = [table.pop(piece) for piece in (key, *change) if piece in table]
                 if values:
                     table[key] = values[0] if len(values) == 1 else None
             elif change is None:
@@ -277,13 +277,13 @@ class _Maps(Table):
 
     def touched(self, entries: Entries) -> U8Array:
         """1 for each entry that a change is about."""
-        found = super().touched(entries)
+        flags = super().touched(entries)
         if self.cleared:
             heads = namespaced_keys_of(self.layout, entries)
             bounds = np.frombuffer(heads.buffers()[1], np.int64)
             data = np.frombuffer(heads.buffers()[2] or b"", np.uint8)
-            found |= self._cleared_words.among(data, bounds[:-1], bounds[1:])
-        return found
+            flags |= self._cleared_words.among(data, bounds[:-1], bounds[1:])
+        return flags
 
     def made(self) -> Iterator[tuple[bytes, bytes]]:
         """The entries of the maps."""

@@ -69,10 +69,10 @@ class ChangelogKeyedFile(HeadedFile):
         Raises:
             SnapshotError: They can't be read, or a change can't be made.
         """
-        wanted = self.key_groups if key_groups is None else self.key_groups.intersection(key_groups)
-        at = wanted.first
+        chosen = self.key_groups if key_groups is None else self.key_groups.intersection(key_groups)
+        at = chosen.first
         for group in self.log.group_bytes():
-            if group not in wanted:
+            if group not in chosen:
                 continue
             yield from self._before(KeyGroupRange(at, group - 1))
             changes = self.log.of_group(group)
@@ -80,12 +80,12 @@ class ChangelogKeyedFile(HeadedFile):
             before = self._before(KeyGroupRange(group, group))
             yield from replayed(changes, group, self.layouts, self._names, before)
             at = group + 1
-        yield from self._before(KeyGroupRange(at, wanted.last))
+        yield from self._before(KeyGroupRange(at, chosen.last))
 
-    def _before(self, wanted: KeyGroupRange) -> Iterator[Entries]:
+    def _before(self, key_groups: KeyGroupRange) -> Iterator[Entries]:
         """What was materialized of some key groups."""
         for base, states in zip(self.bases, self._base_states, strict=True):
-            within = wanted.intersection(base.key_groups)
+            within = key_groups.intersection(base.key_groups)
             if len(within):
                 for entries in base.entries(within):
                     yield replace(entries, state_of=states[entries.state_of])
@@ -120,22 +120,22 @@ def head_with(bases: Sequence[HeadedFile], log: ChangeLog, key: SerializerEntry)
         UnsupportedFormatError: A state has one type here and another there.
     """
     states: dict[str, StateMetaInfo] = {}
-    for state in (*(one for base in bases for one in base.header.states), *log.states):
+    for state in (*(each for base in bases for each in base.header.states), *log.states):
         states.setdefault(state.name, state)
     budget = bases[0].head.budget if bases else None
     head = Head(KeyedHeader(False, key, tuple(states.values())), budget)
-    known = {state.name: state for state in head.states}
+    expected = {state.name: state for state in head.states}
     for base in bases:
         for described in base.states:
-            _check_alike(described, known, base.name)
+            _check_alike(described, expected, base.name)
     for state in log.states:
         described = describe_state(state, layout_of(state, head.key))
-        _check_alike(described, known, "the log of changes")
+        _check_alike(described, expected, "the log of changes")
     return head
 
 
-def _check_alike(state: KeyedState, known: dict[str, KeyedState], where: str) -> None:
-    if state != known[state.name]:
+def _check_alike(state: KeyedState, expected: dict[str, KeyedState], where: str) -> None:
+    if state != expected[state.name]:
         raise UnsupportedFormatError(
             f"state {state.name!r} has another type than in what was materialized before",
             place=where,

@@ -50,13 +50,13 @@ class EntryWalker(ABC):
         A count in front of a list or a map is a part of its own, of repeated elements.
         """
         programs = [part.skip_program() for part in parts]
-        known = [one for one in programs if one is not None]
+        known = [program for program in programs if program is not None]
         starts = np.empty(rows, np.int64)
         if len(known) < len(parts):
             return self._walk_slowly(parts, rows)
         ends = np.empty(rows, np.int64)
         position = np.array([self.at], np.int64)
-        words = np.array([word for one in known for word in one], np.int32)
+        words = np.array([word for program in known for word in program], np.int32)
         if self._locate(position, words, rows, starts, ends) >= 0:
             return self._walk_slowly(parts, rows)
         self.at = int(position[0])
@@ -75,10 +75,10 @@ class EntryWalker(ABC):
     def _behind(self, starts: I64Array, ends: I64Array, words: I32Array) -> I64Array:
         """Where a part that begins at `starts` ends."""
         rows = len(starts)
-        spare, found = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        spare, behind = np.empty(rows, np.int64), np.empty(rows, np.int64)
         ones, first = np.ones(rows, np.int64), np.arange(rows, dtype=np.int64)
-        locate_counted(self.data, starts.copy(), ends, ones, first, words, spare, found)
-        return found
+        locate_counted(self.data, starts.copy(), ends, ones, first, words, spare, behind)
+        return behind
 
     def _walk_slowly(self, parts: tuple[TypeSerializer, ...], rows: int) -> list[I64Array]:
         """The same, an entry at a time, for types that only their serializer can walk."""

@@ -131,9 +131,9 @@ class _GroupReader(EntryWalker):
         if span.end - span.start < len(head):
             raise self._fault("a key group that is cut off", 0)
         source.read_into(span.start, head)
-        found = int.from_bytes(head.tobytes(), "big")
-        if found != span.group:
-            raise self._fault(f"key group {found} where {span.group} should be", 0)
+        group = int.from_bytes(head.tobytes(), "big")
+        if group != span.group:
+            raise self._fault(f"key group {group} where {span.group} should be", 0)
         start, compressed = span.start + 4, self.file.header.compressed
         try:
             stream = open_stream(source, start, span.end, compressed=compressed)
@@ -295,10 +295,10 @@ class _GroupReader(EntryWalker):
             raise self._fault("bytes behind an empty list or map", int(values[empty[0]]))
         apart = layout.user_key is None or layout.user_key.self_delimiting
         if (counts > apart).any():  # in a map of one entry its user key must have an end, too
-            held = layout.value if apart else layout.user_key
-            assert held is not None  # noqa: S101 - not of timers
+            last = layout.value if apart else layout.user_key
+            assert last is not None  # noqa: S101 - not of timers
             raise UnsupportedFormatError(
-                f"several {held.name} side by side {self.where}, or one with a value behind it,"
+                f"several {last.name} side by side {self.where}, or one with a value behind it,"
                 " and nothing between them: only their class knows where one ends",
                 place=f"state {name!r}, {self._named()}",
                 remedy="take a savepoint in canonical format, or register a decoder",
@@ -379,9 +379,9 @@ class _GroupReader(EntryWalker):
         """Where each element of each list, or each entry of each map, lies."""
         programs = [_flagged(part) for part in parts[1:]]
         whole = [parts[0].skip_program(), *programs]
-        known = [word for one in whole if one is not None for word in one]
-        if all(one is not None for one in whole):
-            words = np.array(known, np.int32)
+        parts_words = [word for program in whole if program is not None for word in program]
+        if all(program is not None for program in whole):
+            words = np.array(parts_words, np.int32)
             moving = position.copy()
             failed = locate_counted(self.data, moving, ends, counts, first, words, starts, behind)
             if failed < 0:
@@ -401,12 +401,12 @@ class _GroupReader(EntryWalker):
         program = part.skip_program()
         if program is not None:
             return self._behind(starts, ends, np.array(program, np.int32))
-        found = np.empty(len(starts), np.int64)
+        behind = np.empty(len(starts), np.int64)
         for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             source = DataInput(self.data[start:end].tobytes(), self._place(start))
             part.skip(source)
-            found[row] = start + source.position
-        return found
+            behind[row] = start + source.position
+        return behind
 
     def _joined(
         self,
@@ -448,14 +448,14 @@ def _native_value(
 ) -> tuple[tuple[TypeSerializer, ...], tuple[TypeSerializer, ...]]:
     """The part that an entry's state is, and the parts of its elements if it is a list or map."""
     assert layout.value is not None  # noqa: S101 - not of timers
-    held = TtlSerializer(layout.value) if layout.with_ttl else layout.value
+    part = TtlSerializer(layout.value) if layout.with_ttl else layout.value
     if layout.kind is StateKind.LIST:
-        known = held.self_delimiting and held.min_length > 0
-        return ((ListSerializer(held),), (held,)) if known else ((OpaqueSerializer(held.name),), ())
+        known = part.self_delimiting and part.min_length > 0
+        return ((ListSerializer(part),), (part,)) if known else ((OpaqueSerializer(part.name),), ())
     user_key = layout.user_key
-    if user_key is not None and user_key.self_delimiting and held.self_delimiting:
-        return (MapSerializer(user_key, held),), (user_key, held)
-    return (held if user_key is None else OpaqueSerializer(held.name),), ()
+    if user_key is not None and user_key.self_delimiting and part.self_delimiting:
+        return (MapSerializer(user_key, part),), (user_key, part)
+    return (part if user_key is None else OpaqueSerializer(part.name),), ()
 
 
 def _flagged(part: TypeSerializer) -> tuple[int, ...] | None:

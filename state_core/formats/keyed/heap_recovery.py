@@ -60,20 +60,20 @@ class Chains:
         self.ends = [bodies[place] for place in waiting]
         # of the places whose known part ends so early: the longest chain, its ways, its last place
         self.best: list[tuple[int, int, int]] = []
-        sums, taken = (0, 0, -1), 0
+        sums, passed = (0, 0, -1), 0
         for place, start in enumerate(starts):
             # a known part is never empty, so what ends by here began before
-            while taken < len(waiting) and bodies[waiting[taken]] <= start:
-                sums = self._with(sums, waiting[taken])
+            while passed < len(waiting) and bodies[waiting[passed]] <= start:
+                sums = self._with(sums, waiting[passed])
                 self.best.append(sums)
-                taken += 1
+                passed += 1
             length, ways, last = sums
             if place == 0:
                 self.longest[place], self.ways[place] = 1, 1
             elif length:
                 self.longest[place], self.ways[place] = length + 1, ways
                 self.before[place] = last
-        for place in waiting[taken:]:
+        for place in waiting[passed:]:
             sums = self._with(sums, place)
             self.best.append(sums)
 
@@ -236,7 +236,7 @@ class _Search:
 
     def run(self) -> list[StateCut]:
         """The one way to cut the key group: deep into one after the other, back where none fits."""
-        found: list[StateCut] | None = None
+        way: list[StateCut] | None = None
         nexts = [self._nexts(0)]
         while nexts:
             cut = next(nexts[-1], None)
@@ -251,12 +251,12 @@ class _Search:
                 self.taken.add(cut.state)
                 nexts.append(self._nexts(cut.end))
             elif cut.end == len(self.data):
-                if found or any(one.ways > 1 for one in (*self.path, cut)):
+                if way or any(part.ways > 1 for part in (*self.path, cut)):
                     raise AmbiguousError(f"values {_WHY}: they can be cut in more ways than one")
-                found = [*self.path, cut]
-        if not found:
+                way = [*self.path, cut]
+        if not way:
             raise AmbiguousError(f"values {_WHY}, and entries that fit together in no way")
-        return found
+        return way
 
     def _nexts(self, at: int) -> Iterator[StateCut]:
         """What the state can be that begins here."""

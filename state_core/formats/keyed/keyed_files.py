@@ -156,7 +156,7 @@ def _raw_timers(
 
 def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile | None:
     files, max_parallelism = siblings.files, siblings.max_parallelism
-    opened = [_open_backend(one, files, max_parallelism, siblings) for one in _wrapped(handle)]
+    opened = [_open_backend(part, files, max_parallelism, siblings) for part in _wrapped(handle)]
     bases = tuple(base for base in opened if base is not None)
     log = read_log(handle.changes, files, handle.key_groups)
     if not bases and not log.sets:
@@ -261,12 +261,12 @@ def _open_key_groups(
     spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
     part = siblings is not None and bool(spans)
     if siblings is not None and spans:
-        last = max(spans, key=lambda one: one.start)
+        last = max(spans, key=lambda span: span.start)
         end = siblings.end_behind(handle.stream, last.start)
         if end is not None and end <= source.size:
             part = False
             spans = tuple(replace(span, end=end) if span == last else span for span in spans)
-    first = min(spans, key=lambda one: one.start, default=None)
+    first = min(spans, key=lambda span: span.start, default=None)
     begin = source.size if first is None else first.start
     head = files.heads.read(source, begin, read_head)
     header = head.header

@@ -59,16 +59,16 @@ def raw_spans(handle: KeyGroupsHandle, size: int, name: str) -> tuple[KeyGroupSp
     Raises:
         CorruptSnapshotError: An offset lies outside the file, or two are the same.
     """
-    found = sorted((at, handle.first + i) for i, at in enumerate(handle.offsets) if at >= 0)
-    ends = [at for at, _ in found[1:]] + [size]
-    for (start, group), end in zip(found, ends, strict=True):
+    begins = sorted((at, handle.first + i) for i, at in enumerate(handle.offsets) if at >= 0)
+    ends = [at for at, _ in begins[1:]] + [size]
+    for (start, group), end in zip(begins, ends, strict=True):
         if start >= end:
             raise CorruptSnapshotError(
                 f"key group {group} of raw state begins at offset {start}, and ends at {end}",
                 place=name,
             )
-    spans = (KeyGroupSpan(g, s, e) for (s, g), e in zip(found, ends, strict=True))
-    return tuple(sorted(spans, key=lambda one: one.group))
+    spans = (KeyGroupSpan(g, s, e) for (s, g), e in zip(begins, ends, strict=True))
+    return tuple(sorted(spans, key=lambda span: span.group))
 
 
 def holds_timers(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> bool:

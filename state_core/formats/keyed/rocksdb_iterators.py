@@ -82,18 +82,18 @@ class IteratedFamily:
         """The next entries; those before a break come before the error that tells of it."""
         if self.error is not None:
             raise self.fault(self.error) from self.error
-        found: Pairs = []
+        pairs: Pairs = []
         try:
-            found = list(islice(self.items, BATCH_ROWS))
-            if found:
-                self.last = found[-1][0]
-            if len(found) < BATCH_ROWS:
+            pairs = list(islice(self.items, BATCH_ROWS))
+            if pairs:
+                self.last = pairs[-1][0]
+            if len(pairs) < BATCH_ROWS:
                 self._check_end()
         except Exception as error:
-            if not found:
+            if not pairs:
                 raise self.fault(error) from error
             self.error = error
-        return found
+        return pairs
 
     def _check_end(self) -> None:
         """Items just end where a block can't be read; go there again, and ask why nothing follows.

@@ -182,20 +182,20 @@ class RocksDBFiles:
         Raises:
             CorruptSnapshotError: RocksDB can't read its files.
         """
-        wanted = self.key_groups
+        groups = self.key_groups
         if key_groups is not None:
-            wanted = wanted.intersection(key_groups)
-        if not len(wanted) or not self.files:
+            groups = groups.intersection(key_groups)
+        if not len(groups) or not self.files:
             return
         chosen = range(len(self.header.states)) if states is None else states
-        readers = [self._reader(index, wanted) for index in chosen]
+        readers = [self._reader(index, groups) for index in chosen]
         out = OutputBatch(self._place)
         rows: _Rows = []
         count = 0
         broken: StateError | None = None
         try:
-            for group in range(wanted.first, wanted.last + 1):
-                last = wanted.last if len(readers) == 1 else group
+            for group in range(groups.first, groups.last + 1):
+                last = groups.last if len(readers) == 1 else group
                 for reader in readers:
                     if isinstance(reader, FamilyTables):
                         if rows:
@@ -244,15 +244,15 @@ class RocksDBFiles:
     def _iterate(self, state: int, first: bytes, behind: bytes | None) -> IteratedFamily:
         return IteratedFamily(self.family(state), state, first, behind, self.prefix, self._fault)
 
-    def _reader(self, state: int, wanted: KeyGroupRange) -> FamilyTables | IteratedFamily:
+    def _reader(self, state: int, key_groups: KeyGroupRange) -> FamilyTables | IteratedFamily:
         name = self._family_name(state)
         with self._lock:
             runs = None if self.by_rocksdb else self._tables.get(name)
         if runs is None:
-            first = wanted.first.to_bytes(self.prefix, "big")
-            behind = behind_all(wanted.last.to_bytes(self.prefix, "big"))
+            first = key_groups.first.to_bytes(self.prefix, "big")
+            behind = behind_all(key_groups.last.to_bytes(self.prefix, "big"))
             return self._iterate(state, first, behind)
-        return FamilyTables(runs, state, wanted, self.prefix)
+        return FamilyTables(runs, state, key_groups, self.prefix)
 
     @cached_property
     def _tables(self) -> dict[str, Runs]:
@@ -280,7 +280,7 @@ class RocksDBFiles:
         lengths = np.array([len(part) for pair in pairs for part in pair], np.int64)
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         parts = bounds[:-1:2], bounds[1::2], bounds[2::2]
-        starts, middles, ends = (np.ascontiguousarray(one) for one in parts)
+        starts, middles, ends = (np.ascontiguousarray(part) for part in parts)
         short = np.flatnonzero(middles - starts < self.prefix)
         if short.size:
             raise CorruptSnapshotError("a key without its key group", place=self.name)
@@ -297,16 +297,16 @@ class RocksDBFiles:
         return f"{self.name}, byte {position} of a batch"
 
     def _fault(self, error: object) -> CorruptSnapshotError:
-        said = re.sub(rf"\S*{DIRECTORY}\w+/(\S+\.sst|[A-Z]+(-\d+)?)", self._known, str(error))
+        message = re.sub(rf"\S*{DIRECTORY}\w+/(\S+\.sst|[A-Z]+(-\d+)?)", self._known, str(error))
         return CorruptSnapshotError(
-            f"RocksDB can't read its files ({' '.join(said.split())})",
+            f"RocksDB can't read its files ({' '.join(message.split())})",
             place=self.name,
             remedy="a file is missing or damaged: copy the whole checkpoint, with `shared`",
         )
 
-    def _known(self, found: re.Match[str]) -> str:
+    def _known(self, match: re.Match[str]) -> str:
         """A file as the snapshot calls it, behind RocksDB's own name."""
-        name = found[1]
+        name = match[1]
         paths = [source.name for local, source in self.files if local == name]
         return f"{name}, which is {paths[0]}" if paths else name
 

@@ -74,16 +74,16 @@ def open_tables(
         prefix: Bytes of the key group in front of a key.
     """
     families: dict[str, list[TableFile]] = {name: [] for name in sizes}
-    for one in live:
+    for file in live:
         try:
-            table = SstFile.open(sources[one["name"].lstrip("/")], prefix)
+            table = SstFile.open(sources[file["name"].lstrip("/")], prefix)
         except (StateError, KeyError):
             continue  # its family then lacks a file, and RocksDB says what is wrong with it
-        if table is None or table.source.size != one["size"]:
+        if table is None or table.source.size != file["size"]:
             continue
-        held = families.get(table.column_family.decode("utf-8", "replace"))
-        if held is not None:
-            held.append(TableFile(table, one["level"], one["start_key"], one["end_key"]))
+        family = families.get(table.column_family.decode("utf-8", "replace"))
+        if family is not None:
+            family.append(TableFile(table, file["level"], file["start_key"], file["end_key"]))
     return {
         name: plan_runs(files)
         for name, files in families.items()
@@ -94,7 +94,7 @@ def open_tables(
 def plan_runs(files: Sequence[TableFile]) -> Runs:
     """Runs of files, each of which begins behind the one before it."""
     runs: list[list[TableFile]] = []
-    for file in sorted(files, key=lambda one: (one.start, one.end)):
+    for file in sorted(files, key=lambda table: (table.start, table.end)):
         fitting = [run for run in runs if run[-1].end < file.start]
         if fitting:
             max(fitting, key=lambda run: (run[-1].level == file.level, run[-1].end)).append(file)
@@ -130,8 +130,8 @@ class OutputBatch:
 class _Run:
     """Files one behind the other, read some blocks at a time."""
 
-    def __init__(self, files: Sequence[SstFile], wanted: KeyGroupRange) -> None:
-        self.spans = [(file, *file.blocks_of(wanted)) for file in files]
+    def __init__(self, files: Sequence[SstFile], key_groups: KeyGroupRange) -> None:
+        self.spans = [(file, *file.blocks_of(key_groups)) for file in files]
         self.spans = [(file, first, behind) for file, first, behind in self.spans if first < behind]
         self.spans.reverse()
         self.blocks: BlockRun | None = None
@@ -175,12 +175,12 @@ class FamilyTables:
     """
 
     def __init__(
-        self, runs: Sequence[Sequence[SstFile]], state: int, wanted: KeyGroupRange, prefix: int
+        self, runs: Sequence[Sequence[SstFile]], state: int, key_groups: KeyGroupRange, prefix: int
     ) -> None:
-        found = [_Run(files, wanted) for files in runs]
-        self.runs = [run for run in found if run.spans]
-        self.label, self.first, self.prefix = state, wanted.first, prefix
-        self.group = wanted.first if self.runs else -1
+        all_runs = [_Run(files, key_groups) for files in runs]
+        self.runs = [run for run in all_runs if run.spans]
+        self.label, self.first, self.prefix = state, key_groups.first, prefix
+        self.group = key_groups.first if self.runs else -1
         count = len(self.runs)
         self.cursors = np.zeros(count * merge.CURSOR, np.int64)
         self.cursors[merge.WAITING :: merge.CURSOR] = 1
@@ -261,11 +261,11 @@ class FamilyTables:
     def _load(self, run: int) -> None:
         """Give a run its next blocks, or end it."""
         reader, at = self.runs[run], run * merge.CURSOR
-        found = reader.read()
-        if found is None:
+        blocks_read = reader.read()
+        if blocks_read is None:
             self.cursors[at + merge.WAITING] = 0
             return
-        blocks, file = found
+        blocks, file = blocks_read
         first = reader.next
         sizes = np.cumsum(blocks.sizes[first : first + reader.most])
         count = max(1, int(np.searchsorted(sizes, HELD_BYTES, side="right")))
@@ -300,12 +300,12 @@ class FamilyTables:
 
 def _spread(data: U8Array, room: int, wider: int, runs: int) -> U8Array:
     """The same with more room for each run."""
-    made = np.empty(runs * wider + SLACK, np.uint8)
+    spread = np.empty(runs * wider + SLACK, np.uint8)
     for run in range(runs):
-        made[run * wider : run * wider + room] = data[run * room : (run + 1) * room]
-    return made
+        spread[run * wider : run * wider + room] = data[run * room : (run + 1) * room]
+    return spread
 
 
-def _longer(data: _Array, wanted: int) -> _Array:
+def _longer(data: _Array, size: int) -> _Array:
     """The same with more room."""
-    return np.resize(data, max(2 * data.size, wanted))
+    return np.resize(data, max(2 * data.size, size))

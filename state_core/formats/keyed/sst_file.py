@@ -216,18 +216,18 @@ class _Reader:
         stored = raw[ends + 1].astype(np.int64)
         for byte in range(1, 4):
             stored |= raw[ends + 1 + byte].astype(np.int64) << 8 * byte
-        found = np.empty(len(starts), np.int64)
+        checksums = np.empty(len(starts), np.int64)
         if self.checksum == CRC32C:
-            block_crcs(raw, starts, ends, CRC_TABLES, found)
+            block_crcs(raw, starts, ends, CRC_TABLES, checksums)
         else:
             data: Any = raw.data
             hashed = _HASHES[self.checksum]
             last = self.checksum != XXH3  # else the last byte is mixed in behind
             pairs = zip(starts.tolist(), (ends + last).tolist(), strict=True)
-            found[:] = [hashed(data[start:end]) & U32 for start, end in pairs]
+            checksums[:] = [hashed(data[start:end]) & U32 for start, end in pairs]
             if not last:
-                found ^= raw[ends].astype(np.int64) * LAST_BYTE_PRIME & U32
-        wrong = np.flatnonzero(stored != found)
+                checksums ^= raw[ends].astype(np.int64) * LAST_BYTE_PRIME & U32
+        wrong = np.flatnonzero(stored != checksums)
         if wrong.size:
             raise self.fault("block checksum mismatch", first + int(starts[wrong[0]]))
 
@@ -236,9 +236,9 @@ class _Reader:
         sizes = ends - starts
         snappy = np.flatnonzero(kinds == SNAPPY)
         if snappy.size:
-            found = np.empty(snappy.size, np.int64)
-            snappy_sizes(raw, starts[snappy], ends[snappy], found)
-            sizes[snappy] = found
+            unpacked = np.empty(snappy.size, np.int64)
+            snappy_sizes(raw, starts[snappy], ends[snappy], unpacked)
+            sizes[snappy] = unpacked
         for index in np.flatnonzero((kinds != SNAPPY) & (kinds != NO_COMPRESSION)).tolist():
             kind, start, end = int(kinds[index]), int(starts[index]), int(ends[index])
             if kind not in LARGEST_RATIO:
@@ -271,12 +271,12 @@ class _Reader:
             if done != size:
                 wrong = index
                 break
-        found = np.empty(len(to), np.int64)
+        behind_values = np.empty(len(to), np.int64)
         if wrong < 0:
-            wrong = int(entries_end(out, to, behind, found))
+            wrong = int(entries_end(out, to, behind, behind_values))
         if wrong >= 0:
             raise self.fault(_CONTENT, run.offset + int(starts[wrong]))
-        return to, found
+        return to, behind_values
 
     def block(self, offset: int, size: int) -> U8Array:
         """The entries of one block."""
@@ -290,7 +290,7 @@ class _Reader:
     def pairs(self, offset: int, size: int) -> list[tuple[bytes, bytes]]:
         """Keys and values of one block."""
         data = self.block(offset, size).tobytes()
-        found = []
+        pairs = []
         at, key = 0, b""
         while at < len(data):
             shared, at = read_varint(data, at)
@@ -300,8 +300,8 @@ class _Reader:
                 raise self.fault(_CONTENT, offset)
             key = key[:shared] + data[at : at + fresh]
             at += fresh + length
-            found.append((key, data[at - length : at]))
-        return found
+            pairs.append((key, data[at - length : at]))
+        return pairs
 
     def index(
         self, offset: int, size: int, tail: int, delta: int, prefix: int

@@ -53,10 +53,10 @@ def spans_of(first: int, offsets: tuple[int, ...], size: int, name: str) -> list
     Raises:
         CorruptSnapshotError: An offset lies outside the file, or two are the same.
     """
-    found = sorted((at, first + i) for i, at in enumerate(offsets) if at != 0)
+    begins = sorted((at, first + i) for i, at in enumerate(offsets) if at != 0)
     spans = []
-    for index, (start, group) in enumerate(found):
-        end = found[index + 1][0] if index + 1 < len(found) else size
+    for index, (start, group) in enumerate(begins):
+        end = begins[index + 1][0] if index + 1 < len(begins) else size
         if not 0 < start < end:
             raise CorruptSnapshotError(
                 f"key group {group} begins at offset {start}, and ends at {end}",
@@ -64,7 +64,7 @@ def spans_of(first: int, offsets: tuple[int, ...], size: int, name: str) -> list
                 remedy="`_metadata` and this file do not belong together, or one is damaged",
             )
         spans.append(KeyGroupSpan(group, start, end))
-    return sorted(spans, key=lambda one: one.group)
+    return sorted(spans, key=lambda span: span.group)
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class _Scanner:
         self.file = file
         self.to_the_end = to_the_end
         self.queue = spans[::-1]
-        held = window_bytes
+        window = window_bytes
         if not file.header.compressed:
-            held = min(window_bytes, sum(span.end - span.start for span in spans))
-        self.window = np.empty(max(held, 1), np.uint8)
+            window = min(window_bytes, sum(span.end - span.start for span in spans))
+        self.window = np.empty(max(window, 1), np.uint8)
         rows = min(TABLE_ROWS, len(self.window) // (8 + file.prefix) + 1)
         self.state_of = np.empty(rows, np.int16)
         self.positions = [np.empty(rows, np.int64) for _ in range(5)]

@@ -17,14 +17,14 @@ _FAMILIES = {
     "integer": pa.types.is_integer,
     "float": pa.types.is_floating,
     "decimal": pa.types.is_decimal,
-    "string": lambda one: (
-        pa.types.is_string(one) or pa.types.is_large_string(one) or pa.types.is_string_view(one)
+    "string": lambda kind: (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     ),
-    "binary": lambda one: (
-        pa.types.is_binary(one)
-        or pa.types.is_large_binary(one)
-        or pa.types.is_fixed_size_binary(one)
-        or pa.types.is_binary_view(one)
+    "binary": lambda kind: (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
     ),
     "timestamp": pa.types.is_timestamp,
     "date": pa.types.is_date,
@@ -59,18 +59,18 @@ def conform(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
         return _list(column, wanted, place)
     if pa.types.is_map(wanted):
         return _map(column, wanted, place)
-    found, needed = _family(column.type), _family(wanted)
-    if not found or (found != needed and (found, needed) not in _WIDER):
+    family, needed = _family(column.type), _family(wanted)
+    if not family or (family != needed and (family, needed) not in _WIDER):
         raise _unlike(column.type, wanted, place)
     try:
-        made = column.cast(wanted)
+        converted = column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise EncodeError(f"{error}", place=place, remedy=f"it is to be {wanted}") from error
-    if found == "float" and not _same(column, made.cast(column.type)):
+    if family == "float" and not _same(column, converted.cast(column.type)):
         raise EncodeError(
             f"a {column.type} that {wanted} can't hold", place=place, remedy="round it first"
         )
-    return made
+    return converted
 
 
 def to_millis(column: pa.Array, place: str) -> pa.Array:
@@ -87,39 +87,39 @@ def to_millis(column: pa.Array, place: str) -> pa.Array:
     return conform(column, pa.int64(), place)
 
 
-def _family(one: pa.DataType) -> str:
-    return next((name for name, is_one in _FAMILIES.items() if is_one(one)), "")
+def _family(kind: pa.DataType) -> str:
+    return next((name for name, is_one in _FAMILIES.items() if is_one(kind)), "")
 
 
-def _same(one: pa.Array, other: pa.Array) -> bool:
-    unequal = pc.and_(pc.not_equal(one, other), pc.invert(pc.is_nan(one)))
+def _same(left: pa.Array, right: pa.Array) -> bool:
+    unequal = pc.and_(pc.not_equal(left, right), pc.invert(pc.is_nan(left)))
     return not pc.any(unequal).as_py()
 
 
-def _unlike(found: pa.DataType, wanted: pa.DataType, place: str) -> EncodeError:
-    return EncodeError(f"a column of {found}", place=place, remedy=f"it is to be {wanted}")
+def _unlike(kind: pa.DataType, target: pa.DataType, place: str) -> EncodeError:
+    return EncodeError(f"a column of {kind}", place=place, remedy=f"it is to be {target}")
 
 
-def _struct(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
+def _struct(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
     if not pa.types.is_struct(column.type):
-        raise _unlike(column.type, wanted, place)
-    names = [one.name for one in column.type]
-    needed = [one.name for one in wanted]
+        raise _unlike(column.type, target, place)
+    names = [field.name for field in column.type]
+    needed = [field.name for field in target]
     if sorted(names) != sorted(needed):
         raise EncodeError(
             f"fields {', '.join(names)}", place=place, remedy=f"they are to be {', '.join(needed)}"
         )
     parts = [
-        conform(column.field(names.index(one.name)), one.type, f"{place}.{one.name}")
-        for one in wanted
+        conform(column.field(names.index(field.name)), field.type, f"{place}.{field.name}")
+        for field in target
     ]
     mask = column.is_null() if column.null_count else None
     if not parts:
-        return pa.array([None if value is None else {} for value in column.to_pylist()], wanted)
-    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
+        return pa.array([None if value is None else {} for value in column.to_pylist()], target)
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
 
 
-def _list(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
+def _list(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
     kind = column.type
     if not (
         pa.types.is_list(kind)
@@ -128,25 +128,25 @@ def _list(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
         or pa.types.is_list_view(kind)
         or pa.types.is_large_list_view(kind)
     ):
-        raise _unlike(kind, wanted, place)
-    held = column.cast(pa.list_(kind.value_type))
-    values = conform(held.values, wanted.value_type, f"{place} element")
-    return _with_child(held, wanted, values)
+        raise _unlike(kind, target, place)
+    plain = column.cast(pa.list_(kind.value_type))
+    values = conform(plain.values, target.value_type, f"{place} element")
+    return _with_child(plain, target, values)
 
 
-def _map(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
+def _map(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
     if not pa.types.is_map(column.type):
-        raise _unlike(column.type, wanted, place)
-    keys = conform(column.keys, wanted.key_type, f"{place} key")
-    items = conform(column.items, wanted.item_type, f"{place} value")
+        raise _unlike(column.type, target, place)
+    keys = conform(column.keys, target.key_type, f"{place} key")
+    items = conform(column.items, target.item_type, f"{place} value")
     entries = pa.StructArray.from_arrays(
-        [keys, items], fields=[wanted.key_field, wanted.item_field]
+        [keys, items], fields=[target.key_field, target.item_field]
     )
-    return _with_child(column, wanted, entries)
+    return _with_child(column, target, entries)
 
 
-def _with_child(column: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:
+def _with_child(column: pa.Array, target: pa.DataType, child: pa.Array) -> pa.Array:
     """A list or map of the same bounds and nulls with other content."""
     return pa.Array.from_buffers(
-        wanted, len(column), column.buffers()[:2], column.null_count, column.offset, [child]
+        target, len(column), column.buffers()[:2], column.null_count, column.offset, [child]
     )

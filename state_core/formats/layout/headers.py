@@ -53,12 +53,12 @@ class Heads:
         whole = _first(source, end)
         key = read, hashlib.sha256(whole.data).digest()
         if key not in self._known:
-            found, size = self._read(source, whole, read)
+            head, size = self._read(source, whole, read)
             if size > end:
-                return found
-            self._known[key] = found
-        known: _Head = self._known[key]
-        return known
+                return head
+            self._known[key] = head
+        cached: _Head = self._known[key]
+        return cached
 
     def once(self, head: object, work_out: Callable[[], _Worked]) -> _Worked:
         """What follows from a head, worked out the first time.

@@ -99,12 +99,12 @@ class KeyedLayout:
         value = self.value
         if self.kind is not StateKind.LIST and isinstance(value, DecodedSerializer):
             value = value.standing_last()
-        held = TtlSerializer(value) if self.with_ttl else value
+        stored = TtlSerializer(value) if self.with_ttl else value
         if self.kind is not StateKind.LIST:
-            return held
-        if not held.self_delimiting or held.min_length == 0:
-            return OpaqueSerializer(held.name)
-        return DelimitedListSerializer(held)
+            return stored
+        if not stored.self_delimiting or stored.min_length == 0:
+            return OpaqueSerializer(stored.name)
+        return DelimitedListSerializer(stored)
 
     @property
     def schema(self) -> pa.Schema:
@@ -145,15 +145,15 @@ class KeyedLayout:
             CorruptSnapshotError: A key or value is not what its serializer wrote.
         """
         schema = self.schema
-        wanted = set(schema.names if columns is None else columns)
+        chosen = set(schema.names if columns is None else columns)
         decoded = {KEY_GROUP: pa.array(entries.group_of.astype(np.int32))}
-        if not wanted.isdisjoint(KEY_COLUMNS):
+        if not chosen.isdisjoint(KEY_COLUMNS):
             keys = Cursor(entries.data, entries.key_start.copy(), entries.key_end, entries.place)
             names = [name for name in schema.names if name in KEY_COLUMNS[:-1]]
             decoded |= zip(names, self._decode_key(keys), strict=True)
             decoded[RAW_KEY] = raw_column(keys, entries.key_start, entries.key_end)
         stored = self.stored_value()
-        if stored is not None and not wanted.isdisjoint(VALUE_COLUMNS):
+        if stored is not None and not chosen.isdisjoint(VALUE_COLUMNS):
             start, end = entries.value_start, entries.value_end
             values = Cursor(entries.data, start.copy(), end, entries.place)
             names = [name for name in schema.names if name in VALUE_COLUMNS[:-1]]
@@ -211,8 +211,8 @@ class KeyedLayout:
         if not self.with_ttl or isinstance(stored, OpaqueSerializer):
             return [column]
         if self.kind is StateKind.LIST:
-            held = column.values
-            return [_relist(column, held.field("value")), _relist(column, held.field("ttl"))]
+            items = column.values
+            return [_relist(column, items.field("value")), _relist(column, items.field("ttl"))]
         return [_restruct(column, "value"), _restruct(column, "ttl")]
 
     # ----------------------------------------------------------------------- encoding
@@ -257,17 +257,17 @@ class KeyedLayout:
 
     def _value_parts(self, batch: pa.RecordBatch, stored: TypeSerializer) -> list[Part]:
         column = batch.column(VALUE)
-        held = ALL_PRESENT
+        present = ALL_PRESENT
         if TTL in self._names:
             ttl = batch.column(TTL)
-            held = present_rows(ttl)
+            present = present_rows(ttl)
             column = _with_ttl(stored, column, ttl)
         elif self.kind is StateKind.MAP:
-            held = present_rows(column)
+            present = present_rows(column)
         if self.kind is not StateKind.MAP:
             return [Part(stored, column)]
-        flags = np.zeros(len(batch), bool) if held.size == 0 else held == 0
-        return [Part(BooleanSerializer(), pa.array(flags)), Part(stored, column, held)]
+        flags = np.zeros(len(batch), bool) if present.size == 0 else present == 0
+        return [Part(BooleanSerializer(), pa.array(flags)), Part(stored, column, present)]
 
 
 # --------------------------------------------------------------------------- rows and columns
@@ -299,8 +299,8 @@ def _skip_lengths(cursor: Cursor, lengths: I64Array) -> None:
     cursor.check(int(short[0]) if short.size else -1, "the length of a key or namespace")
     for byte in range(int(sizes.max(initial=0))):
         rows = np.flatnonzero(sizes > byte)
-        found = cursor.data[cursor.position[rows] + byte]
-        wrong = rows[found != (lengths[rows] >> (8 * byte) & 0xFF)]
+        actual = cursor.data[cursor.position[rows] + byte]
+        wrong = rows[actual != (lengths[rows] >> (8 * byte) & 0xFF)]
         if wrong.size:
             raise cursor.fault(int(wrong[0]), "a key or namespace followed by another length")
     cursor.position += sizes
@@ -331,10 +331,10 @@ def _with_ttl(stored: TypeSerializer, values: pa.Array, ttl: pa.Array) -> pa.Arr
             remedy="change both together",
         )
     count = int(first[-1] - first[0])
-    held = values.values.slice(int(first[0]), count)
+    elements = values.values.slice(int(first[0]), count)
     fields = list(stored.element.arrow_type)
     items = pa.StructArray.from_arrays(
-        [ttl.values.slice(int(times[0]), count), held], fields=fields
+        [ttl.values.slice(int(times[0]), count), elements], fields=fields
     )
     offsets = pa.array((first - first[0]).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, items)
@@ -348,10 +348,10 @@ def exact_rows(
 ) -> U8Array:
     """1 for each row whose raw bytes still say what its typed columns say."""
     raw = batch.column(raw_name)
-    held = present_rows(raw)
-    if held.size == 0:
-        held = np.ones(len(batch), np.uint8)
-    rows = np.flatnonzero(held)
+    exact = present_rows(raw)
+    if exact.size == 0:
+        exact = np.ones(len(batch), np.uint8)
+    rows = np.flatnonzero(exact)
     if not rows.size:
         return ALL_PRESENT
     kept = raw.take(pa.array(rows))
@@ -359,5 +359,5 @@ def exact_rows(
     bounds = offsets.astype(np.int64)
     cursor = Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"{raw_name} byte {at}")
     for name, column in zip(names, decode(cursor), strict=True):
-        held[rows] &= equal_rows(column, batch.column(name).take(pa.array(rows)))
-    return held
+        exact[rows] &= equal_rows(column, batch.column(name).take(pa.array(rows)))
+    return exact

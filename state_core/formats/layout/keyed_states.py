@@ -192,10 +192,10 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
     """
     kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
     whole = _snapshot(state, VALUE_SERIALIZER)
-    held, _ = _parts(state, kind)
-    if isinstance(held, TtlSerializerSnapshot):
-        value = _renested(held, held.nested[0], value)
-    if held is not whole:
+    inner, _ = _parts(state, kind)
+    if isinstance(inner, TtlSerializerSnapshot):
+        value = _renested(inner, inner.nested[0], value)
+    if inner is not whole:
         assert isinstance(whole, CompositeTypeSerializerSnapshot)  # noqa: S101 - by _parts
         value = _renested(whole, *whole.nested[:-1], value)
     entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(value)}
@@ -212,9 +212,9 @@ def with_value_bytes(meta_info: bytes, value: TypeSerializerSnapshot) -> bytes:
 def _renested(
     snapshot: CompositeTypeSerializerSnapshot, *nested: TypeSerializerSnapshot
 ) -> CompositeTypeSerializerSnapshot:
-    made = copy(snapshot)
-    made.nested = nested
-    return made
+    renested = copy(snapshot)
+    renested.nested = nested
+    return renested
 
 
 def _unlike(

@@ -115,22 +115,22 @@ def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.N
 
     Where the key can't be told from what follows it, those whose key bytes are the key as a whole.
     """
-    wanted = np.frombuffer(key.encoded, np.uint8)
+    key_bytes = np.frombuffer(key.encoded, np.uint8)
     starts = _key_starts(layout, entries)
     sizes = entries.key_end - starts
     if layout.opaque_key:
-        rows = np.flatnonzero(sizes == wanted.size)
+        rows = np.flatnonzero(sizes == key_bytes.size)
     elif layout.key.self_delimiting:
-        rows = np.flatnonzero(sizes >= wanted.size)
+        rows = np.flatnonzero(sizes >= key_bytes.size)
     else:
-        rows = np.flatnonzero(sizes == wanted.size + layout.namespace.wire_length)
-    for offset in _telling_bytes(entries.data, starts[rows], wanted):
+        rows = np.flatnonzero(sizes == key_bytes.size + layout.namespace.wire_length)
+    for offset in _telling_bytes(entries.data, starts[rows], key_bytes):
         if rows.size <= FEW_ROWS:
             break
-        rows = rows[entries.data[starts[rows] + offset] == wanted[offset]]
+        rows = rows[entries.data[starts[rows] + offset] == key_bytes[offset]]
     data = entries.data
     equal = [
-        data[start : start + wanted.size].tobytes() == key.encoded
+        data[start : start + key_bytes.size].tobytes() == key.encoded
         for start in starts[rows].tolist()
     ]
     chosen: npt.NDArray[np.intp] = rows[np.array(equal, bool)]
@@ -138,16 +138,16 @@ def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.N
 
 
 def _telling_bytes(
-    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], wanted: npt.NDArray[np.uint8]
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], key_bytes: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.intp]:
     """Places in a key by which it is told from others: keys may share their begin and their end.
 
     Those where some keys differ from it, and behind them some that are spread over it.
     """
     some = starts[:: max(len(starts) // COMPARED_KEYS, 1)][:COMPARED_KEYS]
-    keys = data[some[:, None] + np.arange(wanted.size)]
-    differing = np.flatnonzero((keys != wanted).any(axis=0))[-COMPARED_BYTES:]
-    spread = np.linspace(wanted.size - 1, 0, min(wanted.size, COMPARED_BYTES), dtype=np.intp)
+    keys = data[some[:, None] + np.arange(key_bytes.size)]
+    differing = np.flatnonzero((keys != key_bytes).any(axis=0))[-COMPARED_BYTES:]
+    spread = np.linspace(key_bytes.size - 1, 0, min(key_bytes.size, COMPARED_BYTES), dtype=np.intp)
     return np.concatenate((differing[::-1], spread))
 
 
@@ -268,10 +268,10 @@ def behind_parts(
     rows = len(starts)
     none, groups = np.zeros(rows, np.int16), np.zeros(rows, np.int64)
     pieces = Entries(data, none, groups, starts, ends, ends, ends, place)
-    found = [starts]
+    bounds = [starts]
     for part in parts:
-        found.append(_behind(part, pieces, found[-1]))
-    return found[1:]
+        bounds.append(_behind(part, pieces, bounds[-1]))
+    return bounds[1:]
 
 
 def _pieces(entries: Entries, starts: I64Array, ends: I64Array) -> pa.LargeBinaryArray:

@@ -264,7 +264,7 @@ def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
 def parse_key_serializer(encoded: bytes) -> SerializerEntry:
     """The key's serializer in these bytes; a class that is unknown is carried."""
     source = DataInput(encoded, "key serializer")
-    return read_whole(source, lambda held: read_serializer_entry(held, "the key"))
+    return read_whole(source, lambda content: read_serializer_entry(content, "the key"))
 
 
 def serializer_entry(snapshot: TypeSerializerSnapshot) -> SerializerEntry:

@@ -95,11 +95,11 @@ class LengthTrailer(TypeSerializer):
         """The low bytes of each."""
         lengths = fixed_values(values, np.int64)
         sizes = trailer_sizes(lengths)
-        wanted = np.ones(len(lengths), bool) if target.present.size == 0 else target.present != 0
+        chosen = np.ones(len(lengths), bool) if target.present.size == 0 else target.present != 0
         for byte in range(int(sizes.max(initial=0))):
-            rows = wanted & (sizes > byte)
+            rows = chosen & (sizes > byte)
             target.out[target.position[rows] + byte] = lengths[rows] >> (8 * byte) & 0xFF
-        target.position[wanted] += sizes[wanted]
+        target.position[chosen] += sizes[chosen]
 
 
 def trailer_sizes(lengths: I64Array) -> I64Array:

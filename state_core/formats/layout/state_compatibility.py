@@ -146,7 +146,7 @@ def check_operators(
         new: What restores it.
         allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
     """
-    declared = {one.operator_id: one for one in new}
+    declared = {operator.operator_id: operator for operator in new}
     verdicts: list[StateVerdict] = []
     for before in old:
         after = declared.get(before.operator_id)

@@ -124,8 +124,8 @@ class CheckpointMetadata:
 def subtask_bytes(subtask: SubtaskState) -> int:
     """The size of a subtask's state, as its handles say (`OperatorSubtaskState.getStateSize`)."""
     operators = (subtask.managed_operator, subtask.raw_operator)
-    streams = [one.stream for one in operators if one is not None]
-    keyed = [one for one in (subtask.managed_keyed, subtask.raw_keyed) if one is not None]
+    streams = [operator.stream for operator in operators if operator is not None]
+    keyed = [keyed for keyed in (subtask.managed_keyed, subtask.raw_keyed) if keyed is not None]
     size = sum(stream.size for stream in streams if stream is not None)
     return size + sum(map(keyed_bytes, keyed)) + in_flight_bytes(subtask)
 
@@ -133,8 +133,8 @@ def subtask_bytes(subtask: SubtaskState) -> int:
 def raw_bytes(subtask: SubtaskState) -> int:
     """The size of a subtask's raw state, keyed and not."""
     operator, keyed = subtask.raw_operator, subtask.raw_keyed
-    found = operator.stream.size if operator is not None and operator.stream is not None else 0
-    return found + (keyed_bytes(keyed) if keyed is not None else 0)
+    size = operator.stream.size if operator is not None and operator.stream is not None else 0
+    return size + (keyed_bytes(keyed) if keyed is not None else 0)
 
 
 def in_flight_bytes(subtask: SubtaskState) -> int:
@@ -345,7 +345,7 @@ def _write_subtask(subtask: SubtaskState, out: DataOutput, version: int) -> None
     write_keyed_handle(subtask.raw_keyed, out)
     typed = version >= FIRST_WITH_TYPED_CHANNELS
     for handles in (subtask.inputs, subtask.outputs):
-        channels = handles if typed else [one for handle in handles for one in unmerged(handle)]
+        channels = handles if typed else [part for handle in handles for part in unmerged(handle)]
         out.write_int(len(channels))
         for channel in channels:
             write_channel_handle(channel, out, typed)

@@ -156,10 +156,10 @@ def read_channel_handle(source: DataInput, typed: bool, kind: int) -> ChannelHan
         kind: What it is where there is no type byte: 1 for inputs, 2 for outputs.
     """
     if typed:
-        found = source.read_unsigned_byte()
-        if found not in (kind, kind + 2):
-            raise unknown_handle(source, "channel state", found)
-        kind = found
+        actual = source.read_unsigned_byte()
+        if actual not in (kind, kind + 2):
+            raise unknown_handle(source, "channel state", actual)
+        kind = actual
     subtask = source.read_int()
     if kind not in MERGED_CHANNEL_KINDS:
         gate, channel = source.read_int(), source.read_int()

@@ -70,7 +70,7 @@ class StateFiles:
 
     def __init__(self, directory: Directory, allow_external: tuple[str, ...] = ()) -> None:
         self.directory = directory.confined()
-        self.allowed = tuple(Directory(one).confined() for one in allow_external)
+        self.allowed = tuple(Directory(location).confined() for location in allow_external)
         self._named = directory
         self.heads = Heads()
         self._opened: dict[StreamHandle, Any] = {}

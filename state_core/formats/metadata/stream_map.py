@@ -52,7 +52,7 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
     def of_state(operator: OperatorState) -> OperatorState:
         if operator.subtasks is None:
             return operator
-        subtasks = {index: of_subtask(one) for index, one in operator.subtasks.items()}
+        subtasks = {index: of_subtask(subtask) for index, subtask in operator.subtasks.items()}
         return replace(operator, subtasks=subtasks)
 
     return replace(metadata, operators=[of_state(operator) for operator in metadata.operators])

@@ -171,19 +171,19 @@ class OperatorFile:
     def _within(self, offsets: npt.NDArray[np.int64]) -> I64Array:
         """Positions in the file as positions in `content`."""
         if not self.header.compressed:
-            found = offsets - self.header.size
+            positions = offsets - self.header.size
         else:
             chunks, begin = self._frames
             which = np.searchsorted(chunks, offsets)
             known = which < len(chunks)
             known[known] = chunks[which[known]] == offsets[known]
-            found = np.where(known, begin[np.minimum(which, len(begin) - 1)], -1)
-        bad = np.flatnonzero((found < 0) | (found > self.content.size))
+            positions = np.where(known, begin[np.minimum(which, len(begin) - 1)], -1)
+        bad = np.flatnonzero((positions < 0) | (positions > self.content.size))
         if bad.size:
             raise DataInput(b"", self.source.name).fault(
                 f"an element at offset {int(offsets[bad[0]])}, where no state is"
             )
-        return found.astype(np.int64)
+        return positions.astype(np.int64)
 
     def elements(self, state: str) -> Element:
         """Where a state's elements lie; of a broadcast state, one that is all of it.

@@ -62,9 +62,9 @@ class SubtaskPart:
 
     def encoded(self) -> list[bytes]:
         """Each element's bytes; a broadcast state is one."""
-        found = self.file.elements(self.state)
+        elements = self.file.elements(self.state)
         data = self.file.content
-        bounds = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
+        bounds = zip(elements.starts.tolist(), elements.ends.tolist(), strict=True)
         return [data[start:end].tobytes() for start, end in bounds]
 
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
@@ -78,16 +78,16 @@ def open_operator_files(operator: OperatorState, files: StateFiles) -> dict[int,
     Raises:
         SnapshotError: One can't be read.
     """
-    found = {}
+    opened = {}
     for index, subtask in sorted((operator.subtasks or {}).items()):
         handle = subtask.managed_operator
         if handle is None or handle.stream is None or not handle.states:
             continue
         try:
-            found[index] = open_operator_file(files.open(handle.stream), handle, files.heads)
+            opened[index] = open_operator_file(files.open(handle.stream), handle, files.heads)
         except StateError as error:
             raise error.within(f"subtask {index}") from error
-    return found
+    return opened
 
 
 def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[NonKeyedState, ...]:
@@ -102,7 +102,7 @@ def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[Non
             otherwise.
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
     """
-    found: dict[str, NonKeyedState] = {}
+    merged: dict[str, NonKeyedState] = {}
     parts: dict[str, list[NonKeyedPart]] = {}
     for subtask, file in files.items():
         described = heads.once(file.header, partial(_described, file.states, heads.budget))
@@ -125,28 +125,28 @@ def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[Non
                     place=f"subtask {subtask}, {file.source.name}",
                     remedy="`_metadata` and this file do not belong together, or one is damaged",
                 )
-            known = found.setdefault(name, state)
-            if known is not state and known != state:
+            first = merged.setdefault(name, state)
+            if first is not state and first != state:
                 raise UnsupportedFormatError(
                     f"operator state {name!r} has another type here than in another subtask",
                     place=file.source.name,
                     remedy="let the job take a new savepoint, which writes all subtasks alike",
                 )
             parts.setdefault(name, []).append(SubtaskPart(file, name, subtask, layout))
-    states = [replace(one, parts=tuple(parts[name])) for name, one in found.items()]
-    return tuple(sorted(states, key=lambda one: one.broadcast))
+    states = [replace(each, parts=tuple(parts[name])) for name, each in merged.items()]
+    return tuple(sorted(states, key=lambda each: each.broadcast))
 
 
 def _described(
     infos: Iterable[StateMetaInfo], budget: Budget
 ) -> dict[str, tuple[NonKeyedState, OperatorLayout]]:
     """Each state that a head declares, with its layout."""
-    found = {}
+    described = {}
     for info in infos:
-        found[info.name] = parse_operator_state(_encoded(info))
-        columns = count_columns(found[info.name][0].schema)
+        described[info.name] = parse_operator_state(_encoded(info))
+        columns = count_columns(described[info.name][0].schema)
         budget.spend(COLUMNS_IN_ALL, columns, f"operator state {info.name!r}")
-    return found
+    return described
 
 
 def _encoded(info: StateMetaInfo) -> bytes:

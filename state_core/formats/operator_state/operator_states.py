@@ -83,9 +83,9 @@ class OperatorLayout:
         """
         if self.key is not None:
             return self._decode_broadcast(file, state)
-        found = file.elements(state)
-        count = len(found.starts)
-        column, raw = _column(self.value, file, found.starts, found.ends)
+        elements = file.elements(state)
+        count = len(elements.starts)
+        column, raw = _column(self.value, file, elements.starts, elements.ends)
         place = [
             pa.array(np.full(count, subtask, np.int32)),
             pa.array(np.arange(count, dtype=np.int64)),
@@ -94,10 +94,10 @@ class OperatorLayout:
 
     def _decode_broadcast(self, file: OperatorFile, state: str) -> pa.RecordBatch:
         assert self.key is not None  # noqa: S101 - by the caller
-        found = file.elements(state)
-        if len(found.starts) == 0:
+        elements = file.elements(state)
+        if len(elements.starts) == 0:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
-        start, end = int(found.starts[0]), int(found.ends[0])
+        start, end = int(elements.starts[0]), int(elements.ends[0])
         entries = DataInput(file.content[start:end].data, file.place(start))
         least = self.key.min_length + self.value.min_length
         count = entries.read_count("broadcast entries", least)
@@ -176,7 +176,7 @@ class OperatorLayout:
                 "a broadcast state with a key more than once", remedy="keep one row of each key"
             )
         pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
-        entries = b"".join(one for pair in pairs for one in pair)
+        entries = b"".join(part for pair in pairs for part in pair)
         return pa.array([len(keys).to_bytes(4, "big") + entries], pa.large_binary())
 
     def value_writer(self, batch: pa.RecordBatch) -> RowWriter:

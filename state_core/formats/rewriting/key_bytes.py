@@ -32,7 +32,7 @@ def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:
     if raw.null_count == len(raw):
         return RowWriter([part], len(raw), ALL_PRESENT, None).to_binary()
     exact = layout.key_writer(rows.batch).exact
-    keys = [_key_in(layout, one.as_py()) if one.is_valid else None for one in raw]
+    keys = [_key_in(layout, key.as_py()) if key.is_valid else None for key in raw]
     return RowWriter([part], len(raw), exact, pa.array(keys, pa.binary())).to_binary()
 
 

@@ -159,11 +159,11 @@ class _Recompression:
         operator_files = open_operator_files(state, self.files)
         subtasks = {}
         for index, subtask in state.subtasks.items():
-            made = replace(subtask)
+            recompressed = replace(subtask)
             if index in operator_files:
-                made.managed_operator = self._operator_file(operator_files[index], operator)
-            self._keyed(made, state, operator, shares)
-            subtasks[index] = made
+                recompressed.managed_operator = self._operator_file(operator_files[index], operator)
+            self._keyed(recompressed, state, operator, shares)
+            subtasks[index] = recompressed
             self.done += 1
             if self.progress is not None:
                 self.progress(self.done, self.total)
@@ -224,11 +224,11 @@ class _Recompression:
         """Give every state its share of a key group."""
         for name, by_group in shares.items():
             share = by_group.get(group, 0.0)
-            one = self._state(operator, name)
-            one.content_bytes += share * content
-            one.before_bytes += share * before
-            one.after_bytes += share * after
-            one.seconds += share * spent
+            total = self._state(operator, name)
+            total.content_bytes += share * content
+            total.before_bytes += share * before
+            total.after_bytes += share * after
+            total.seconds += share * spent
 
     def _operator_file(self, file: OperatorFile, operator: Operator) -> OperatorHandle:
         """One subtask's operator state; version 5 has no word for compression, so it becomes 6."""
@@ -251,11 +251,11 @@ class _Recompression:
         written = len(data) - _header_size(header)
         for state, elements in states:
             content = sum(len(element.as_py()) for element in elements)
-            one = self._state(operator, state.name)
-            one.content_bytes += content
-            one.before_bytes += content / total * (file.source.size - file.header.size)
-            one.after_bytes += content / total * written
-            one.seconds += content / total * spent
+            totals = self._state(operator, state.name)
+            totals.content_bytes += content
+            totals.before_bytes += content / total * (file.source.size - file.header.size)
+            totals.after_bytes += content / total * written
+            totals.seconds += content / total * spent
         return OperatorHandle(offsets, RelativeHandle(name, len(data)))
 
     def _state(self, operator: Operator, name: str) -> StateCompression:

@@ -164,7 +164,7 @@ def _refuse_undecoded(rows: StateRows | ElementRows, decoded: DecodedSerializer)
     value, raw = batch.column(VALUE), batch.column(RAW_VALUE)
     holes = pc.and_(pc.is_null(value), pc.is_valid(raw))
     if pa.types.is_list(value.type):
-        within = pa.array([None in (one or ()) for one in value.to_pylist()], pa.bool_())
+        within = pa.array([None in (element or ()) for element in value.to_pylist()], pa.bool_())
         holes = pc.or_(holes, within)
     count = pc.sum(holes).as_py() or 0
     if count:

@@ -48,22 +48,22 @@ def write_new_operator_states(
     if not operator.operator_states:
         return [], {}
     infos = [operator_state.meta_info() for operator_state in operator.operator_states]
-    held: dict[str, list[pa.LargeBinaryArray]] = {}
+    elements: dict[str, list[pa.LargeBinaryArray]] = {}
     counts = {}
     for state, info in zip(operator.operator_states, infos, strict=True):
         place = f"operator state {state.name!r}"
-        if state.name in held:
+        if state.name in elements:
             raise EncodeError("there are two of that name", place=place)
         try:
-            held[state.name], counts[state.name] = _parts(state, info, operator.parallelism)
+            elements[state.name], counts[state.name] = _parts(state, info, operator.parallelism)
         except StateError as error:
             raise error.within(place) from error
-    lists = tuple(one for one in infos if one.kind is BackendStateType.OPERATOR)
-    broadcasts = tuple(one for one in infos if one.kind is BackendStateType.BROADCAST)
+    lists = tuple(info for info in infos if info.kind is BackendStateType.OPERATOR)
+    broadcasts = tuple(info for info in infos if info.kind is BackendStateType.BROADCAST)
     header = OperatorHeader(version, compressed, lists, broadcasts)
     handles = []
     for subtask in range(operator.parallelism):
-        states = [(info, held[info.name][subtask]) for info in (*lists, *broadcasts)]
+        states = [(info, elements[info.name][subtask]) for info in (*lists, *broadcasts)]
         data, offsets = encode_operator_file(header, states)
         name = str(uuid.uuid4())
         with directory.open_output(name) as file:
@@ -108,7 +108,7 @@ def _conform(layout: OperatorLayout, state: NewOperatorState) -> pa.RecordBatch:
     if missing or not set(given) <= set(schema.names) or len(set(given)) < len(given):
         problem = f"no column {missing[0]!r}" if missing else f"columns {', '.join(given)}"
         raise EncodeError(problem, remedy=f"it is to have {', '.join(needed)}")
-    made = [
+    parts = [
         pa.RecordBatch.from_arrays(
             [
                 conform(batch[field.name], field.type, f"column {field.name!r}")
@@ -120,7 +120,7 @@ def _conform(layout: OperatorLayout, state: NewOperatorState) -> pa.RecordBatch:
         )
         for batch in batches
     ]
-    whole = pa.concat_batches(made) if made else pa.RecordBatch.from_pylist([], schema=schema)
+    whole = pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=schema)
     for name in needed:
         null = pc.and_(whole[name].is_null(), whole[f"raw_{name}"].is_null())
         row = pc.index(null, value=True).as_py()

@@ -82,8 +82,8 @@ def spill_batches(task: SpillTask, batches: Iterable[pa.RecordBatch]) -> Spill:
     layout = task.layout
     place = f"state {task.name!r}"
     rows = (
-        _sorted(StateRows(task.state, task.name, layout, one), task.max_parallelism)
-        for one in _conforming(layout, batches, place)
+        _sorted(StateRows(task.state, task.name, layout, batch), task.max_parallelism)
+        for batch in _conforming(layout, batches, place)
     )
     try:
         return spill_rows(
@@ -109,20 +109,20 @@ def batches_of(rows: object, place: str) -> Iterator[pa.RecordBatch]:
             place=place,
             remedy="give a pyarrow.Table, a RecordBatchReader, or batches",
         )
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     size = count = 0
     for row in rows:
         if not isinstance(row, pa.RecordBatch):
             raise EncodeError(f"a {type(row).__name__} among batches", place=place)
         for piece in _pieces(row):
-            if held and (size + piece.nbytes > BATCH_BYTES or count + len(piece) > BATCH_ROWS):
-                yield _joined(held, place)
-                held, size, count = [], 0, 0
-            held.append(piece)
+            if pending and (size + piece.nbytes > BATCH_BYTES or count + len(piece) > BATCH_ROWS):
+                yield _joined(pending, place)
+                pending, size, count = [], 0, 0
+            pending.append(piece)
             size += piece.nbytes
             count += len(piece)
-    if held:
-        yield _joined(held, place)
+    if pending:
+        yield _joined(pending, place)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -133,9 +133,9 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(at, rows)
 
 
-def _joined(held: list[pa.RecordBatch], place: str) -> pa.RecordBatch:
+def _joined(batches: list[pa.RecordBatch], place: str) -> pa.RecordBatch:
     try:
-        return held[0] if len(held) == 1 else pa.concat_batches(held)
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     except pa.ArrowInvalid as error:
         raise EncodeError(f"batches of unlike columns ({error})", place=place) from error
 
@@ -145,10 +145,10 @@ def _conforming(
 ) -> Iterator[pa.RecordBatch]:
     first = 0
     for batch in batches_of(batches, place):
-        made = _conform(layout, batch, place)
-        _check_nulls(layout, made, place, first)
+        conformed = _conform(layout, batch, place)
+        _check_nulls(layout, conformed, place, first)
         first += len(batch)
-        yield _without_empty_lists(layout, made)
+        yield _without_empty_lists(layout, conformed)
 
 
 def _conform(layout: KeyedLayout, batch: pa.RecordBatch, place: str) -> pa.RecordBatch:
@@ -161,9 +161,9 @@ def _conform(layout: KeyedLayout, batch: pa.RecordBatch, place: str) -> pa.Recor
     unknown = [name for name in given if name not in schema.names]
     missing = [name for name in schema.names if name not in given and name not in optional]
     if unknown or missing or len(set(given)) != len(given):
-        wanted = ", ".join(name for name in schema.names if name not in optional)
+        required = ", ".join(name for name in schema.names if name not in optional)
         problem = f"no column {missing[0]!r}" if missing else f"columns {', '.join(given)}"
-        raise EncodeError(problem, place=place, remedy=f"it is to have {wanted}")
+        raise EncodeError(problem, place=place, remedy=f"it is to have {required}")
     columns = []
     for field in schema:
         where = f"{place}, column {field.name!r}"
@@ -195,8 +195,8 @@ def _check_nulls(layout: KeyedLayout, batch: pa.RecordBatch, place: str, first: 
         column = batch.column(name) if name in names else None
         if column is None or not pa.types.is_list(column.type):
             continue
-        held = column if RAW_VALUE not in names else column.filter(batch[RAW_VALUE].is_null())
-        if held.flatten().null_count:
+        lists = column if RAW_VALUE not in names else column.filter(batch[RAW_VALUE].is_null())
+        if lists.flatten().null_count:
             raise EncodeError(
                 f"a null element of {name!r}", place=place, remedy="Flink's lists have none"
             )
@@ -233,8 +233,8 @@ def _sorted(rows: StateRows, max_parallelism: int) -> StateRows:
     batch = rows.batch.take(pa.array(order))
     columns = [*batch.columns]
     columns[batch.schema.names.index(KEY_GROUP)] = pa.array(groups[order])
-    made = pa.RecordBatch.from_arrays(columns, schema=rows.layout.schema)
-    return StateRows(rows.state, rows.name, rows.layout, made)
+    ordered = pa.RecordBatch.from_arrays(columns, schema=rows.layout.schema)
+    return StateRows(rows.state, rows.name, rows.layout, ordered)
 
 
 def _key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.int32]:

@@ -254,21 +254,21 @@ class _Writing:
     ) -> list[KeyedPart]:
         """Write the operator's keyed state: a file a subtask."""
         key = serializer_entry(snapshot_of(operator.key, "key"))
-        infos = tuple(one.meta_info(key.snapshot) for one in operator.states)
+        infos = tuple(state.meta_info(key.snapshot) for state in operator.states)
         encoded = DataOutput()
         write_keyed_header(KeyedHeader(self.compressed, key, infos), encoded)
         header = encoded.to_bytes()
         spills: list[Spill] = []
         for index, (state, info) in enumerate(zip(operator.states, infos, strict=True)):
             task = self._spill_task(operator.uid, index, info, key, most)
-            found = _spilled(state, task)
-            spills += found
-            entries = sum(one.entries for one in found)
+            spilled = _spilled(state, task)
+            spills += spilled
+            entries = sum(spill.entries for spill in spilled)
             self.written.append(WrittenState(operator.uid, state.name, state.kind, entries))
         tasks, owners = [], []
         for subtask, key_groups in enumerate(ranges):
-            for index, one in enumerate(_cut(spills, key_groups)):
-                mine = tuple(cut for spill in spills if len((cut := spill.within(one)).runs))
+            for index, groups in enumerate(_cut(spills, key_groups)):
+                mine = tuple(cut for spill in spills if len((cut := spill.within(groups)).runs))
                 tasks.append(
                     GatherTask(
                         self.directory.location, operator.uid, header, index == 0, mine,
@@ -307,12 +307,12 @@ def _cut(spills: Sequence[Spill], key_groups: KeyGroupRange) -> list[KeyGroupRan
             runs[:, GROUP].tolist(), (runs[:, END] - runs[:, START]).tolist(), strict=True
         ):
             sizes[group] += size
-    cuts, first, held = [], key_groups.first, 0
+    cuts, first, total = [], key_groups.first, 0
     for group, size in sizes.items():
-        if held and held + size > PART_BYTES:
+        if total and total + size > PART_BYTES:
             cuts.append(KeyGroupRange(first, group - 1))
-            first, held = group, 0
-        held += size
+            first, total = group, 0
+        total += size
     return [*cuts, KeyGroupRange(first, key_groups.last)]
 
 
@@ -362,11 +362,11 @@ def _twice(header: KeyedHeader, operator: str, entries: Entries, row: int) -> En
     encoded = DataOutput()
     write_state_meta_info(info, encoded)
     _, layout = parse_keyed_state(encoded.to_bytes(), header.key_serializer.encoded, plain=True)
-    (found,) = layout.decode(entries.take(slice(row, row + 1))).to_pylist()
+    (entry,) = layout.decode(entries.take(slice(row, row + 1))).to_pylist()
     single = isinstance(layout.namespace, SingletonSerializer)
     columns = ("key", *(() if single else ("namespace",)), "user_key", "timestamp")
-    names = [name for name in columns if found.get(name) is not None]
-    shown = ", ".join(f"{name.replace('_', ' ')} {found[name]!r}" for name in names)
+    names = [name for name in columns if entry.get(name) is not None]
+    shown = ", ".join(f"{name.replace('_', ' ')} {entry[name]!r}" for name in names)
     return EncodeError(
         f"{shown or 'a key'} is there more than once",
         place=f"operator {operator}, state {info.name!r}",

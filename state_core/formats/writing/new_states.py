@@ -112,7 +112,7 @@ class NewKeyedState:
             EncodeError: Something is missing, or does not belong to its kind.
         """
         place = f"state {self.name!r}"
-        kinds = {one.value: one for one in StateKind}
+        kinds = {member.value: member for member in StateKind}
         kind = kinds.get(self.kind)
         if kind is None:
             raise EncodeError(
@@ -154,8 +154,8 @@ class NewKeyedState:
         )
 
     def _refuse(self, place: str, **given: object) -> None:
-        for what, one in given.items():
-            if one:
+        for what, value in given.items():
+            if value:
                 raise EncodeError(f"{self.kind} state has no `{what}`", place=place)
 
 
@@ -238,7 +238,7 @@ def snapshot_of(one: TypeOf, place: str) -> TypeSerializerSnapshot:
 
 
 def _composite(
-    made: CompositeTypeSerializerSnapshot, *nested: TypeSerializerSnapshot
+    composite: CompositeTypeSerializerSnapshot, *nested: TypeSerializerSnapshot
 ) -> CompositeTypeSerializerSnapshot:
-    made.nested = nested
-    return made
+    composite.nested = nested
+    return composite

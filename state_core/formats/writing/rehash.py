@@ -39,8 +39,8 @@ def assign_key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.i
     except StateError as error:
         raise error.within(f"state {rows.name!r}") from error
     raw = rows.batch.column("raw_key")
-    held = np.ones(len(raw), np.uint8) if raw.null_count == 0 else present_rows(raw)
-    for row in np.flatnonzero(held).tolist():
+    present = np.ones(len(raw), np.uint8) if raw.null_count == 0 else present_rows(raw)
+    for row in np.flatnonzero(present).tolist():
         source = DataInput(raw[row].as_py(), f"state {rows.name!r}, raw key")
         if rows.layout.kind.value == "timers":
             source.read_long()

@@ -80,7 +80,7 @@ def spill_rows(
         EncodeError: A value that its serializer can't write.
     """
     name = f"{attempt}{uuid.uuid4()}.spill"
-    found: list[npt.NDArray[np.int64]] = []
+    all_runs: list[npt.NDArray[np.int64]] = []
     size = 0
     with directory.open_output(name) as file:
         for rows in batches:
@@ -88,9 +88,9 @@ def spill_rows(
                 continue
             encoded = encode_rows(rows, prefix)
             file.write(encoded.data.data)
-            found.append(runs_of(encoded, 4 + prefix, size))
+            all_runs.append(runs_of(encoded, 4 + prefix, size))
             size += len(encoded.data)
-    runs = np.concatenate(found) if found else np.empty((0, FILE), np.int64)
+    runs = np.concatenate(all_runs) if all_runs else np.empty((0, FILE), np.int64)
     return Spill(name, runs, prefix)
 
 
@@ -125,8 +125,8 @@ def gathered_groups(
     """
     runs = np.concatenate(
         [
-            np.column_stack((one.runs, np.full(len(one.runs), index, np.int64)))
-            for index, one in enumerate(spills)
+            np.column_stack((spill.runs, np.full(len(spill.runs), index, np.int64)))
+            for index, spill in enumerate(spills)
         ]
         or [np.empty((0, FILE + 1), np.int64)]
     )
@@ -210,10 +210,10 @@ def find_twin(entries: Entries) -> int:
         entries.data, entries.key_start, ends, ends, ends, slots.astype(np.int64), low, high
     )
     order = np.lexsort((slots, high, low, entries.state_of))
-    one, two = order[:-1], order[1:]
-    alike = (low[one] == low[two]) & (high[one] == high[two])
-    alike &= entries.state_of[one] == entries.state_of[two]
-    twins = zip(one[alike].tolist(), two[alike].tolist(), strict=True)
+    left, right = order[:-1], order[1:]
+    alike = (low[left] == low[right]) & (high[left] == high[right])
+    alike &= entries.state_of[left] == entries.state_of[right]
+    twins = zip(left[alike].tolist(), right[alike].tolist(), strict=True)
     return next((b for a, b in twins if _key(entries, a) == _key(entries, b)), -1)
 
 

@@ -88,23 +88,23 @@ def encode_key_groups(states: list[StateRows], prefix: int) -> tuple[U8Array, li
     sized = [_size(state, prefix) for state in states if len(state.batch)]
     if not sized:
         return np.empty(0, np.uint8), []
-    groups = np.concatenate([one.run_group for one in sized])
-    ids = np.concatenate([np.full(len(one.run_group), i) for i, one in enumerate(sized)])
+    groups = np.concatenate([state.run_group for state in sized])
+    ids = np.concatenate([np.full(len(state.run_group), i) for i, state in enumerate(sized)])
     order = np.lexsort((ids, groups))
-    run_bytes = np.concatenate([one.run_bytes for one in sized])[order] + STATE_ID_BYTES
+    run_bytes = np.concatenate([state.run_bytes for state in sized])[order] + STATE_ID_BYTES
     groups, ids = groups[order], ids[order]
     last_of_group = np.append(groups[1:] != groups[:-1], True)
     behind = np.cumsum(run_bytes + len(END_OF_KEY_GROUP) * last_of_group)
     starts = np.concatenate((np.zeros(1, np.int64), behind[:-1]))
     out = np.empty(int(behind[-1]), np.uint8)
-    for index, one in enumerate(sized):
+    for index, state in enumerate(sized):
         mine = starts[ids == index]
-        _write_big_endian16(out, mine, one.rows.state)
-        first = mine + STATE_ID_BYTES - one.within[one.run_start]
-        counts = np.diff(np.append(one.run_start, len(one.groups)))
-        last = np.zeros(len(one.groups), np.uint8)
-        last[one.run_start + counts - 1] = 1
-        _write_entries(one, out, np.repeat(first, counts) + one.within[:-1], last, prefix)
+        _write_big_endian16(out, mine, state.rows.state)
+        first = mine + STATE_ID_BYTES - state.within[state.run_start]
+        counts = np.diff(np.append(state.run_start, len(state.groups)))
+        last = np.zeros(len(state.groups), np.uint8)
+        last[state.run_start + counts - 1] = 1
+        _write_entries(state, out, np.repeat(first, counts) + state.within[:-1], last, prefix)
     _write_big_endian16(out, behind[last_of_group] - len(END_OF_KEY_GROUP), 0xFFFF)
     ends = behind[last_of_group].tolist()
     return out, [
@@ -198,12 +198,12 @@ def _size(rows: StateRows, prefix: int) -> _Sized:
 
 
 def _write_entries(
-    one: _Sized, out: U8Array, position: I64Array, last: U8Array, prefix: int
+    state: _Sized, out: U8Array, position: I64Array, last: U8Array, prefix: int
 ) -> None:
-    write_entry_heads(one.groups, one.keys.sizes, prefix, last, out, position)
-    one.keys.write(out, position)
-    write_values_heads(one.values.sizes, out, position)
-    one.values.write(out, position)
+    write_entry_heads(state.groups, state.keys.sizes, prefix, last, out, position)
+    state.keys.write(out, position)
+    write_values_heads(state.values.sizes, out, position)
+    state.values.write(out, position)
 
 
 def _write_big_endian16(out: U8Array, positions: I64Array, value: int) -> None:
