@@ -240,8 +240,8 @@ def check_assignment(source: Source) -> None:
     statuses: dict[Partition, list[int]] = {}
     for each in enumerator.partitions:
         statuses.setdefault((each.split.topic, each.split.partition), []).append(each.status)
-    for partition, known in statuses.items():
-        if len(known) > 1:
+    for partition, listed in statuses.items():
+        if len(listed) > 1:
             raise EncodeError(
                 f"partition {_text(partition)} stands twice in the enumerator's state",
                 place=place,

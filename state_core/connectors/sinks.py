@@ -94,11 +94,11 @@ def sinks_of(snapshot: Snapshot) -> list[Sink]:
     Raises:
         SnapshotError: Its operator state can't be read.
     """
-    found = (
+    sinks = (
         sink_of(operator.operator_id, operator.label, elements_of(operator, SINK_STATES))
         for operator in snapshot.operators
     )
-    return [sink for sink in found if sink is not None]
+    return [sink for sink in sinks if sink is not None]
 
 
 def _whole(read: Callable[[DataInput], Value], data: bytes) -> Value | None:
@@ -213,12 +213,12 @@ def _read_checkpoint(version: int, source: DataInput) -> Iterator[Row]:
 
 def _read_request(source: DataInput) -> Row:
     version, data = read_versioned(source)
-    said = _whole(_read_committable, data) if version == 1 else None
+    committable = _whole(_read_committable, data) if version == 1 else None
     return {
         "version": version,
         "retries": source.read_int(),
         "state": _named(source, _REQUEST_STATES),
-    } | (said or {"bytes": len(data)})
+    } | (committable or {"bytes": len(data)})
 
 
 def _read_committable(source: DataInput) -> Row:

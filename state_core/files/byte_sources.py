@@ -46,10 +46,10 @@ class InlineSource:
 
     def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
         """Copy from memory."""
-        found = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
-        if found.size < out.size:
-            raise too_short(self.name, offset, out.size, found.size)
-        out[:] = found
+        content = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
+        if content.size < out.size:
+            raise too_short(self.name, offset, out.size, content.size)
+        out[:] = content
 
 
 def too_short(name: str, offset: int, wanted: int, found: int) -> TruncatedError:

@@ -152,13 +152,13 @@ class SnappyStream:
         while True:
             progress[frames.AT] = self._at
             status = frames.walk_run(self._held[: self._behind], room, progress)
-            start, self._at, content, wanted = progress.tolist()
+            start, self._at, content, size = progress.tolist()
             if content:
                 self._content += content
                 return self._held[start - ROOM : self._at], content
             if status == frames.FAULTY:
                 self._pass_chunk()
-            elif not self._hold_chunk(wanted):
+            elif not self._hold_chunk(size):
                 return self._held[:0], 0
 
     def _pass_chunk(self) -> None:

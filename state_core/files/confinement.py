@@ -115,12 +115,12 @@ class ConfinedTree:
         A file that was reached before is opened by its whole path: it is the one that was reached
         if its identity is the same, whatever the path leads through by now.
         """
-        if known := self._known.get(path):
+        if identity := self._known.get(path):
             try:
                 handle = os.open(f"{self.anchor}/{path}", _READ)
             except OSError:
                 return self._reached(path)
-            if _identity(handle) == known:
+            if _identity(handle) == identity:
                 return handle
             os.close(handle)
         return self._reached(path)
@@ -159,8 +159,8 @@ class ConfinedTree:
         with self._telling("written", path), self._folder_of(path) as (folder, name):
             self._is_file(folder, name, path)
             handle = os.open(name, _APPEND, dir_fd=folder)
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             os.close(handle)
             raise UnsafePathError(
                 f"{shortened(path)} is linked from elsewhere",
@@ -235,10 +235,10 @@ class ConfinedTree:
         try:  # asked for every file: without the context managers of the others
             folder = self._folder(above)
             try:
-                found = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
-                if stat.S_ISLNK(found.st_mode):
+                status = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISLNK(status.st_mode):
                     raise self._link(folder, name, path)
-                return found
+                return status
             finally:
                 os.close(folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -248,8 +248,8 @@ class ConfinedTree:
 
     def size(self, path: str) -> int | None:
         """The bytes of a regular file, None if there is none."""
-        found = self.status(path)
-        return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else None
+        status = self.status(path)
+        return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
     def names(self, path: str = "") -> list[str]:
         """All names in a directory, links too, sorted; none if it is not there."""
@@ -307,11 +307,11 @@ class ConfinedTree:
         start = f"{path}/" if path else ""
         with self._telling("removed", path):
             entries = self._below(path)
-            for name, found in entries:
-                if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
+            for name, status in entries:
+                if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
                     raise self._no_file(start + name)
-            for name, found in entries:
-                if stat.S_ISREG(found.st_mode):
+            for name, status in entries:
+                if stat.S_ISREG(status.st_mode):
                     self.remove(start + name)
                 else:
                     self._remove_directory(start + name)
@@ -348,14 +348,14 @@ class ConfinedTree:
             )
         for name in os.listdir(folder):
             with suppress(FileNotFoundError):  # somebody removed it meanwhile
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if stat.S_ISDIR(found.st_mode):
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
                     below = os.open(name, _FOLDER, dir_fd=folder)
                     try:
                         yield from self._entries(below, f"{prefix}{name}/", depth + 1)
                     finally:
                         os.close(below)
-                yield f"{prefix}{name}", found
+                yield f"{prefix}{name}", status
 
     @contextmanager
     def _folder_of(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
@@ -395,12 +395,12 @@ class ConfinedTree:
     def _is_file(self, folder: int, name: str, path: str) -> bool:
         """Whether a file is there; what is no file is refused."""
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return False
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise self._link(folder, name, path)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise self._no_file(path)
         return True
 
@@ -425,10 +425,10 @@ class ConfinedTree:
 
     def _refuse_link(self, folder: int, name: str, path: str) -> None:
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             return
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise self._link(folder, name, path)
 
     def _link(self, folder: int, name: str, path: str) -> UnsafePathError:
@@ -460,8 +460,8 @@ def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
 
 def _identity(handle: int) -> tuple[int, int, int]:
     """What tells an open file from others, and from an earlier one of its number."""
-    found = os.fstat(handle)
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+    status = os.fstat(handle)
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def _entered(folder: int, name: str, *, create: bool) -> int:

@@ -174,14 +174,14 @@ class RemoteFile:
         ahead = _THREAD.aheads.pop(self, None)
         if ahead is not None and ahead.start != offset:
             ahead = None
-        known = 0
+        ready = 0
         if ahead is not None:
-            known = min(ahead.data.size, out.size)
-            out[:known] = ahead.data[:known]
-            rest = ahead.data[known:] if known < ahead.data.size else _NONE
-            ahead = _Ahead(offset + known, rest, ahead.window)
-        if known < out.size:
-            ahead = self._fetch(offset + known, out[known:], ahead)
+            ready = min(ahead.data.size, out.size)
+            out[:ready] = ahead.data[:ready]
+            rest = ahead.data[ready:] if ready < ahead.data.size else _NONE
+            ahead = _Ahead(offset + ready, rest, ahead.window)
+        if ready < out.size:
+            ahead = self._fetch(offset + ready, out[ready:], ahead)
         if ahead is None:
             ahead = _Ahead(offset + out.size, _NONE, 0)
         if ahead.start < self.size:

@@ -115,9 +115,9 @@ class Directory:
 
     def child(self, path: str) -> Directory:
         """A directory below this one, or with `..` above it."""
-        made = copy(self)
-        made.root = posixpath.normpath(posixpath.join(self.root, path))
-        return made
+        child = copy(self)
+        child.root = posixpath.normpath(posixpath.join(self.root, path))
+        return child
 
     def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
         """This directory for paths that came from data: nothing leads out of it.
@@ -138,14 +138,14 @@ class Directory:
         """
         return self.full(path)
 
-    def _info(self, wanted: Any) -> Any:
+    def _info(self, target: Any) -> Any:
         """What the file system says of a path or of a directory's files."""
         try:
-            return self.filesystem.get_file_info(wanted)
+            return self.filesystem.get_file_info(target)
         except OSError as error:
             if self.local:
                 raise
-            place = wanted if isinstance(wanted, str) else wanted.base_dir
+            place = target if isinstance(target, str) else target.base_dir
             raise SnapshotError(
                 f"can't be looked up: {stores.first_line(error)}",
                 place=f"{self.scheme}://{self.host}{place}",
@@ -215,10 +215,10 @@ class Directory:
         infos = self._info(selector)
         prefix = len(self.root) + 1
         try:
-            found = [(i.path[prefix:], int(i.size)) for i in infos if i.type == fs.FileType.File]
+            files = [(i.path[prefix:], int(i.size)) for i in infos if i.type == fs.FileType.File]
         except UnicodeDecodeError as error:
             raise _no_name(self.full(path), error) from error
-        return sorted(found)
+        return sorted(files)
 
     def source(self, path: str) -> FileSource:
         """A whole file, which does not change meanwhile, as a byte source.
@@ -379,9 +379,9 @@ class ConfinedDirectory(Directory):
         vars(self).update(vars(directory))
 
     def __copy__(self) -> ConfinedDirectory:
-        made = object.__new__(type(self))
-        vars(made).update(vars(self))
-        return made
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes as it is opened anew, and as confined as it is."""
@@ -397,9 +397,9 @@ class ConfinedDirectory(Directory):
 
     def child(self, path: str) -> ConfinedDirectory:
         """A directory below this one."""
-        made = copy(self)
-        made.root = posixpath.join(self.root, self._checked(path))
-        return made
+        child = copy(self)
+        child.root = posixpath.join(self.root, self._checked(path))
+        return child
 
     def checked_location(self, path: str) -> str:
         """As `checked_path`, what makes a directory below this one again, as `given_location`."""
@@ -454,9 +454,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return (_confined, (self.tree.anchor, self._start, False))
 
     def child(self, path: str) -> ConfinedDirectory:
-        made = super().child(path)
-        vars(made)["_start"] = self.below(path)
-        return made
+        child = super().child(path)
+        vars(child)["_start"] = self.below(path)
+        return child
 
     def checked_path(self, path: str = "") -> str:
         self.tree.status(self.below(path))
@@ -528,9 +528,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         here = posixpath.join(os.path.realpath(self.tree.anchor), self._start)
         others = [other for other in others if other.local]
         roots = [here.rstrip("/"), *(os.path.realpath(other.root) for other in others)]
-        for one, root in zip((self, *others), roots, strict=True):
+        for directory, root in zip((self, *others), roots, strict=True):
             if real.startswith(f"{root}/"):
-                return one.source(real[len(root) + 1 :])
+                return directory.source(real[len(root) + 1 :])
         raise UnsafePathError(
             f"{shortened(path)} is a link that leads to {real}, outside",
             place=self.root,
@@ -555,8 +555,8 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
 
 def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirectory:
-    made = Directory(location).confined(follow_links=follow_links)
-    return made.child(below) if below else made
+    confined = Directory(location).confined(follow_links=follow_links)
+    return confined.child(below) if below else confined
 
 
 def _no_name(place: str, error: UnicodeDecodeError) -> SnapshotError:

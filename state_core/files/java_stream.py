@@ -261,17 +261,17 @@ class _Reader:
         return JavaField(code, name, signature)
 
     def _until_end_of_block(self, depth: int) -> list[JavaValue]:
-        found: list[JavaValue] = []
+        content: list[JavaValue] = []
         source = self.source
         while not source.remaining or source.data[source.position] != TC_ENDBLOCKDATA:
-            found.append(self.read_content(depth + 1))
+            content.append(self.read_content(depth + 1))
         source.read_byte()
-        return found
+        return content
 
     def _object(self, depth: int) -> JavaObject:
         described = self._require_class(depth)
-        made = JavaObject(described)
-        self.handles.append(made)
+        instance = JavaObject(described)
+        self.handles.append(instance)
         for level in self._levels_of(described):
             if level.flags & SC_EXTERNALIZABLE or not level.flags & SC_SERIALIZABLE:
                 raise UnsupportedFormatError(
@@ -280,10 +280,10 @@ class _Reader:
                     remedy="its bytes can't be read without its class",
                 )
             for member in level.fields:
-                made.values[member.name] = self._value(member.code, depth)
+                instance.values[member.name] = self._value(member.code, depth)
             if level.flags & SC_WRITE_METHOD:
-                made.extra[level.name] = self._until_end_of_block(depth)
-        return made
+                instance.extra[level.name] = self._until_end_of_block(depth)
+        return instance
 
     def _levels_of(self, described: JavaClass) -> list[JavaClass]:
         """The class and its superclasses, topmost first, without those that write nothing."""
@@ -300,22 +300,22 @@ class _Reader:
         return self.read_content(depth + 1)
 
     def _enum(self, depth: int) -> JavaEnum:
-        made = JavaEnum(self._require_class(depth), "")
-        self.handles.append(made)
+        instance = JavaEnum(self._require_class(depth), "")
+        self.handles.append(instance)
         constant = self.read_content(depth + 1)
         if not isinstance(constant, str):
             raise self.source.fault("an enum constant without a name")
-        made.constant = constant
-        return made
+        instance.constant = constant
+        return instance
 
     def _array(self, depth: int) -> JavaArray:
-        made = JavaArray(self._require_class(depth))
-        self.handles.append(made)
-        code = made.java_class.name[1:2]
+        array = JavaArray(self._require_class(depth))
+        self.handles.append(array)
+        code = array.java_class.name[1:2]
         width = _PRIMITIVES[code][2] if code in _PRIMITIVES else 1
         count = self.source.read_count("array elements", width)
-        made.items = [self._value(code, depth) for _ in range(count)]
-        return made
+        array.items = [self._value(code, depth) for _ in range(count)]
+        return array
 
 
 class _Writer:
@@ -328,9 +328,9 @@ class _Writer:
             self.out.write_byte(TC_NULL)
         elif isinstance(value, bytes):
             self._block(value)
-        elif (known := self.handles.get(self._identity(value))) is not None:
+        elif (handle := self.handles.get(self._identity(value))) is not None:
             self.out.write_byte(TC_REFERENCE)
-            self.out.write_int(BASE_HANDLE + known)
+            self.out.write_int(BASE_HANDLE + handle)
         elif isinstance(value, str):
             self.out.write_byte(TC_STRING)
             self._remember(value)

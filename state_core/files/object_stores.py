@@ -70,20 +70,20 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
         given |= zip(names, map(unquote, credentials.split(":")), strict=False)
     if not _is_region_known(given):
         given["region"] = fs.resolve_s3_region(bucket)
-    made = fs.S3FileSystem(
+    filesystem = fs.S3FileSystem(
         **given,
         # what is small goes in one request, and not in an upload of one part
         allow_delayed_open=True,
         retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=ATTEMPTS),
     )
-    return made, f"{bucket}{unquote(parts.path)}"
+    return filesystem, f"{bucket}{unquote(parts.path)}"
 
 
 def _is_region_known(given: dict[str, Any]) -> bool:
     """Whether the region need not be asked for: other stores than Amazon's can't be."""
     names = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
-    said = given.get("region") or given.get("endpoint_override")
-    return bool(said) or any(os.environ.get(name) for name in names)
+    place = given.get("region") or given.get("endpoint_override")
+    return bool(place) or any(os.environ.get(name) for name in names)
 
 
 def may_be_missing(filesystem: fs.FileSystem, error: OSError) -> bool:

@@ -83,8 +83,8 @@ def with_storage_options(
         authority = parts.netloc
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     query |= {key: given[name] for key, name in _S3_OPTIONS.items() if name in given}
-    scheme, found, host = query.get("endpoint_override", "").partition("://")
-    if found:
+    scheme, separator, host = query.get("endpoint_override", "").partition("://")
+    if separator:
         query |= {"endpoint_override": host, "scheme": scheme}
     if _is_on(given.get(_ALLOW_HTTP)):
         query.setdefault("scheme", "http")
@@ -170,7 +170,7 @@ def _is_on(value: str | None) -> bool:
 def _stores(file: str) -> dict[str, dict[str, str]]:
     """What the file says, by place."""
     try:
-        found = tomllib.loads(Path(file).expanduser().read_text("utf-8"))
+        content = tomllib.loads(Path(file).expanduser().read_text("utf-8"))
     except OSError as error:
         raise _wrong_file(file, f"it can't be read ({error.strerror})") from error
     except RuntimeError as error:  # of `~` and a user that there is none
@@ -180,7 +180,7 @@ def _stores(file: str) -> dict[str, dict[str, str]]:
     except ValueError as error:
         raise _wrong_file(file, f"it is no TOML ({error})") from error
     stores = {}
-    for prefix, options in found.items():
+    for prefix, options in content.items():
         scheme, _, place = prefix.partition("://")
         if scheme not in S3_SCHEMES or not place:
             raise _wrong_file(file, f"{prefix!r} must begin with s3://")
@@ -219,7 +219,7 @@ def _profile(profile: str) -> dict[str, str]:
         "aws_access_key_id": _KEY, "aws_secret_access_key": _SECRET, "aws_session_token": _TOKEN,
         "region": "AWS_REGION", "endpoint_url": _ENDPOINT,
     }  # fmt: skip
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for variable, usual, section in places:
         path = Path(os.environ.get(variable) or usual).expanduser()
         parser = ConfigParser(interpolation=None)
@@ -228,11 +228,11 @@ def _profile(profile: str) -> dict[str, str]:
         except (ConfigError, OSError, ValueError) as error:
             raise _wrong_file(str(path), f"it can't be read ({type(error).__name__})") from error
         if parser.has_section(section):
-            said = dict(parser.items(section))
-            found |= {name: said[key] for key, name in names.items() if said.get(key)}
-    return found
+            values = dict(parser.items(section))
+            options |= {name: values[key] for key, name in names.items() if values.get(key)}
+    return options
 
 
 def _wrong_file(file: str, problem: str, remedy: str = "") -> SnapshotError:
-    known = f"it may have, by place, {_PROFILE}, {', '.join(_NAMES)}"
-    return SnapshotError(problem, place=file, remedy=remedy or known)
+    allowed = f"it may have, by place, {_PROFILE}, {', '.join(_NAMES)}"
+    return SnapshotError(problem, place=file, remedy=remedy or allowed)

@@ -268,16 +268,16 @@ class DataInput:
         """So many LEB128 numbers: of many, all at once."""
         start = self.position
         data = np.frombuffer(self.data[start : min(self.limit, start + 5 * count)], np.uint8)
-        wanted = count if count > FEW_UNITS else 0
-        ends: npt.NDArray[np.int64] = np.flatnonzero(data < 0x80)[:wanted].astype(np.int64)
+        most = count if count > FEW_UNITS else 0
+        ends: npt.NDArray[np.int64] = np.flatnonzero(data < 0x80)[:most].astype(np.int64)
         starts: npt.NDArray[np.int64] = np.zeros(len(ends), np.int64)
         starts[1:] = ends[:-1] + 1
         if len(ends) < count or (ends - starts).max() > 4:
             return [self.read_varint() for _ in range(count)]  # which says what is wrong
         units = np.zeros(count, np.int64)
         for step in range(int((ends - starts).max()) + 1):
-            held = np.flatnonzero(ends - starts >= step)
-            units[held] |= (data[starts[held] + step].astype(np.int64) & 0x7F) << 7 * step
+            rows = np.flatnonzero(ends - starts >= step)
+            units[rows] |= (data[starts[rows] + step].astype(np.int64) & 0x7F) << 7 * step
         self.position = start + int(ends[-1]) + 1
         return units
 
