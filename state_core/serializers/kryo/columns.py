@@ -160,8 +160,8 @@ def _keep(keep: Callable[[Any], Any], value: Any) -> Any:
         raise EncodeError(f"{str(value)[:200]!r} can't be written ({error})") from error
 
 
-def _not_for(value: Any, wanted: str) -> UnsupportedFormatError:
-    return UnsupportedFormatError(f"a {value.java_class}, where a column holds {wanted}")
+def _not_for(value: Any, expected: str) -> UnsupportedFormatError:
+    return UnsupportedFormatError(f"a {value.java_class}, where a column holds {expected}")
 
 
 class _Json(Column):
@@ -205,13 +205,13 @@ class _List(Column):
             return None
         if not isinstance(value.value, list):
             raise _not_for(value, self.java_class)
-        return [self.element.to_arrow(one) for one in value.value]
+        return [self.element.to_arrow(element) for element in value.value]
 
     def from_arrow(self, value: Any) -> Any:
         """Make the items."""
         if value is None:
             return None
-        return Item(self.java_class, [self.element.from_arrow(one) for one in value])
+        return Item(self.java_class, [self.element.from_arrow(element) for element in value])
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class _Map(Column):
         """Show the entries."""
         if value is None:
             return None
-        pairs = [(self.key.to_arrow(key), self.value.to_arrow(one)) for key, one in value.value]
+        pairs = [(self.key.to_arrow(key), self.value.to_arrow(item)) for key, item in value.value]
         if any(key is None for key, _ in pairs):
             raise UnsupportedFormatError("a null key, which no column of maps holds")
         return pairs
@@ -245,7 +245,7 @@ class _Map(Column):
         """Make the items."""
         if value is None:
             return None
-        pairs = [(self.key.from_arrow(key), self.value.from_arrow(one)) for key, one in value]
+        pairs = [(self.key.from_arrow(key), self.value.from_arrow(item)) for key, item in value]
         return Item(self.java_class, pairs)
 
 
@@ -259,7 +259,7 @@ class _Struct(Column):
     @property
     def arrow_type(self) -> pa.DataType:
         """A struct."""
-        return pa.struct([pa.field(name, one.arrow_type) for name, one in self.fields.items()])
+        return pa.struct([pa.field(name, child.arrow_type) for name, child in self.fields.items()])
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
@@ -272,13 +272,13 @@ class _Struct(Column):
             return None
         if value.java_class != self.java_class:
             raise _not_for(value, self.java_class)
-        return {name: one.to_arrow(value.value[name]) for name, one in self.fields.items()}
+        return {name: column.to_arrow(value.value[name]) for name, column in self.fields.items()}
 
     def from_arrow(self, value: Any) -> Any:
         """Make the items."""
         if value is None:
             return None
-        fields = {name: one.from_arrow(value.get(name)) for name, one in self.fields.items()}
+        fields = {name: column.from_arrow(value.get(name)) for name, column in self.fields.items()}
         return Item(self.java_class, fields)
 
 
@@ -357,7 +357,7 @@ _SCALARS: dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any
     **_boxes(),
     "[B": (pa.binary(), _same, _same),
     "java.math.BigInteger": (pa.decimal128(DECIMAL_DIGITS, 0), _big, int),
-    "java.math.BigDecimal": (pa.string(), lambda one: decimal_text(*one), decimal_parts),
+    "java.math.BigDecimal": (pa.string(), lambda parts: decimal_text(*parts), decimal_parts),
     "java.net.URI": (pa.string(), _same, _same),
     "java.util.Currency": (pa.string(), _same, _same),
     "java.util.UUID": (pa.string(), _same, _same),
@@ -366,40 +366,40 @@ _SCALARS: dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any
         pa.struct({name: pa.string() for name in ("language", "country", "variant")}),
         *_parts("language", "country", "variant")[1:],
     ),
-    "java.util.regex.Pattern": (pa.string(), lambda one: one[0], lambda one: (one, 0)),
+    "java.util.regex.Pattern": (pa.string(), lambda parts: parts[0], lambda text: (text, 0)),
     **{
-        name: (UTC_MICROS, lambda one: EPOCH + timedelta(milliseconds=one), _millis)
+        name: (UTC_MICROS, lambda millis: EPOCH + timedelta(milliseconds=millis), _millis)
         for name in ("java.util.Date", "java.sql.Date", "java.sql.Time")
     },
     "java.sql.Timestamp": (
         UTC_MICROS,
-        lambda one: _instant(one[0] // 1000, one[1]),
-        lambda one: (_since(one)[0] * 1000, _since(one)[1]),
+        lambda parts: _instant(parts[0] // 1000, parts[1]),
+        lambda instant: (_since(instant)[0] * 1000, _since(instant)[1]),
     ),
-    "java.time.Instant": (UTC_MICROS, lambda one: _instant(*one), _since),
+    "java.time.Instant": (UTC_MICROS, lambda parts: _instant(*parts), _since),
     "java.time.LocalDate": (
         pa.date32(),
-        lambda one: date(*one),
-        lambda one: (one.year, one.month, one.day),
+        lambda parts: date(*parts),
+        lambda day: (day.year, day.month, day.day),
     ),
     "java.time.LocalTime": (pa.string(), _clock, _clock_parts),
     "java.time.LocalDateTime": (MICROS, _local, _local_parts),
     "java.time.OffsetDateTime": (
         pa.struct({"local": MICROS, "offset_seconds": pa.int64()}),
-        lambda one: {"local": _local(one[:7]), "offset_seconds": one[7]},
-        lambda one: (*_local_parts(one["local"]), one["offset_seconds"]),
+        lambda parts: {"local": _local(parts[:7]), "offset_seconds": parts[7]},
+        lambda row: (*_local_parts(row["local"]), row["offset_seconds"]),
     ),
     "java.time.OffsetTime": (
         pa.struct({"local": pa.string(), "offset_seconds": pa.int64()}),
-        lambda one: {"local": _clock(one[:4]), "offset_seconds": one[4]},
-        lambda one: (*_clock_parts(one["local"]), one["offset_seconds"]),
+        lambda parts: {"local": _clock(parts[:4]), "offset_seconds": parts[4]},
+        lambda row: (*_clock_parts(row["local"]), row["offset_seconds"]),
     ),
     "java.time.Duration": _parts("seconds", "nanos"),
     "java.time.Period": _parts("years", "months", "days"),
     "java.time.YearMonth": _parts("year", "month"),
     "java.time.MonthDay": _parts("month", "day"),
-    "java.time.Year": (pa.int32(), lambda one: one[0], lambda one: (one,)),
-    "java.time.ZoneOffset": (pa.int32(), lambda one: one[0], lambda one: (one,)),
+    "java.time.Year": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
+    "java.time.ZoneOffset": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
 }
 
 
@@ -426,8 +426,8 @@ def column_of(
         if isinstance(form, FieldForm):
             deeper = (*within, kind.name)
             fields = {
-                name: column_of(one, classes, deeper, levels + 1)
-                for name, one in form.fields.items()
+                name: column_of(field, classes, deeper, levels + 1)
+                for name, field in form.fields.items()
             }
             return _Struct(kind.name, fields)
     if kind.name in _SCALARS:

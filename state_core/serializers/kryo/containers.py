@@ -210,20 +210,20 @@ class ArrayForm(Form):
 
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Read the elements."""
-        known = _final_component(reader, item)
+        final = _final_component(reader, item)
         count = reader.varint()
         if count == 0:
             raise reader.source.fault("null for an array")
         item.value = []
         for _ in range(reader.length(ELEMENTS, count - 1)):
-            item.value.append(reader.known_or_null(known) if known else reader.class_and_object())
+            item.value.append(reader.known_or_null(final) if final else reader.class_and_object())
 
     def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Write the elements."""
-        known = _final_component(writer, item)
+        final = _final_component(writer, item)
         writer.varint(len(item.value) + 1)
         for element in item.value:
-            if known:
+            if final:
                 writer.known_or_null(element)
             else:
                 writer.class_and_object(element)
@@ -231,8 +231,8 @@ class ArrayForm(Form):
 
 def _final_component(reader: ObjectReader | ObjectWriter, item: Item) -> str:
     """The class of an array's elements, if it is final: arrays are, whatever is in them."""
-    known = component_of(item.java_class)
-    return known if known.startswith("[") or reader.classes.is_final(known) else ""
+    component = component_of(item.java_class)
+    return component if component.startswith("[") or reader.classes.is_final(component) else ""
 
 
 class _AsList(CollectionForm):
@@ -274,8 +274,8 @@ class _Single(Form):
 
     def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
         """Write the objects."""
-        for one in item.value[0] if self.count == 2 else item.value:
-            writer.class_and_object(one)
+        for part in item.value[0] if self.count == 2 else item.value:
+            writer.class_and_object(part)
 
 
 class _Empty(Form):

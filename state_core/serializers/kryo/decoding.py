@@ -80,8 +80,8 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
     """
     wrong = [key for key in said if key not in _KEYS]
     if wrong:
-        known = f"it may have {', '.join(_KEYS)}"
-        raise EncodeError(f"{wrong[0]!r} is not known", place=place, remedy=known)
+        allowed = f"it may have {', '.join(_KEYS)}"
+        raise EncodeError(f"{wrong[0]!r} is not known", place=place, remedy=allowed)
     flink = said.get("flink")
     if flink is None:
         raise EncodeError(
@@ -94,12 +94,12 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
     if _declared.version not in (None, flink):
         raise EncodeError(f"flink: {flink}, and another file says otherwise", place=place)
     classes = {
-        name: _class(str(name), one, place)
-        for name, one in _mapping(said, "classes", place).items()
+        name: _class(str(name), fields, place)
+        for name, fields in _mapping(said, "classes", place).items()
     }
     types = {
-        name: _type(one, f"{place}, types: {name}".removeprefix(", "))
-        for name, one in _mapping(said, "types", place).items()
+        name: _type(text, f"{place}, types: {name}".removeprefix(", "))
+        for name, text in _mapping(said, "types", place).items()
     }
     _declared.classes.update(classes)
     _declared.types.update(types)
@@ -112,25 +112,25 @@ def is_declared() -> bool:
     return _declared.version is not None
 
 
-def _mapping(said: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]:
-    there = said.get(key) or {}
+def _mapping(declared: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]:
+    there = declared.get(key) or {}
     if not isinstance(there, Mapping):
         raise EncodeError(f"`{key}` is no mapping by names of classes", place=place)
     return there
 
 
-def _class(name: str, said: Any, place: str) -> UserClass:
+def _class(name: str, declared: Any, place: str) -> UserClass:
     place = f"{place}, classes: {name}".removeprefix(", ")
     form = "give it `fields: {name: type}`, or `enum: [constants]`, and `final: true` if it is"
-    if not isinstance(said, Mapping) or ("fields" in said) == ("enum" in said):
+    if not isinstance(declared, Mapping) or ("fields" in declared) == ("enum" in declared):
         raise EncodeError("it has neither fields nor constants, or both", place=place, remedy=form)
-    wrong = [key for key in said if key not in _OF_CLASS]
-    final = said.get("final", "enum" in said)
+    wrong = [key for key in declared if key not in _OF_CLASS]
+    final = declared.get("final", "enum" in declared)
     if wrong or not isinstance(final, bool):
         problem = f"{wrong[0]!r} is not known" if wrong else f"final: {final!r} is no boolean"
         raise EncodeError(problem, place=place, remedy=form)
-    if "enum" in said:
-        constants = said["enum"]
+    if "enum" in declared:
+        constants = declared["enum"]
         if (
             not isinstance(constants, list)
             or not constants
@@ -138,22 +138,22 @@ def _class(name: str, said: Any, place: str) -> UserClass:
         ):
             raise EncodeError("`enum` is no list of names", place=place, remedy=form)
         return UserClass(name, {}, tuple(constants), final)
-    fields = _mapping(said, "fields", place)
+    fields = _mapping(declared, "fields", place)
     if not fields:
         raise EncodeError("it has no fields", place=place, remedy=form)
     return UserClass(
         name,
-        {str(one): _type(kind, f"{place}, {one}") for one, kind in fields.items()},
+        {str(field): _type(kind, f"{place}, {field}") for field, kind in fields.items()},
         (),
         final,
     )
 
 
-def _type(said: Any, place: str) -> JavaType:
-    if not isinstance(said, str):
-        raise EncodeError(f"{said!r} is no Java type", place=place, remedy="write it as in Java")
+def _type(text: Any, place: str) -> JavaType:
+    if not isinstance(text, str):
+        raise EncodeError(f"{text!r} is no Java type", place=place, remedy="write it as in Java")
     try:
-        return parse_java_type(said)
+        return parse_java_type(text)
     except EncodeError as error:
         raise error.within(place) from error
 
@@ -330,8 +330,8 @@ def _digest(values: KryoValues, kind: JavaType, column: Column) -> str:
         (user.name, sorted(user.fields.items()), user.constants, user.final)
         for _, user in sorted(reached.items())
     ]
-    said = repr((values.version.value, kind, classes))
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    described = repr((values.version.value, kind, classes))
+    return hashlib.sha256(described.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def _is_known(java_class: str, classes: Classes) -> bool:

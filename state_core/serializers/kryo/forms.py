@@ -75,8 +75,8 @@ def _array(element: Simple) -> Simple:
 
     def put(writer: ObjectWriter, value: list[Any]) -> None:
         writer.varint(len(value) + 1)
-        for one in value:
-            element.put(writer, one)
+        for part in value:
+            element.put(writer, part)
 
     return Simple(get, put)
 
@@ -251,8 +251,8 @@ def _numbers(*kinds: str) -> Simple:
     }
 
     def put(writer: ObjectWriter, value: tuple[int, ...]) -> None:
-        for kind, one in zip(kinds, value, strict=True):
-            puts[kind](writer, one)
+        for kind, part in zip(kinds, value, strict=True):
+            puts[kind](writer, part)
 
     return Simple(lambda r: tuple(gets[kind](r) for kind in kinds), put)
 
@@ -265,7 +265,7 @@ def _joined(*parts: tuple[Simple, int]) -> Simple:
             form.put(writer, value[:count])
             value = value[count:]
 
-    return Simple(lambda r: tuple(one for form, _ in parts for one in form.get(r)), put)
+    return Simple(lambda r: tuple(field for form, _ in parts for field in form.get(r)), put)
 
 
 _DATE, _TIME = Simple(_get_date, _put_date), Simple(_get_time, _put_time)

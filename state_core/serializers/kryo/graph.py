@@ -90,8 +90,8 @@ class Classes:
         """Return a class's form, of an enum's constants with a body too; None if it is unknown."""
         form = self.forms.get(java_class)
         if form is None and java_class.startswith("["):
-            known = component_of(java_class)
-            form = self.forms["[Ljava.lang.Object;"] if known not in ("", *PRIMITIVES) else None
+            component = component_of(java_class)
+            form = self.forms["[Ljava.lang.Object;"] if component not in ("", *PRIMITIVES) else None
         return form or (self.forms.get(self.enum_of(java_class)) if "$" in java_class else None)
 
     def enum_of(self, java_class: str) -> str:
@@ -329,10 +329,10 @@ def check_expanded_size(item: Item | None, size: int) -> None:
             walk(part.extra)
             within.remove(id(part))
         elif isinstance(part, (list, tuple)):
-            for one in part:
-                walk(one)
+            for child in part:
+                walk(child)
         elif isinstance(part, dict):
-            for one in part.values():
-                walk(one)
+            for child in part.values():
+                walk(child)
 
     walk(item)

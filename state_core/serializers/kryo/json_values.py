@@ -40,42 +40,42 @@ class JsonValues:
 
     def text(self, item: Item | None) -> str:
         """The JSON of an object."""
-        said = json.dumps(self.said(item), ensure_ascii=False)
+        text = json.dumps(self.said(item), ensure_ascii=False)
         try:
-            said.encode("utf-8")
+            text.encode("utf-8")
         except UnicodeEncodeError:  # half of a character
-            return json.dumps(json.loads(said))
-        return said
+            return json.dumps(json.loads(text))
+        return text
 
     def said(self, item: Item | None) -> Any:
         """What JSON has for an object."""
         if item is None:
             return None
-        said: Any
+        content: Any
         form = self.classes.form_of(item.java_class)
         if isinstance(form, FieldForm):
-            said = {
+            content = {
                 name: _number(value) if not isinstance(value, Item) else self.said(value)
                 for name, value in item.value.items()
             }
         elif isinstance(form, MapForm) or _pairs(item):
-            said = [[self.said(part) for part in pair] for pair in item.value]
-            keys = [key for key, _ in said]
+            content = [[self.said(part) for part in pair] for pair in item.value]
+            keys = [key for key, _ in content]
             plain = all(isinstance(key, str) and not key.startswith("@") for key in keys)
             if item.java_class == BARE[dict] and plain and len(set(keys)) == len(keys):
-                said = dict(said)
+                content = dict(content)
         elif isinstance(item.value, list):
-            said = [
-                self.said(one) if isinstance(one, Item) or one is None else _number(one)
-                for one in item.value
+            content = [
+                self.said(part) if isinstance(part, Item) or part is None else _number(part)
+                for part in item.value
             ]
         elif item.java_class == "java.math.BigDecimal":
-            said = decimal_text(*item.value)
+            content = decimal_text(*item.value)
         else:
-            said = _number(item.value)
-        if BARE.get(type(said)) == item.java_class:
-            return said
-        tagged = {CLASS: item.java_class, "value": said}
+            content = _number(item.value)
+        if BARE.get(type(content)) == item.java_class:
+            return content
+        tagged = {CLASS: item.java_class, "value": content}
         if item.extra is not None:
             extra = item.extra
             tagged["with"] = self.said(extra) if isinstance(extra, Item) else extra
@@ -115,7 +115,7 @@ class JsonValues:
         elif isinstance(form, MapForm) or (said and java_class.endswith("SingletonMap")):
             item.value = [tuple(self.made(part) for part in pair) for pair in said]
         elif isinstance(form, (CollectionForm, ArrayForm)) or java_class.startswith(HOLDERS):
-            item.value = [self.made(one) for one in said]
+            item.value = [self.made(part) for part in said]
         else:
             item.value = _unsaid(said, java_class)
         return item
@@ -134,15 +134,15 @@ def _number(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _unsaid(said: Any, java_class: str) -> Any:
+def _unsaid(content: Any, java_class: str) -> Any:
     """The value without objects of what JSON has."""
     if java_class == "java.math.BigDecimal":
-        return decimal_parts(said)
+        return decimal_parts(content)
     if java_class == "[B":
-        return bytes.fromhex(said)
+        return bytes.fromhex(content)
     if java_class in ("java.lang.Float", "java.lang.Double"):
-        return float(said)
+        return float(content)
     if java_class in ("[F", "[D"):
-        return [float(one) for one in said]
+        return [float(number) for number in content]
     several = ("java.util.Locale", "java.util.regex.Pattern", "java.sql.Timestamp")
-    return tuple(said) if java_class in TIMES or java_class in several else said
+    return tuple(content) if java_class in TIMES or java_class in several else content

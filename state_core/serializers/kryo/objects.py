@@ -99,7 +99,7 @@ class FieldForm(Form):
     @cached_property
     def in_order(self) -> list[tuple[str, JavaType]]:
         """The fields as they are written: in the order of Java's strings."""
-        return sorted(self.fields.items(), key=lambda one: one[0].encode("utf-16-be"))
+        return sorted(self.fields.items(), key=lambda field: field[0].encode("utf-16-be"))
 
     def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
         """Read the fields."""
@@ -142,15 +142,15 @@ def classes_of(registered: Iterable[tuple[str, bool]], users: Mapping[str, UserC
     for user in users.values():
         forms[user.name] = EnumForm(user.constants) if user.constants else FieldForm(user.fields)
     ids = dict(_BUILT_IN_IDS)
-    known = set(ids.values())
+    classes = set(ids.values())
     number = FIRST_OF_JOB
     for given, custom in registered:
         name = JavaType(given).box
         if custom:
             forms.pop(name, None)
-        elif name in known:  # Flink leaves it with the id that it has
+        elif name in classes:  # Flink leaves it with the id that it has
             continue
-        known.add(name)
+        classes.add(name)
         ids[number] = name
         number += 1
     final = _FINAL | {user.name for user in users.values() if user.final}

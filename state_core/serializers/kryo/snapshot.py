@@ -64,7 +64,7 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         start = source.position
         self.maps = tuple(read_raw_map(source) for _ in range(3))
         raw = bytes(source.data[start : source.position])
-        self.kryo = next((one for one, holder in _HOLDERS.items() if holder in raw), None)
+        self.kryo = next((version for version, holder in _HOLDERS.items() if holder in raw), None)
         if any((entry.key or b"").endswith(MARK) for entry in self.maps[0]):
             self.kryo = KryoVersion.FLINK_2
         self.registered = tuple(map(_registration, self.maps[0]))
@@ -111,9 +111,9 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         out.write_utf(self.type_class)
         for entries in (tuple(registered), *self.maps[1:]):
             write_raw_map(entries, out)
-        made = KryoSerializerSnapshot()
-        made.read_snapshot(self.current_version, DataInput(out.to_bytes()))
-        return made
+        snapshot = KryoSerializerSnapshot()
+        snapshot.read_snapshot(self.current_version, DataInput(out.to_bytes()))
+        return snapshot
 
 
 def _registration(entry: RawEntry) -> tuple[str, bool]:
