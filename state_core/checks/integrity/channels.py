@@ -30,7 +30,7 @@ def examine_channels(
         found: Takes it.
     """
     channels = channels_among(metadata.operators, files.open, labels)
-    known: set[str] = set()
+    noted: set[str] = set()
     places: set[tuple[str, str]] = set()
     for channel in channels:
         found.checked.size += channel.size
@@ -39,11 +39,11 @@ def examine_channels(
             _refuse_twice(channel, places)
             channel.buffers()
         except StateError as error:
-            if str(error) not in known:
-                known.add(str(error))
+            if str(error) not in noted:
+                noted.add(str(error))
                 found.fault(FaultKind.FILE, where, error)
     found.checked.handles += len({channel.file for channel in channels})
-    if known:
+    if noted:
         for channel in channels:
             where = Place(channel.operator, channel.subtask)
             found.lose(where, "records in flight: some are damaged", size=channel.size)

@@ -135,28 +135,28 @@ def look(
     """
     directory = snapshot_directory(location)
     examined = Examined(directory, StateFiles(directory, tuple(allow_external)))
-    found = examined.found
+    findings = examined.found
     path = examined.files.metadata_path
     try:
         metadata = read_metadata(examined.files.metadata(), path)
     except StateError as error:
-        found.fault(FaultKind.METADATA, Place(), error)
+        findings.fault(FaultKind.METADATA, Place(), error)
         return examined
     examined.metadata = metadata
-    known = {operator_id_of_uid(uid): uid for uid in uids}
-    _check_metadata(metadata, known, path, found)
+    uid_of = {operator_id_of_uid(uid): uid for uid in uids}
+    _check_metadata(metadata, uid_of, path, findings)
     for state in metadata.operators:
-        label = label_of(state, known)
-        examined.operators.append(open_operator(state, label, examined.files, found))
-    labels = {one.state.operator_id: one.label for one in examined.operators}
-    examined.channels_whole = examine_channels(metadata, labels, examined.files, found)
+        label = label_of(state, uid_of)
+        examined.operators.append(open_operator(state, label, examined.files, findings))
+    labels = {operator.state.operator_id: operator.label for operator in examined.operators}
+    examined.channels_whole = examine_channels(metadata, labels, examined.files, findings)
     _read_entries(examined, threads or os.cpu_count() or 1, progress, keeper)
-    found.checked.files = len(set(map(_named, _streams(metadata))))
+    findings.checked.files = len(set(map(_named, _streams(metadata))))
     return examined
 
 
 def _check_metadata(
-    metadata: CheckpointMetadata, known: Mapping[str, str], path: str, found: Findings
+    metadata: CheckpointMetadata, uid_of: Mapping[str, str], path: str, found: Findings
 ) -> None:
     if metadata.version >= FIRST_WITH_PROPERTIES:
         try:
@@ -164,7 +164,7 @@ def _check_metadata(
             read_java_stream(DataInput(metadata.properties, "checkpoint properties", budget=budget))
         except StateError as error:
             found.fault(FaultKind.METADATA, Place(), error.within(path))
-    for find_contradiction in find_contradictions(metadata.operators, known):
+    for find_contradiction in find_contradictions(metadata.operators, uid_of):
         where = Place(
             find_contradiction.operator,
             find_contradiction.subtask,
@@ -207,16 +207,16 @@ def _read_entries(
                 job[-1].close()
 
     with ThreadPoolExecutor(threads) as pool:
-        for done, found in enumerate(pool.map(run, jobs)):
+        for done, findings in enumerate(pool.map(run, jobs)):
             if done in timers:
-                _note_timers(timers[done], jobs[done][0], found)
-            examined.found.add(found)
+                _note_timers(timers[done], jobs[done][0], findings)
+            examined.found.add(findings)
             if progress is not None:
                 progress(done + 1, len(jobs))
-    known = {(fault.where.operator, fault.where.subtask) for fault in examined.found.faults}
+    blamed = {(fault.where.operator, fault.where.subtask) for fault in examined.found.faults}
     for source in {id(job[0]): job[0] for job in jobs}.values():
         where = source.where
-        if source.suspect is not None and (where.operator, where.subtask) not in known:
+        if source.suspect is not None and (where.operator, where.subtask) not in blamed:
             examined.found.fault(FaultKind.FILE, where, source.suspect)
 
 
@@ -239,12 +239,12 @@ def _named(stream: StreamHandle) -> str:
 
 def _streams(metadata: CheckpointMetadata) -> list[StreamHandle]:
     """All streams that handles name."""
-    found: list[StreamHandle | None] = []
+    streams: list[StreamHandle | None] = []
     for operator in metadata.operators:
         for subtask in (operator.subtasks or {}).values():
-            held = (subtask.managed_operator, subtask.raw_operator)
-            found += [handle.stream for handle in held if handle is not None]
+            handles = (subtask.managed_operator, subtask.raw_operator)
+            streams += [handle.stream for handle in handles if handle is not None]
             for keyed in (subtask.managed_keyed, subtask.raw_keyed):
-                found += keyed_streams(keyed) if keyed is not None else []
-            found += [one.stream for one in (*subtask.inputs, *subtask.outputs)]
-    return [one for one in found if one is not None]
+                streams += keyed_streams(keyed) if keyed is not None else []
+            streams += [channel.stream for channel in (*subtask.inputs, *subtask.outputs)]
+    return [stream for stream in streams if stream is not None]

@@ -29,8 +29,8 @@ Said = TypeVar("Said")
 
 def what_most_say(values: Iterable[Said]) -> Said:
     """The value that is there most often; the first of those that are as often there."""
-    held = list(values)
-    return max(held, key=held.count)
+    listed = list(values)
+    return max(listed, key=listed.count)
 
 
 class FaultKind(Enum):
@@ -97,8 +97,8 @@ class Fault:
     entries: int | None = None
 
     def __str__(self) -> str:
-        found = StateError(self.problem, place=self.place, remedy=self.remedy)
-        return str(found.within(str(self.where)) if str(self.where) else found)
+        error = StateError(self.problem, place=self.place, remedy=self.remedy)
+        return str(error.within(str(self.where)) if str(self.where) else error)
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,8 @@ def examine(
         state: Of one state only, by its id; of all if None.
         keeper: Is given the sound entries.
     """
-    found = Findings()
-    pass_ = _Pass(source, found, keeper)
+    findings = Findings()
+    pass_ = _Pass(source, findings, keeper)
     mark = keeper.mark() if keeper is not None else 0
     place = replace(source.where, key_groups=key_groups)
     if state is not None:
@@ -76,16 +76,16 @@ def examine(
                 keeper.forget(mark)
             return _halved(source, key_groups, state, keeper)
         if isinstance(error, UnsupportedFormatError):
-            found.skip(replace(place, subtask=None, key_groups=None), error.problem)
+            findings.skip(replace(place, subtask=None, key_groups=None), error.problem)
         else:
-            found.fault(FaultKind.KEY_GROUP, place, error)
+            findings.fault(FaultKind.KEY_GROUP, place, error)
         stored = source.stored(key_groups)
         size = None
         if stored is not None:
             size = stored if source.header.compressed else max(0, stored - pass_.passed)
-        found.lose(place, error.problem, size=size)
+        findings.lose(place, error.problem, size=size)
     pass_.finish()
-    return found
+    return findings
 
 
 def _read(
@@ -107,9 +107,9 @@ def _halved(
     keeper: Keeper | None,
 ) -> Findings:
     middle = (key_groups.first + key_groups.last) // 2
-    found = examine(source, KeyGroupRange(key_groups.first, middle), state, keeper)
-    found.add(examine(source, KeyGroupRange(middle + 1, key_groups.last), state, keeper))
-    return found
+    findings = examine(source, KeyGroupRange(key_groups.first, middle), state, keeper)
+    findings.add(examine(source, KeyGroupRange(middle + 1, key_groups.last), state, keeper))
+    return findings
 
 
 @dataclass
@@ -179,10 +179,10 @@ class _Pass:
                 continue
             for row, problem in wrong:
                 place = entries.place(int(entries.key_start[low + row]))
-                said = CorruptSnapshotError(
+                fault = CorruptSnapshotError(
                     problem, place=place, remedy="the key was damaged, or moved by hand"
                 )
-                self._note(FaultKind.KEY, said, entries, low + row)
+                self._note(FaultKind.KEY, fault, entries, low + row)
                 keep[low + row] = False
         return entries if keep.all() else entries.take(np.flatnonzero(keep))
 
@@ -195,7 +195,7 @@ class _Pass:
         batch = layout.decode(entries)
         wrong = [] if state in self.unhashed else self._misplaced(state, layout, batch)
         stored = layout.stored_value()
-        unread = [one for one in (stored, layout.value) if isinstance(one, OpaqueSerializer)]
+        unread = [part for part in (stored, layout.value) if isinstance(part, OpaqueSerializer)]
         if unread:
             what = f"values of {unread[-1].name}, which are not decoded"
             self.found.skip(self._where(state), what)
@@ -228,8 +228,8 @@ class _Pass:
 
     def _note(self, kind: FaultKind, error: StateError, entries: Entries, row: int) -> None:
         state, group = int(entries.state_of[row]), int(entries.group_of[row])
-        said = error.problem if kind is FaultKind.ENTRY else ""
-        bad = self.bad.setdefault((state, group, kind, said), _Bad(copy(error)))
+        problem = error.problem if kind is FaultKind.ENTRY else ""
+        bad = self.bad.setdefault((state, group, kind, problem), _Bad(copy(error)))
         bad.entries += 1
         bad.size += int(entries.take(slice(row, row + 1)).payload_bytes()[0])
 

@@ -90,11 +90,11 @@ class KeyedSource:
     def states(self) -> dict[str, KeyedState]:
         """Its states as others would see them, those with a layout, by name."""
         pairs = zip(self.header.states, self.layouts, strict=True)
-        return {one.name: describe_state(one, layout) for one, layout in pairs if layout}
+        return {state.name: describe_state(state, layout) for state, layout in pairs if layout}
 
     def without(self, name: str) -> KeyedSource:
         """The same, and entries of one state mean nothing."""
-        ids = [index for index, one in enumerate(self.header.states) if one.name == name]
+        ids = [index for index, state in enumerate(self.header.states) if state.name == name]
         return replace(self, faulty=self.faulty | frozenset(ids))
 
     def read(self, key_groups: KeyGroupRange, state: int | None) -> Iterator[Entries]:
@@ -109,18 +109,18 @@ class KeyedSource:
         """Units of work: key groups, and for RocksDB one state, which has files of its own."""
         if isinstance(self.reader, RocksDBFiles):
             return [(self.key_groups, state) for state in range(len(self.header.states))]
-        found: list[tuple[KeyGroupRange, int | None]] = []
+        slices: list[tuple[KeyGroupRange, int | None]] = []
         first, size = None, 0
         for span in self.spans:
-            held = span.end - span.start
-            if first is not None and size + held > SLICE_BYTES:
-                found.append((KeyGroupRange(first, span.group - 1), None))
+            span_size = span.end - span.start
+            if first is not None and size + span_size > SLICE_BYTES:
+                slices.append((KeyGroupRange(first, span.group - 1), None))
                 first, size = None, 0
             first = span.group if first is None else first
-            size += held
+            size += span_size
         if first is not None:
-            found.append((KeyGroupRange(first, self.spans[-1].group), None))
-        return found
+            slices.append((KeyGroupRange(first, self.spans[-1].group), None))
+        return slices
 
     def stored(self, key_groups: KeyGroupRange) -> int | None:
         """The bytes of some key groups as stored; None where nothing says."""
@@ -240,8 +240,8 @@ def _layouts(
         if isinstance(layout, UnsupportedFormatError):
             found.skip(replace(place, subtask=None), layout.problem)
         elif isinstance(layout, StateError):
-            said = CorruptSnapshotError(layout.problem, place=name, remedy=layout.remedy)
-            found.fault(FaultKind.HEADER, place, said)
+            error = CorruptSnapshotError(layout.problem, place=name, remedy=layout.remedy)
+            found.fault(FaultKind.HEADER, place, error)
             found.lose(place, layout.problem)
             faulty.add(index)
         layouts.append(None if isinstance(layout, StateError) else layout)
@@ -250,17 +250,17 @@ def _layouts(
 
 def _layouts_or_errors(header: KeyedHeader, budget: Budget) -> list[KeyedLayout | StateError]:
     """How each state's entries are laid out, or why that is not known."""
-    found: list[KeyedLayout | StateError] = []
+    layouts: list[KeyedLayout | StateError] = []
     key: TypeSerializer | StateError
     try:
         key = restore_key(header.key_serializer.snapshot)
     except StateError as error:
         key = error
     for state in header.states:
-        found.append(_layout_or_error(state, key, budget))
-        if isinstance(found[-1], OversizedError):
-            key = found[-1]  # the rest would cost as much
-    return found
+        layouts.append(_layout_or_error(state, key, budget))
+        if isinstance(layouts[-1], OversizedError):
+            key = layouts[-1]  # the rest would cost as much
+    return layouts
 
 
 def _layout_or_error(
@@ -335,7 +335,7 @@ def _open_key_groups(
         return None
     end = siblings.end_behind(handle.stream, max(handle.offsets, default=0)) if part else None
     listed, lengths = _spans(handle, header, source, where, found, end)
-    spans = tuple(one for one in listed if one.group in within)
+    spans = tuple(span for span in listed if span.group in within)
     layouts, faulty = _layouts(header, source.name, files, where, found)
     reader: UnifiedFile | HeapFile
     if not savepoint and is_heap(source, handle, spans, damaged=True):
@@ -422,8 +422,8 @@ def _open_rocksdb(
         return None
     before = len(found.faults)
     meta = open_stream_of(handle.meta, files, where, found, part=part)
-    listed = [(name, one) for name, one in (*handle.shared, *handle.private) if one is not None]
-    opened = [(name, open_stream_of(one, files, where, found, part=part)) for name, one in listed]
+    listed = [(name, file) for name, file in (*handle.shared, *handle.private) if file is not None]
+    opened = [(name, open_stream_of(file, files, where, found, part=part)) for name, file in listed]
     if meta is None:
         _lose_all(handle, where, found, "its meta file can't be opened")
         return None
@@ -432,19 +432,19 @@ def _open_rocksdb(
         _lose_all(handle, where, found, header.problem)
         return None
     layouts, faulty = _layouts(header, meta.name, files, where, found)
-    held = tuple((name, one) for name, one in opened if one is not None)
-    name = f"{meta.name} (RocksDB, {len(held)} files)"
+    present = tuple((name, source) for name, source in opened if source is not None)
+    name = f"{meta.name} (RocksDB, {len(present)} files)"
     prefix = prefix_bytes(max_parallelism)
-    database = RocksDBFiles(name, header, held, within, prefix)
+    database = RocksDBFiles(name, header, present, within, prefix)
     suspect = None
     try:
-        if held:
+        if present:
             database.open()
     except StateError as error:
         suspect = error
     try:
         if suspect is not None:
-            database = RocksDBFiles(name, header, held, within, prefix, lenient=True)
+            database = RocksDBFiles(name, header, present, within, prefix, lenient=True)
             database.open()
     except StateError as error:
         if len(found.faults) == before:  # else it is known what is missing

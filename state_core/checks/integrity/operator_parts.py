@@ -92,8 +92,8 @@ def examine_operator_states(
 
 
 def _lose(part: OperatorPart, where: Place, why: str, found: Findings) -> None:
-    for name, one in part.handle.states.items():
-        found.lose(replace(where, state=name), why, entries=len(one.offsets))
+    for name, offsets in part.handle.states.items():
+        found.lose(replace(where, state=name), why, entries=len(offsets.offsets))
 
 
 class _Taken:
@@ -114,25 +114,25 @@ class _Taken:
         """Check each state's elements."""
         declared = {state.name: state for state in (*self.header.lists, *self.header.broadcasts)}
         offsets = {}
-        for name, one in self.part.handle.states.items():
+        for name, listed in self.part.handle.states.items():
             if name in declared:
-                offsets[name] = self._offsets(name, one)
+                offsets[name] = self._offsets(name, listed)
                 continue
-            self._fault(name, f"{len(one.offsets)} elements of a state that the header lacks")
-            self._lose(name, "the header does not declare it", len(one.offsets))
-        everything = sorted({at for held in offsets.values() for at in held})
+            self._fault(name, f"{len(listed.offsets)} elements of a state that the header lacks")
+            self._lose(name, "the header does not declare it", len(listed.offsets))
+        everything = sorted({at for starts in offsets.values() for at in starts})
         bounds = [*everything, self.source.size]
         ends = dict(pairwise(bounds))
         if bounds[0] > self.begin:
             problem = f"{bounds[0] - self.begin} bytes before the first element"
             self._fault("", problem, at=self.begin)
-        for name, held in offsets.items():
-            self._state(declared[name], self._pieces(name, held, ends))
+        for name, starts in offsets.items():
+            self._state(declared[name], self._pieces(name, starts, ends))
 
-    def _offsets(self, name: str, one: PartitionOffsets) -> list[int]:
+    def _offsets(self, name: str, listed: PartitionOffsets) -> list[int]:
         """The offsets that can be."""
         good = []
-        for at in one.offsets:
+        for at in listed.offsets:
             if self.begin <= at <= self.source.size and not (
                 at == self.source.size and self._cut_off()
             ):
@@ -186,8 +186,8 @@ class _Taken:
             return
         mode = self.part.handle.states[info.name].mode
         if mode is not layout.mode:
-            said = info.options[DISTRIBUTION_MODE]
-            self._fault(info.name, f"{mode.name} in `_metadata`, and {said} in its file")
+            declared = info.options[DISTRIBUTION_MODE]
+            self._fault(info.name, f"{mode.name} in `_metadata`, and {declared} in its file")
         if isinstance(layout.value, OpaqueSerializer):
             place = Place(self.where.operator, None, info.name)
             self.found.skip(place, f"elements of {layout.value.name}, which are not decoded")
@@ -212,8 +212,8 @@ class _Taken:
     def _decode(
         self, info: StateMetaInfo, layout: OperatorLayout, pieces: list[tuple[int, bytes]]
     ) -> None:
-        data = np.frombuffer(b"".join(one for _, one in pieces), np.uint8)
-        lengths = np.array([len(one) for _, one in pieces], np.int64)
+        data = np.frombuffer(b"".join(piece for _, piece in pieces), np.uint8)
+        lengths = np.array([len(piece) for _, piece in pieces], np.int64)
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
 
         def place(position: int) -> str:
@@ -229,8 +229,8 @@ class _Taken:
             cursor.check_at_end()
             return
         held = self.part.copies
-        for at, one in pieces:
-            held[info.name] = layout.entries(_alone(info, layout, one, self.source, at), info.name)
+        for at, raw in pieces:
+            held[info.name] = layout.entries(_alone(info, layout, raw, self.source, at), info.name)
 
     def _fault(self, name: str, problem: str, *, at: int | None = None) -> None:
         place = self.source.name if at is None else f"{self.source.name}, offset {at}"
@@ -270,26 +270,26 @@ def _alone(
 
 def _encoded(header: OperatorHeader, without: set[str]) -> dict[str, bytes]:
     """What is said of each state, as bytes that can be compared."""
-    found = {}
+    encoded = {}
     for state in (*header.lists, *header.broadcasts):
         out = DataOutput()
         write_operator_header(
             OperatorHeader(5, compressed=False, lists=(state,), broadcasts=()), out
         )
         if state.name not in without:
-            found[state.name] = out.to_bytes()
-    return found
+            encoded[state.name] = out.to_bytes()
+    return encoded
 
 
 def _compare_types(parts: list[OperatorPart], label: str, found: Findings) -> None:
     """Note states that two subtasks wrote with different types."""
-    said = [
+    types = [
         {} if part.header is None else _encoded(part.header, without=part.faulty) for part in parts
     ]
-    for name in {name: None for one in said for name in one}:
-        right = what_most_say(one[name] for one in said if name in one)
-        for part, one in zip(parts, said, strict=True):
-            if one.get(name, right) == right:
+    for name in {name: None for by_name in types for name in by_name}:
+        right = what_most_say(by_name[name] for by_name in types if name in by_name)
+        for part, by_name in zip(parts, types, strict=True):
+            if by_name.get(name, right) == right:
                 continue
             error = CorruptSnapshotError(
                 "another type or mode than in another subtask",

@@ -73,7 +73,7 @@ def open_operator(
     if state.coordinator is not None:
         found.skip(Place(label), f"state of its coordinator, {state.coordinator.size} bytes")
     subtasks = sorted((state.subtasks or {}).items())
-    handles = [one.managed_keyed for _, one in subtasks if one.managed_keyed is not None]
+    handles = [part.managed_keyed for _, part in subtasks if part.managed_keyed is not None]
     siblings = Siblings(handles, files, state.max_parallelism)
     for index, subtask in subtasks:
         where = Place(label, index)
@@ -161,7 +161,7 @@ def _note_absent(operator: OperatorExamined, found: Findings) -> None:
     """Note subtasks without keyed state beside others that have some."""
     state = operator.state
     subtasks = state.subtasks or {}
-    present = {index for index, one in subtasks.items() if one.managed_keyed is not None}
+    present = {index for index, subtask in subtasks.items() if subtask.managed_keyed is not None}
     for index in range(state.parallelism) if present else ():
         left = subtasks.get(index)
         if index not in present and not (left is not None and left.finished):
@@ -174,9 +174,9 @@ def _check_types(operator: OperatorExamined, found: Findings) -> None:
     """Note states that two subtasks wrote with different types."""
     names = {name: None for source in operator.keyed.values() for name in source.states}
     for name in names:
-        said = {i: one.states[name] for i, one in operator.keyed.items() if name in one.states}
-        right = what_most_say(said.values())
-        for index, state in said.items():
+        types = {i: part.states[name] for i, part in operator.keyed.items() if name in part.states}
+        right = what_most_say(types.values())
+        for index, state in types.items():
             if state == right:
                 continue
             where = Place(operator.label, index, name)
@@ -194,7 +194,7 @@ def keyed_streams(handle: KeyedHandle) -> list[StreamHandle | None]:
     if isinstance(handle, KeyGroupsHandle):
         return [handle.stream]
     if isinstance(handle, IncrementalHandle):
-        return [handle.meta, *(one for _, one in (*handle.shared, *handle.private))]
+        return [handle.meta, *(stream for _, stream in (*handle.shared, *handle.private))]
     if isinstance(handle, ChangelogHandle):
         nested = (*handle.materialized, *handle.changes)
         return [
@@ -204,5 +204,5 @@ def keyed_streams(handle: KeyedHandle) -> list[StreamHandle | None]:
             for stream in keyed_streams(serializer)
         ]
     if isinstance(handle, ChangelogFileHandle):
-        return [one for _, one in handle.streams]
+        return [stream for _, stream in handle.streams]
     return []

@@ -127,79 +127,79 @@ class _Salvage:
 
     def operators(self) -> list[OperatorState]:
         """Every operator, each id and each uid once."""
-        made: dict[str, OperatorState] = {}
+        salvaged: dict[str, OperatorState] = {}
         uids: set[str] = set()
         for operator in self.examined.operators:
             uid = operator.state.uid or operator.state.operator_id
             if operator.broken:
                 self.found.lose(Place(operator.label), operator.broken)
-            elif operator.state.operator_id in made:
+            elif operator.state.operator_id in salvaged:
                 self.found.lose(Place(operator.label), "another operator has its id")
             elif uid in uids:
                 self.found.lose(Place(operator.label), "another operator has its uid")
             else:
-                made[operator.state.operator_id] = self._operator(operator)
+                salvaged[operator.state.operator_id] = self._operator(operator)
                 uids.add(uid)
-        return list(made.values())
+        return list(salvaged.values())
 
-    def _operator(self, one: OperatorExamined) -> OperatorState:
+    def _operator(self, operator: OperatorExamined) -> OperatorState:
         """What can be read of an operator."""
-        if one.state.subtasks is None:
-            return one.state
-        raw = self._raw_keyed(one)
+        if operator.state.subtasks is None:
+            return operator.state
+        raw = self._raw_keyed(operator)
         subtasks = {
-            index: self._carried(Place(one.label, index), subtask, raw.get(index))
-            for index, subtask in one.state.subtasks.items()
+            index: self._carried(Place(operator.label, index), subtask, raw.get(index))
+            for index, subtask in operator.state.subtasks.items()
         }
-        keyed, entries = salvage_keyed(one, self.target, self.found)
+        keyed, entries = salvage_keyed(operator, self.target, self.found)
         for index, handle in keyed.items():
             subtask = subtasks.setdefault(index, SubtaskState())
             # what another subtask's handle had of its key groups is its state all the same
             subtask.managed_keyed, subtask.finished = handle, False
-        held, elements = salvage_operator_states(one, self.target, self.found)
-        for index, operator_handle in held.items():
+        handles, elements = salvage_operator_states(operator, self.target, self.found)
+        for index, operator_handle in handles.items():
             subtasks.setdefault(index, SubtaskState()).managed_operator = operator_handle
-        for index, handle in self._unknown(one, keyed).items():
+        for index, handle in self._unknown(operator, keyed).items():
             copied = replace(handle, stream=self._copy(handle.stream))
             subtasks[index].managed_keyed = copied
-        for part in one.parts:
+        for part in operator.parts:
             if part.unknown:
                 stream = self._copy(part.handle.stream)
                 carried = replace(part.handle, stream=stream, merged_dirs=None)
                 subtasks[part.subtask].managed_operator = carried
         self.entries += entries
         self.elements += elements
-        return replace(one.state, subtasks=subtasks)
+        return replace(operator.state, subtasks=subtasks)
 
     def _unknown(
-        self, one: OperatorExamined, keyed: Mapping[int, KeyGroupsHandle]
+        self, operator: OperatorExamined, keyed: Mapping[int, KeyGroupsHandle]
     ) -> dict[int, KeyGroupsHandle]:
         """Keyed state of unknown types, which is carried whole, if it fits what is written."""
-        handles = {**keyed, **one.unknown}
-        subtasks = {index: SubtaskState(managed_keyed=one) for index, one in handles.items()}
-        wrong = next(find_contradictions([replace(one.state, subtasks=subtasks)], {}), None)
+        handles = {**keyed, **operator.unknown}
+        subtasks = {index: SubtaskState(managed_keyed=handle) for index, handle in handles.items()}
+        wrong = next(find_contradictions([replace(operator.state, subtasks=subtasks)], {}), None)
         if wrong is None:
-            return one.unknown
-        for index, handle in one.unknown.items():
-            where = Place(one.label, index, "", handle.key_groups)
+            return operator.unknown
+        for index, handle in operator.unknown.items():
+            where = Place(operator.label, index, "", handle.key_groups)
             self.found.lose(where, f"its types are not known, and {wrong.error.problem}")
         return {}
 
-    def _raw_keyed(self, one: OperatorExamined) -> dict[int, KeyedHandle]:
+    def _raw_keyed(self, operator: OperatorExamined) -> dict[int, KeyedHandle]:
         """The raw keyed state that can be carried: of handles that contradict others, none."""
         kept = {
             index: subtask.raw_keyed
-            for index, subtask in (one.state.subtasks or {}).items()
-            if subtask.raw_keyed is not None and index not in one.damaged_timers
+            for index, subtask in (operator.state.subtasks or {}).items()
+            if subtask.raw_keyed is not None and index not in operator.damaged_timers
         }
         while True:
             subtasks = {index: SubtaskState(raw_keyed=handle) for index, handle in kept.items()}
-            alone = replace(one.state, subtasks=subtasks)
-            wrong = {found.subtask: found.error for found in find_contradictions([alone], {})}
+            alone = replace(operator.state, subtasks=subtasks)
+            wrong = {clash.subtask: clash.error for clash in find_contradictions([alone], {})}
             if not wrong:
                 return kept
             for index, error in wrong.items():
-                self.found.lose(Place(one.label, index), f"raw keyed state: {error.problem}")
+                self.found.lose(Place(operator.label, index), f"raw keyed state: {error.problem}")
                 if index is not None:
                     del kept[index]
 
@@ -207,34 +207,34 @@ class _Salvage:
         self, where: Place, subtask: SubtaskState, raw_keyed: KeyedHandle | None
     ) -> SubtaskState:
         """What is not looked into, as it is; keyed and operator state come later."""
-        made = SubtaskState(finished=subtask.finished)
+        carried = SubtaskState(finished=subtask.finished)
         raw = subtask.raw_operator
         if raw is not None:
             stream = self._copy(raw.stream)
-            made.raw_operator = replace(raw, stream=stream, merged_dirs=None) if stream else None
+            carried.raw_operator = replace(raw, stream=stream, merged_dirs=None) if stream else None
         if isinstance(raw_keyed, KeyGroupsHandle):
             stream = self._copy(raw_keyed.stream)
-            made.raw_keyed = replace(raw_keyed, stream=stream) if stream else None
+            carried.raw_keyed = replace(raw_keyed, stream=stream) if stream else None
         elif raw_keyed is not None:
             self.found.lose(where, f"raw keyed state in a {type(raw_keyed).__name__}")
         if self.examined.channels_whole:
-            made.inputs = self._channels(subtask.inputs)
-            made.outputs = self._channels(subtask.outputs)
-        return made
+            carried.inputs = self._channels(subtask.inputs)
+            carried.outputs = self._channels(subtask.outputs)
+        return carried
 
     def _channels(self, channels: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:
         copied = [replace(channel, stream=self._copy(channel.stream)) for channel in channels]
-        return tuple(one for one in copied if one.stream is not None)
+        return tuple(channel for channel in copied if channel.stream is not None)
 
     def _copy(self, stream: StreamHandle | None) -> StreamHandle | None:
         """A stream's bytes in the new savepoint; None if they are not there, which is noted."""
         if stream is None or isinstance(stream, InlineHandle):
             return stream
         if stream not in self.copied:
-            made = _copied(stream, self.examined.files, self.target)
-            if made is None:
+            copy_ = _copied(stream, self.examined.files, self.target)
+            if copy_ is None:
                 return None
-            self.copied[stream] = made
+            self.copied[stream] = copy_
         return self.copied[stream]
 
 

@@ -38,8 +38,8 @@ def salvage_keyed(
     for index, keepers in operator.keepers.items():
         for keeper in keepers:
             if isinstance(keeper, EntrySpill):
-                held = keeper.spill(ids[index], chosen[index])
-                spills += [] if held is None else [held]
+                spilled = keeper.spill(ids[index], chosen[index])
+                spills += [] if spilled is None else [spilled]
     handles = {}
     ranges = key_group_ranges(operator.state.max_parallelism, operator.state.parallelism)
     left = operator.state.subtasks or {}
@@ -76,7 +76,7 @@ def _merged_header(operator: OperatorExamined) -> tuple[KeyedHeader, dict[int, l
             infos.setdefault(info.name, info)
             mine.append(list(infos).index(info.name))
         ids[index] = mine
-    headers = [one.header for one in operator.keyed.values()]
+    headers = [source.header for source in operator.keyed.values()]
     compressed = any(header.compressed for header in headers)
     return replace(headers[0], compressed=compressed, states=tuple(infos.values())), ids
 
@@ -140,13 +140,13 @@ def salvage_operator_states(
                 place = Place(operator.label, part.subtask, info.name)
                 found.losses[:] = [loss for loss in found.losses if not _is_copy(loss, place)]
         data, offsets = encode_operator_file(
-            header, [(info, pa.array(held, pa.large_binary())) for info, held in states]
+            header, [(info, pa.array(pieces, pa.large_binary())) for info, pieces in states]
         )
         name = str(uuid.uuid4())
         with target.directory.open_output(name) as out:
             out.write(data)
         handles[part.subtask] = OperatorHandle(offsets, RelativeHandle(name, len(data)))
-        count += sum(len(held) for _, held in states)
+        count += sum(len(pieces) for _, pieces in states)
     return handles, count
 
 
@@ -160,8 +160,8 @@ def _kept(
 
 
 def _elements(part: OperatorPart, info: StateMetaInfo, copies: dict[str, bytes]) -> list[bytes]:
-    held = part.elements.get(info.name, [])
-    return [copies[info.name]] if info.name in copies and not held else held
+    elements = part.elements.get(info.name, [])
+    return [copies[info.name]] if info.name in copies and not elements else elements
 
 
 def _is_copy(loss: Loss, place: Place) -> bool:
