@@ -23,9 +23,9 @@ def runner() -> Iterator[Runner]:
 def seed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seed]:
     """What scenes are copied from; no case may change it."""
     root = tmp_path_factory.mktemp("seed")
-    made = make_seed(root)
+    seeded = make_seed(root)
     before = tree(root)
-    yield made
+    yield seeded
     assert tree(root) == before
 
 

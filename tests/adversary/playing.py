@@ -79,14 +79,14 @@ def over(
 def as_parameters(cases: Iterable[Case]) -> pytest.MarkDecorator:
     """A test of every case, by its name."""
     listed = list(cases)
-    names = [one.name for one in listed]
+    names = [case.name for case in listed]
     twice = {name for name in names if names.count(name) > 1}
     assert not twice, f"two cases are called {sorted(twice)}"
     return pytest.mark.parametrize(
         "case",
         [
-            pytest.param(one, id=one.name, marks=pytest.mark.full if one.full else ())
-            for one in listed
+            pytest.param(case, id=case.name, marks=pytest.mark.full if case.full else ())
+            for case in listed
         ],
     )
 
@@ -121,7 +121,7 @@ def _codes(case: Case) -> tuple[int, ...]:
 
 
 def _present(scene: Scene) -> list[str]:
-    return [name for name in sorted(one.name for one in scene.root.iterdir()) if name != "work"]
+    return [name for name in sorted(path.name for path in scene.root.iterdir()) if name != "work"]
 
 
 def _check_output(ended: Ended) -> None:
@@ -131,7 +131,7 @@ def _check_output(ended: Ended) -> None:
         assert "panicked" not in text, ended
         assert "internal error" not in text, ended
         assert not any(secret in text.encode() for secret in SECRETS), ended
-        hidden = {one for one in text if one != "\n" and unicodedata.category(one) in HIDDEN}
+        hidden = {char for char in text if char != "\n" and unicodedata.category(char) in HIDDEN}
         assert not hidden, f"{hidden!r} is printed: {ended}"
     if ended.code == REFUSED:
         lines = ended.err.splitlines()
@@ -151,8 +151,8 @@ def _check_places(
     after = {name: tree(scene.root / name) for name in _present(scene) if name != "victim"}
     appeared = set(after) - set(before)
     assert appeared <= MAY_APPEAR, appeared
-    for name, found in (*after.items(), ("work", tree(scene.work))):
-        leaking = leaks(scene.root / name, found, before.get(name, {}))
+    for name, content in (*after.items(), ("work", tree(scene.work))):
+        leaking = leaks(scene.root / name, content, before.get(name, {}))
         assert not leaking, f"the secret is in {name}/{leaking[0]}"
     assert not list(scene.temporary.iterdir()), "temporary files are left"
     if not refused:

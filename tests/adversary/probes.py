@@ -30,9 +30,9 @@ def ask_for(words: list[str]) -> None:
 
 def allocate(words: list[str]) -> None:
     """Fill so many bytes of memory that no limit of this process counts: it is shared."""
-    held = mmap.mmap(-1, int(words[0]))
+    memory = mmap.mmap(-1, int(words[0]))
     for at in range(0, int(words[0]), BLOCK):
-        held[at : at + BLOCK] = b"\1" * BLOCK
+        memory[at : at + BLOCK] = b"\1" * BLOCK
 
 
 def sleep(words: list[str]) -> None:

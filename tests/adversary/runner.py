@@ -111,9 +111,9 @@ class Runner:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(call) + "\n")
         self._process.stdin.flush()
-        said = self._read()
+        answer = self._read()
         texts = [path.read_bytes().decode("utf-8", "replace") for path in (out, err)]
-        return Ended(**said, out=texts[0], err=texts[1])
+        return Ended(**answer, out=texts[0], err=texts[1])
 
     def _read(self) -> Any:
         assert self._process.stdout is not None

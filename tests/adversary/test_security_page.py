@@ -15,8 +15,8 @@ bounds = pytest.importorskip("state_core.bounds", reason="the table comes with t
 
 def test_the_table_of_bounds_is_the_codes() -> None:
     """Every bound, in its order: how many, of what, for how many bytes, and what is beyond."""
-    said = [match.groups() for match in map(ROW.fullmatch, PAGE.read_text().splitlines()) if match]
-    held = [
+    rows = [match.groups() for match in map(ROW.fullmatch, PAGE.read_text().splitlines()) if match]
+    expected = [
         (
             f"{bound.most:,}",
             bound.name,
@@ -25,4 +25,4 @@ def test_the_table_of_bounds_is_the_codes() -> None:
         )
         for bound in bounds.BOUNDS
     ]
-    assert said == held
+    assert rows == expected

@@ -75,9 +75,9 @@ NAMES = {
 def first_file(**said: Any) -> Maker:
     """An index whose first file has other values."""
 
-    def change(held: dict[str, Any], scene: Scene) -> None:
+    def change(content: dict[str, Any], scene: Scene) -> None:
         places = {"victim": scene.victim}
-        file = held["dir-index"]["files-present"][0]
+        file = content["dir-index"]["files-present"][0]
         for name, value in said.items():
             text = value.format(**places) if isinstance(value, str) else value
             file[name.replace("_", "-")] = text
@@ -88,9 +88,9 @@ def first_file(**said: Any) -> Maker:
 def first_blob(**said: Any) -> Maker:
     """An index the first of whose blobs has other values."""
 
-    def change(held: dict[str, Any], scene: Scene) -> None:
+    def change(content: dict[str, Any], scene: Scene) -> None:
         below = {"victim": scene.victim, "index": "job=orders-1/none"}
-        blob = held["dir-index"]["files-present"][0]["blobs"][0]
+        blob = content["dir-index"]["files-present"][0]["blobs"][0]
         for name, value in said.items():
             blob[name.replace("_", "-")] = (
                 value.format(**below) if isinstance(value, str) else value
@@ -102,11 +102,11 @@ def first_blob(**said: Any) -> Maker:
 def removed(name: str) -> Maker:
     """An index which says that a blob elsewhere is to be removed."""
 
-    def change(held: dict[str, Any], scene: Scene) -> None:
-        gone = dict(held["dir-index"]["files-present"][0])
+    def change(content: dict[str, Any], scene: Scene) -> None:
+        gone = dict(content["dir-index"]["files-present"][0])
         places = {"victim": scene.victim, "index": "../../secret.txt"}
         gone["blobs"] = [{"blob-id": name.format(**places), "offset": 0}]
-        held["dir-index"]["files-removed"].append(gone)
+        content["dir-index"]["files-removed"].append(gone)
 
     return index(change)
 
@@ -114,10 +114,10 @@ def removed(name: str) -> Maker:
 def inside(name: str) -> Maker:
     """An index with a directory of that name, which has all the files."""
 
-    def change(held: dict[str, Any], scene: Scene) -> None:
-        top = held["dir-index"]
+    def change(content: dict[str, Any], scene: Scene) -> None:
+        top = content["dir-index"]
         below = {**top, "dir-name": name.format(victim=scene.victim)}
-        held["dir-index"] = {**top, "files-present": [], "sub-dirs-present": [below]}
+        content["dir-index"] = {**top, "files-present": [], "sub-dirs-present": [below]}
 
     return index(change)
 
@@ -129,8 +129,8 @@ def nested(depth: int) -> Maker:
         path = last_index(committed(scene))
         above = '{"dir-name":"d","files-present":[],"files-removed":[],"sub-dirs-removed":[],'
         head, tail = above + '"sub-dirs-present":[', "]}"
-        held = json.loads(path.read_bytes()) | {"dir-index": "HERE"}
-        text = json.dumps(held).replace('"HERE"', head * depth + tail * depth)
+        content = json.loads(path.read_bytes()) | {"dir-index": "HERE"}
+        text = json.dumps(content).replace('"HERE"', head * depth + tail * depth)
         path.write_text(text, "utf-8")
 
     return make
@@ -139,9 +139,9 @@ def nested(depth: int) -> Maker:
 def set_in(place: str, value: Any) -> Maker:
     """An index with another value at a place such as `dir-index/files-present`."""
 
-    def change(held: dict[str, Any], _: Scene) -> None:
+    def change(content: dict[str, Any], _: Scene) -> None:
         *above, last = place.split("/")
-        at: Any = held
+        at: Any = content
         for part in above:
             at = at[int(part) if part.isdecimal() else part]
         at[last] = value
@@ -152,8 +152,8 @@ def set_in(place: str, value: Any) -> Maker:
 def message(place: str, value: Any) -> Maker:
     """A record with another value in its message."""
 
-    def change(_: dict[str, Any], held: dict[str, Any], __: Scene) -> None:
-        held[place] = value
+    def change(_: dict[str, Any], content: dict[str, Any], __: Scene) -> None:
+        content[place] = value
 
     return record(change)
 
@@ -161,8 +161,8 @@ def message(place: str, value: Any) -> Maker:
 def keyed(place: str, value: Any) -> Maker:
     """A record with another value in its key."""
 
-    def change(held: dict[str, Any], _: dict[str, Any], __: Scene) -> None:
-        held[place] = value
+    def change(content: dict[str, Any], _: dict[str, Any], __: Scene) -> None:
+        content[place] = value
 
     return record(change)
 

@@ -68,12 +68,12 @@ CARRIED = {
 def carried(path: str, stream: Callable[[str, int], StreamHandle] = RelativeHandle) -> Maker:
     """A row whose `_metadata` names its carried file otherwise; the catalog agrees."""
 
-    def change(held: Row, scene: Scene) -> None:
+    def change(row: Row, scene: Scene) -> None:
         name = filled(path, scene)
-        metadata = read_metadata(held["metadata"])
-        moved = map_streams(metadata, lambda one: stream(name, one.size))
-        held["metadata"] = write_metadata(moved)
-        held["carried"] = [{**one, "blob": name} for one in held["carried"]]
+        metadata = read_metadata(row["metadata"])
+        moved = map_streams(metadata, lambda handle: stream(name, handle.size))
+        row["metadata"] = write_metadata(moved)
+        row["carried"] = [{**carried, "blob": name} for carried in row["carried"]]
 
     return row(change)
 
@@ -147,8 +147,8 @@ def deletion_vector(path: str) -> Callable[[Row, Scene], None]:
 def without(column: str) -> Maker:
     """A row whose file has no such column."""
 
-    def change(held: Row, _: Scene) -> pa.Table:
-        return pa.Table.from_pylist([{k: v for k, v in held.items() if k != column}])
+    def change(row: Row, _: Scene) -> pa.Table:
+        return pa.Table.from_pylist([{k: v for k, v in row.items() if k != column}])
 
     return row(change)
 
@@ -156,8 +156,8 @@ def without(column: str) -> Maker:
 def typed(column: str, value: Any) -> Maker:
     """A row whose file has a column of another type."""
 
-    def change(held: Row, _: Scene) -> pa.Table:
-        return pa.Table.from_pylist([{**held, column: value}])
+    def change(row: Row, _: Scene) -> pa.Table:
+        return pa.Table.from_pylist([{**row, column: value}])
 
     return row(change)
 
@@ -165,8 +165,8 @@ def typed(column: str, value: Any) -> Maker:
 def twice(scene: Scene) -> None:
     """Two rows of one job and id, one of which contradicts itself: the other stays good."""
 
-    def change(held: Row, _: Scene) -> pa.Table:
-        return pa.Table.from_pylist([held, {**held, "operators": [], "digest": "0" * 64}])
+    def change(row: Row, _: Scene) -> pa.Table:
+        return pa.Table.from_pylist([row, {**row, "operators": [], "digest": "0" * 64}])
 
     row(change)(scene)
 
@@ -174,8 +174,8 @@ def twice(scene: Scene) -> None:
 def spare(scene: Scene) -> None:
     """A column of a version to come."""
 
-    def change(held: Row, _: Scene) -> pa.Table:
-        return pa.Table.from_pylist([{**held, "hue": "red"}])
+    def change(row: Row, _: Scene) -> pa.Table:
+        return pa.Table.from_pylist([{**row, "hue": "red"}])
 
     row(change)(scene)
 

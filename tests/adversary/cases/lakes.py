@@ -327,8 +327,8 @@ LAKE_CASES: list[Case] = [
     ),
     *(
         case
-        for name, said in FIELDS.items()
-        for case in over(DROP_KEEP, f"note/field/{name}", note(**said), says=NOT_OURS)
+        for name, fields in FIELDS.items()
+        for case in over(DROP_KEEP, f"note/field/{name}", note(**fields), says=NOT_OURS)
     ),
     *over(DROP_KEEP | IMPORT, "note/token/of-a-snapshot", stolen_token, 0),
     *(

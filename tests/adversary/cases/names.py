@@ -193,8 +193,8 @@ def rocksdb(change: Callable[[Files, Scene], Files]) -> Maker:
 
         def edit(metadata: Any) -> None:
             operator = next(
-                one for one in metadata.operators
-                if any(s.managed_keyed for s in (one.subtasks or {}).values())
+                operator for operator in metadata.operators
+                if any(s.managed_keyed for s in (operator.subtasks or {}).values())
             )  # fmt: skip
             handle: IncrementalHandle = operator.subtasks[0].managed_keyed
             operator.subtasks[0].managed_keyed = replace(

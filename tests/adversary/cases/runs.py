@@ -87,8 +87,8 @@ def _second(scene: Scene, *, prepared: bool) -> None:
     (runs / "00000002" / "done.json").unlink()
     ends = {"orders": {"files": {"0.jsonl": 34, "1.jsonl": 34}}}
     begins = {"orders": {"files": {"0.jsonl": 34}}}
-    said = {"run": 2, "restore": "run-00000001", "ends": ends, "begins": begins}
-    _change(runs / "00000002" / "plan.json", said, scene)
+    plan = {"run": 2, "restore": "run-00000001", "ends": ends, "begins": begins}
+    _change(runs / "00000002" / "plan.json", plan, scene)
     came_to = runs / "00000002" / "prepared.json"
     if not prepared:
         came_to.unlink()
@@ -99,9 +99,9 @@ def _second(scene: Scene, *, prepared: bool) -> None:
         shutil.copytree(written, written.with_name(written.name.replace("00000001", "00000002")))
 
 
-def _change(path: Path, said: dict[str, Any], scene: Scene) -> None:
-    held = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps({**held, **filled(said, scene)}), "utf-8")
+def _change(path: Path, changes: dict[str, Any], scene: Scene) -> None:
+    content = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**content, **filled(changes, scene)}), "utf-8")
 
 
 OUTSIDE = {
@@ -143,8 +143,8 @@ RUN_CASES: list[Case] = [
       for name, path in OUTSIDE.items()),
     *(Case(f"prepared/output/{name}", prepared(outputs={"kept": [[path, 691, 1]]}), RUN, changes=True)
       for name, path in OUTPUTS.items()),
-    *(Case(f"prepared/value/{name}", prepared(**said), RUN, changes=True)
-      for name, said in (
+    *(Case(f"prepared/value/{name}", prepared(**fields), RUN, changes=True)
+      for name, fields in (
           ("attempt-dot-dot", {"attempt": ".."}), ("attempt-path", {"attempt": "../../victim"}),
           ("attempt-empty", {"attempt": ""}), ("attempt-number", {"attempt": 5}),
           ("savepoint-number", {"savepoint": 5}), ("outputs-list", {"outputs": [1]}),
@@ -157,8 +157,8 @@ RUN_CASES: list[Case] = [
       )),
     *(Case(f"plan/input/{name}", planned(ends={"orders": {"files": {path: 40}}}), RUN, changes=True)
       for name, path in INPUTS.items()),
-    *(Case(f"plan/value/{name}", planned(**said), RUN, changes=True)
-      for name, said in (
+    *(Case(f"plan/value/{name}", planned(**fields), RUN, changes=True)
+      for name, fields in (
           ("parallelism-0", {"parallelism": 0}), ("parallelism-huge", {"parallelism": 2**31 - 1}),
           ("parallelism-text", {"parallelism": "2"}), ("max-parallelism", {"max_parallelism": 2**31 - 1}),
           ("max-parallelism-0", {"max_parallelism": 0}), ("time-text", {"processing_time": "now"}),

@@ -67,7 +67,7 @@ def record(
     def make(scene: Scene) -> None:
         root = committed(scene)
         log = FileCheckpointLog(Directory(root / "log"))
-        last = [one for one in log.read() if json.loads(one.key)["taskName"] == TASK][-1]
+        last = [record for record in log.read() if json.loads(record.key)["taskName"] == TASK][-1]
         key, message = json.loads(last.key), json.loads(last.message)
         change(key, message, scene)
         log.append(json.dumps(key).encode(), json.dumps(message).encode())
@@ -124,9 +124,9 @@ def index(change: Callable[[dict[str, Any], Scene], Any]) -> Maker:
 
     def make(scene: Scene) -> None:
         path = last_index(committed(scene))
-        held = json.loads(path.read_bytes())
-        made = change(held, scene)
-        path.write_text(json.dumps(held if made is None else made), "utf-8")
+        content = json.loads(path.read_bytes())
+        changed = change(content, scene)
+        path.write_text(json.dumps(content if changed is None else changed), "utf-8")
 
     return make
 
@@ -167,6 +167,6 @@ def delta_log_action(change: Callable[[dict[str, Any], Scene], Any]) -> Maker:
         actions = [json.loads(line) for line in newest.read_text("utf-8").splitlines()]
         for action in actions:
             change(action, scene)
-        newest.write_text("".join(json.dumps(one) + "\n" for one in actions), "utf-8")
+        newest.write_text("".join(json.dumps(action) + "\n" for action in actions), "utf-8")
 
     return make

@@ -34,7 +34,7 @@ def main(words: list[str]) -> None:
     pipelines.spark.engine.SparkEngine = LocalEngine  # type: ignore[misc,assignment]
     locations = Locations(**dict(place.split("=", 1) for place in places))
     run_config = {
-        "ops": {name: {"config": one} for name, one in json.loads(config).items()},
+        "ops": {name: {"config": value} for name, value in json.loads(config).items()},
         "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
     }
     with dg.DagsterInstance.ephemeral() as instance:

@@ -44,7 +44,7 @@ def filled(value: Any, scene: Scene) -> Any:
     if isinstance(value, list):
         return [filled(item, scene) for item in value]
     if isinstance(value, dict):
-        return {key: filled(one, scene) for key, one in value.items()}
+        return {key: filled(item, scene) for key, item in value.items()}
     return value
 
 
@@ -54,7 +54,7 @@ def places(scene: Scene) -> dict[str, object]:
     unit = min((scene.victim / "lake" / TABLE / "_data").rglob("*.parquet"))
     below = unit.relative_to(scene.victim / "lake" / TABLE)
     own = list((scene.lake / TABLE / "_data").rglob("*.parquet"))
-    newest = max(own, key=lambda one: one.stat().st_mtime_ns, default=scene.lake / TABLE)
+    newest = max(own, key=lambda path: path.stat().st_mtime_ns, default=scene.lake / TABLE)
     return {
         "lake": scene.lake, "victim": scene.victim, "root": scene.root, "work": scene.work,
         "out": scene.out, "seed": scene.seed.root, "victim_blob": blob.name, "victim_unit": below,
@@ -91,13 +91,13 @@ def row(change: Callable[[dict[str, Any], Scene], Any], snapshot: str = "bad") -
     def make(scene: Scene) -> None:
         catalog = lake_of(scene) / "snapshots"
         for path in sorted(catalog.glob(f"job={JOB}/*.parquet")):
-            held = pq.read_table(path, partitioning=None)
-            if held.column("snapshot_id").to_pylist() != [snapshot]:
+            old = pq.read_table(path, partitioning=None)
+            if old.column("snapshot_id").to_pylist() != [snapshot]:
                 continue
-            (found,) = held.to_pylist()
-            made = change(found, scene)
-            made = found if made is None else made
-            new = made if isinstance(made, pa.Table) else pa.Table.from_pylist([made], held.schema)
+            (row,) = old.to_pylist()
+            edit = change(row, scene)
+            edit = row if edit is None else edit
+            new = edit if isinstance(edit, pa.Table) else pa.Table.from_pylist([edit], old.schema)
             pq.write_table(new, path)
             _say_size(catalog, path.name, path.stat().st_size)
 
@@ -107,8 +107,8 @@ def row(change: Callable[[dict[str, Any], Scene], Any], snapshot: str = "bad") -
 def put(place: str, value: Any, snapshot: str = "bad") -> Maker:
     """A row with another value at a place such as `operators/0/tables/0/path`."""
 
-    def change(held: dict[str, Any], scene: Scene) -> None:
-        at: Any = held
+    def change(row: dict[str, Any], scene: Scene) -> None:
+        at: Any = row
         *above, last = [int(part) if part.isdecimal() else part for part in place.split("/")]
         for part in above:
             at = at[part]
@@ -120,9 +120,9 @@ def put(place: str, value: Any, snapshot: str = "bad") -> Maker:
 def table_at(path: str, snapshot: str = "bad") -> Maker:
     """A row in which the first table, and whatever names it, is at another path."""
 
-    def change(held: dict[str, Any], scene: Scene) -> None:
-        operator = held["operators"][0]
-        (table,) = (one for one in operator["tables"] if one["path"] == TABLE)
+    def change(row: dict[str, Any], scene: Scene) -> None:
+        operator = row["operators"][0]
+        (table,) = (table for table in operator["tables"] if table["path"] == TABLE)
         table["path"] = filled(path, scene)
         for state in operator["states"]:
             if state["table"] == TABLE:
@@ -157,8 +157,8 @@ def log_action(table: str, change: Callable[[dict[str, Any], Scene], Any]) -> Ma
 
 def _edit_log(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     actions = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    made = [change(action) or action for action in actions]
-    path.write_text("".join(json.dumps(one) + "\n" for one in made), "utf-8")
+    changed = [change(action) or action for action in actions]
+    path.write_text("".join(json.dumps(action) + "\n" for action in changed), "utf-8")
 
 
 # --------------------------------------------------------------------------- notes, files and links

@@ -82,8 +82,8 @@ def handle(path: str, role: str = "keyed", stream: Stream = relative) -> Maker:
     def make(scene: Scene) -> None:
         savepoint = scene.with_savepoint() if not scene.savepoint.exists() else scene.savepoint
         own = savepoint / ROLES.get(role, "opaque")
-        made = stream(filled(path, scene), own.stat().st_size)
-        edit_metadata(savepoint, lambda metadata: _give(metadata, role, made))
+        handle = stream(filled(path, scene), own.stat().st_size)
+        edit_metadata(savepoint, lambda metadata: _give(metadata, role, handle))
         own.unlink(missing_ok=True)  # else a moved file would be found beside `_metadata`
 
     return make

@@ -134,32 +134,32 @@ Maker: TypeAlias = "Callable[[Scene], object]"
 
 def tree(root: Path) -> Tree:
     """All that can be seen of a directory, but for times of access."""
-    return {name: _state(path, found) for name, path, found in _walk(root)}
+    return {name: _state(path, status) for name, path, status in _walk(root)}
 
 
 def _walk(root: Path) -> Iterator[tuple[str, str, os.stat_result]]:
     """The name below the root of all that is there, with its path; links are not followed."""
     if not os.path.lexists(root):
         return
-    found = root.lstat()
-    yield ".", str(root), found
-    directories = [("", str(root))] if stat.S_ISDIR(found.st_mode) else []
+    status = root.lstat()
+    yield ".", str(root), status
+    directories = [("", str(root))] if stat.S_ISDIR(status.st_mode) else []
     while directories:
         above, directory = directories.pop()
         for entry in os.scandir(directory):
-            found = entry.stat(follow_symlinks=False)
-            yield above + entry.name, entry.path, found
-            if stat.S_ISDIR(found.st_mode):
+            status = entry.stat(follow_symlinks=False)
+            yield above + entry.name, entry.path, status
+            if stat.S_ISDIR(status.st_mode):
                 directories.append((f"{above}{entry.name}/", entry.path))
 
 
-def _state(path: str, found: os.stat_result) -> tuple[int, int, int, int, str]:
+def _state(path: str, status: os.stat_result) -> tuple[int, int, int, int, str]:
     content = ""
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         content = str(Path(path).readlink())
-    elif stat.S_ISREG(found.st_mode):
+    elif stat.S_ISREG(status.st_mode):
         content = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return found.st_mode, found.st_size, found.st_mtime_ns, found.st_nlink, content
+    return status.st_mode, status.st_size, status.st_mtime_ns, status.st_nlink, content
 
 
 def changed(before: Tree, after: Tree) -> list[str]:
