@@ -89,7 +89,7 @@ def kafka() -> Iterator[KafkaBroker]:
 @pytest.fixture(scope="session")
 def golden_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake with each golden savepoint of our jobs as a job of its own, called `sp` in it."""
-    made = Lake(tmp_path_factory.mktemp("golden") / "lake")
+    lake = Lake(tmp_path_factory.mktemp("golden") / "lake")
     for golden in golden_cases("wordcount", "kinds", "windows", form="canonical"):
-        import_snapshot(made, str(golden.snapshot), golden.name, snapshot_id="sp", engine="local")
-    return made
+        import_snapshot(lake, str(golden.snapshot), golden.name, snapshot_id="sp", engine="local")
+    return lake

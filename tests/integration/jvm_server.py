@@ -42,9 +42,9 @@ def free_ports(count: int) -> list[int]:
     """Ports of loopback that nobody listens on."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for socket_ in sockets:
+            socket_.bind(("127.0.0.1", 0))
+        return [socket_.getsockname()[1] for socket_ in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for socket_ in sockets:
+            socket_.close()

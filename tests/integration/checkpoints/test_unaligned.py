@@ -97,8 +97,8 @@ def test_other_checkpoints(options: dict[str, Any], flink: FlinkOracle, tmp_path
     channels = channels_of(snapshot)
     in_flight = numbers_in_flight(snapshot)
     assert numbers_seen(snapshot) + in_flight == Counter(range(next_number(snapshot)))
-    found = records_in_flight(channels)
-    assert sum(operator.records for operator in found) == in_flight.total() > 0
+    records = records_in_flight(channels)
+    assert sum(operator.records for operator in records) == in_flight.total() > 0
     streams = {
         handle.stream
         for operator in snapshot.metadata.operators

@@ -63,11 +63,11 @@ def _write(flink: FlinkOracle, backend: str, work: Path, to: Path) -> None:
             "execution.state-recovery.claim-mode": "CLAIM",
         },
     )  # fmt: skip
-    for part, found in ((to / backend, pairs), (to / backend / "rescaled", rescaled)):
-        for number, (checkpoint, savepoint) in enumerate(found, 1):
+    for part, moments in ((to / backend, pairs), (to / backend / "rescaled", rescaled)):
+        for number, (checkpoint, savepoint) in enumerate(moments, 1):
             shutil.copytree(checkpoint, part / f"chk-{number}")
             shutil.copytree(savepoint, part / f"savepoint-{number}")
-        _copy_logs((pairs[0][0].parent, found[0][0].parent), part)
+        _copy_logs((pairs[0][0].parent, moments[0][0].parent), part)
 
 
 def _copy_logs(jobs: Iterable[Path], to: Path) -> None:

@@ -37,8 +37,8 @@ def flink_jars(version: str, extra: Iterable[str] = ()) -> list[Path]:
     """
     require_java()
     name = "-".join(["flink", version, *extra])
-    wanted = [f"org.apache.flink:{module}:{version}" for module in (*MODULES, *extra)]
-    return sorted(resolve_jars(name, wanted).glob("*.jar"))
+    modules = [f"org.apache.flink:{module}:{version}" for module in (*MODULES, *extra)]
+    return sorted(resolve_jars(name, modules).glob("*.jar"))
 
 
 def compiled(sources: Iterable[Path], jars: Iterable[Path], release: str) -> Path:
@@ -57,10 +57,10 @@ def compiled(sources: Iterable[Path], jars: Iterable[Path], release: str) -> Pat
     part = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
     part.mkdir(parents=True)
     compiler = str(Path(java_command()).with_name("javac")) if os.environ.get("JAVA_HOME") else ""
-    found = compiler if compiler and Path(compiler).exists() else shutil.which("javac")
-    if not found:
+    javac = compiler if compiler and Path(compiler).exists() else shutil.which("javac")
+    if not javac:
         raise RuntimeError("no javac: the tests with real Flink need a JDK 17, not only a JRE")
-    command = [found, "-nowarn", "-cp", ":".join(map(str, jars)), "-d", str(part)]
+    command = [javac, "-nowarn", "-cp", ":".join(map(str, jars)), "-d", str(part)]
     done = subprocess.run([*command, *map(str, files)], capture_output=True, text=True, check=False)
     if done.returncode:
         shutil.rmtree(part)

@@ -47,7 +47,7 @@ def restored(
     version: str, savepoints: Iterable[tuple[Path, str]], work: Path, states: str = EVERY_STATE
 ) -> list[list[Any]]:
     """What every key holds once each savepoint is restored in a backend by these classes."""
-    asked = [("restore", backend, one.as_uri(), states) for one, backend in savepoints]
+    asked = [("restore", backend, path.as_uri(), states) for path, backend in savepoints]
     return _lines(version, asked, work)
 
 
@@ -70,5 +70,5 @@ def verdicts(version: str, savepoint: Path, work: Path) -> dict[str, str]:
     """Flink's verdict on each state of a savepoint, were it restored by these classes."""
     file = work / "verdicts"
     successes(ask(version, [("verdicts", savepoint.as_uri(), file)]))
-    found: dict[str, str] = json.loads(file.read_text("utf-8"))
-    return found
+    answers: dict[str, str] = json.loads(file.read_text("utf-8"))
+    return answers

@@ -86,9 +86,9 @@ TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 def cluster_jars(version: str = VERSION) -> Path:
     """The directory with a cluster's JARs, downloaded at the first call."""
     require_java()
-    wanted = [f"org.apache.flink:{module}:{version}" for module in MODULES]
-    wanted += [f"org.apache.logging.log4j:log4j-{name}:{LOGGING_VERSION}" for name in LOGGING]
-    return resolve_jars(f"flink-cluster-{version}", wanted)
+    modules = [f"org.apache.flink:{module}:{version}" for module in MODULES]
+    modules += [f"org.apache.logging.log4j:log4j-{name}:{LOGGING_VERSION}" for name in LOGGING]
+    return resolve_jars(f"flink-cluster-{version}", modules)
 
 
 def examples_jar(version: str = VERSION) -> Path:
@@ -115,8 +115,8 @@ class LiveFlink(JvmServer):
         self.url = f"http://127.0.0.1:{rest}"
         self.root = self._root
         conf = self._root / "conf"
-        for made in (conf, self._root / "tmp", self._root / "upload"):
-            made.mkdir()
+        for folder in (conf, self._root / "tmp", self._root / "upload"):
+            folder.mkdir()
         text = CONFIGURATION.format(rest=rest, rpc=rpc, root=self._root)
         if version.startswith("1.18."):  # it has names of its own, and its parser knows no quotes
             old = text.replace('"', "").replace("execution.checkpointing.savepoint-dir", SAVEPOINTS)

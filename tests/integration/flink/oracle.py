@@ -49,7 +49,7 @@ class FlinkError(RuntimeError):
 
 def sorted_lines(held: Iterable[Any]) -> list[str]:
     """What keys hold as text, in an order that depends on nothing else: comparable."""
-    return sorted(json.dumps(one, sort_keys=True) for one in held)
+    return sorted(json.dumps(line, sort_keys=True) for line in held)
 
 
 def answers_of(

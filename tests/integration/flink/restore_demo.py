@@ -22,8 +22,8 @@ def main(savepoint: str) -> None:
         )
     keys = [line for line in lines if "name" in line]
     alive = [key for key in keys if key["name"] is not None]
-    for one in alive[:3]:
-        print(f"  key {one['key']}: {one['name']!r}, items {one['items']}, total {one['total']}")
+    for row in alive[:3]:
+        print(f"  key {row['key']}: {row['name']!r}, items {row['items']}, total {row['total']}")
     gone = [key["key"] for key in keys if key["name"] is None]
     took = time.monotonic() - began
     print(f"  ... {len(alive)} keys restored in {took:.0f} s; nothing is left of {gone}")

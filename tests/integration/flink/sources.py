@@ -44,15 +44,15 @@ class Run:
 def connector_jars(version: str) -> list[Path]:
     """Kafka's connector for a Flink, downloaded at the first call."""
     name = f"flink-connector-kafka-{CONNECTORS[version]}"
-    wanted = [f"org.apache.flink:flink-connector-kafka:{CONNECTORS[version]}"]
-    return sorted(resolve_jars(name, wanted).glob("*.jar"))
+    modules = [f"org.apache.flink:flink-connector-kafka:{CONNECTORS[version]}"]
+    return sorted(resolve_jars(name, modules).glob("*.jar"))
 
 
 def run_sources(runs: Sequence[Run], version: str = NEW) -> list[tuple[list[str], Path | None]]:
     """Run jobs in one JVM, one after the other: what each has read, and its savepoint."""
     flink = flink_jars(version, MODULES)
-    known = {jar.name for jar in flink}
-    jars = [*flink, *(jar for jar in connector_jars(version) if jar.name not in known)]
+    present = {jar.name for jar in flink}
+    jars = [*flink, *(jar for jar in connector_jars(version) if jar.name not in present)]
     names = [*PROGRAMS, "OldKafka.java"] if version == OLD else PROGRAMS
     classes = compiled([JAVA_SOURCES / name for name in names], jars, f"sources-{version}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:

@@ -160,8 +160,8 @@ class _Demo:
 
     def _await(self, job: str) -> None:
         """Wait for a run over each job's state."""
-        wanted = {f"{name}_{job}" for name in JOBS}
-        self.api.await_runs(lambda over: wanted <= {run.job for run in over}, WAIT, self._tell)
+        names = {f"{name}_{job}" for name in JOBS}
+        self.api.await_runs(lambda over: names <= {run.job for run in over}, WAIT, self._tell)
 
     def _rescale(self, title: str, config: dict[str, Any], outcome: str) -> None:
         """Launch it in Dagster, and show its steps.

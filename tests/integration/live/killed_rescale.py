@@ -29,14 +29,14 @@ def plan_of(said: dict[str, Any]) -> RescalePlan:
 
 
 def _main() -> None:
-    said = json.loads(sys.argv[1])
+    call = json.loads(sys.argv[1])
 
     def kill(step: str, phase: str) -> None:
-        if (step, phase) == (said["step"], said["phase"]):
+        if (step, phase) == (call["step"], call["phase"]):
             os._exit(KILLED)
 
-    cluster = FlinkCluster(ConnectionSettings(said["url"]), poll_seconds=0.1)
-    rescale_job(cluster, Lake(said["lake"]), plan_of(said["plan"]), engine="local", progress=kill)
+    cluster = FlinkCluster(ConnectionSettings(call["url"]), poll_seconds=0.1)
+    rescale_job(cluster, Lake(call["lake"]), plan_of(call["plan"]), engine="local", progress=kill)
 
 
 if __name__ == "__main__":

@@ -111,10 +111,10 @@ class Ui:
 
     def run_of(self, job: str, **tags: str) -> DagsterRun:
         """The newest run of a job with some tags, when one is over; `__` is a slash."""
-        wanted = {name.replace("__", "/"): value for name, value in tags.items()}.items()
+        expected = {name.replace("__", "/"): value for name, value in tags.items()}.items()
 
         def matching(over: list[DagsterRun]) -> list[DagsterRun]:
-            return [run for run in over if run.job == job and wanted <= run.tags.items()]
+            return [run for run in over if run.job == job and expected <= run.tags.items()]
 
         over = self.api.await_runs(lambda runs: bool(matching(runs)), WAIT / 1000)
         return matching(over)[0]
@@ -326,7 +326,7 @@ def test_a_rescale_that_was_killed_is_launched_again(ui: Ui, counting: FlinkClus
     """The job is stopped, and nobody is left to run it; the next run of the same config does."""
     config = {"ops": {"rescale": {"config": {"parallelism": 1, "max_parallelism": 256}}}}
     first = ui.api.launch("counting_rescale_job", config)
-    await_true(lambda: any("stop: kept" in said for said in ui.api.messages(first)))
+    await_true(lambda: any("stop: kept" in message for message in ui.api.messages(first)))
     process = ui.api.process_of(first)
     assert process is not None
     os.kill(process, signal.SIGKILL)

@@ -47,9 +47,9 @@ def test_the_whole_way(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     at = 0
-    for said in SAID:
-        assert said in done.stdout[at:], (said, done.stdout)
-        at = done.stdout.index(said, at) + len(said)
+    for text in SAID:
+        assert text in done.stdout[at:], (text, done.stdout)
+        at = done.stdout.index(text, at) + len(text)
     counts = [line.split() for line in done.stdout.splitlines() if line.rstrip().endswith("true")]
     assert len(counts) >= 3 + 5
     assert " false" not in done.stdout
@@ -68,7 +68,7 @@ def test_an_interrupt_ends_all_that_it_started(tmp_path: Path) -> None:
         time.sleep(5)
         assert len(left_behind(tmp_path / "demo")) > 1
         demo.send_signal(signal.SIGINT)
-        _, said = demo.communicate(timeout=120)
+        _, output = demo.communicate(timeout=120)
     assert demo.returncode == 1
-    assert "interrupted" in said
+    assert "interrupted" in output
     assert left_behind(tmp_path / "demo") == []

@@ -27,11 +27,11 @@ def archived(
         jar = cluster.upload_jar(str(counter))
         job = cluster.run_jar(jar, entry_class="LiveCounter", arguments=["original"], parallelism=2)
         cluster.wait_until_running(job)
-        taken = run(
+        savepoint = run(
             "flink", "savepoint", "--flink", live_flink.url, "--job-name", "original",
             "--lake", root / "lake", "--job", "counter", "--as", "monday",
         )  # fmt: skip
-        assert taken.code == 0, taken.err
+        assert savepoint.code == 0, savepoint.err
         yield root, cluster
         cluster.cancel(job)
         cluster.delete_jar(jar)

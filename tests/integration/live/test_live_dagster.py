@@ -70,8 +70,8 @@ class Watched:
 def told(done: Any) -> dict[str, Any]:
     """The metadata of the step that failed, and its description."""
     (failure,) = (event for event in done.all_events if event.is_step_failure)
-    said = failure.step_failure_data.user_failure_data
-    return {"": said.description, **{name: value.value for name, value in said.metadata.items()}}
+    data = failure.step_failure_data.user_failure_data
+    return {"": data.description, **{name: value.value for name, value in data.metadata.items()}}
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def watched(
 ) -> Iterator[Watched]:
     """A job that runs, with a lake and a Dagster of its own; nothing of it is left behind."""
     root = tmp_path_factory.mktemp("watched")
-    for made in ("home", "savepoints"):
-        (root / made).mkdir()
+    for folder in ("home", "savepoints"):
+        (root / folder).mkdir()
     name = f"watched {uuid.uuid4().hex[:8]}"
 
     def defined(*canary: str) -> dg.Definitions:
@@ -119,10 +119,10 @@ def test_a_savepoint_is_taken_found_and_archived(watched: Watched) -> None:
     """In the directory of the job; the sensor makes it a partition, and the lake has its rows."""
     name = watched.take()
     assert len(counted(str(watched.savepoints / name))) == 50
-    found = watched.look("counting_new_savepoints")
-    (request,) = found.run_requests
+    result = watched.look("counting_new_savepoints")
+    (request,) = result.run_requests
     assert request.partition_key == name
-    for added in found.dynamic_partitions_requests:
+    for added in result.dynamic_partitions_requests:
         watched.instance.add_dynamic_partitions(added.partitions_def_name, added.partition_keys)
     done = watched.run("counting_archive_and_export", partition=name)
     assert done.success
@@ -165,11 +165,11 @@ def test_a_job_is_rescaled_by_its_config_and_put_back(watched: Watched) -> None:
     assert done.success
     assert watched.runs_at() == (3, 300)
     (output,) = (event.step_output_data for event in done.all_events if event.is_successful_output)
-    said = {name: value.value for name, value in output.metadata.items()}
-    assert said["outcome"] == "rescaled"
-    assert all(f"| {step.name} |" in said["steps"] for step in STEPS)
+    values = {name: value.value for name, value in output.metadata.items()}
+    assert values["outcome"] == "rescaled"
+    assert all(f"| {step.name} |" in values["steps"] for step in STEPS)
     running = watched.cluster.find_job(watched.name).id
-    assert said["Flink UI"] == f"{watched.cluster.url}/#/job/running/{running}/overview"
+    assert values["Flink UI"] == f"{watched.cluster.url}/#/job/running/{running}/overview"
 
     failed = watched.rescale(parallelism=2, entry_class="Nobody")
     assert not failed.success
@@ -192,10 +192,10 @@ def test_a_job_that_was_cancelled_is_lost(watched: Watched) -> None:
     (request,) = lost.run_requests
     done = watched.run("counting_report_lost_job", config=request.run_config)
     assert not done.success
-    said = told(done)
-    assert said["state"] == "CANCELED"
-    assert said["last completed checkpoint"].startswith("file:")  # it may be a savepoint
-    assert job.id in said["Flink UI"]
+    message = told(done)
+    assert message["state"] == "CANCELED"
+    assert message["last completed checkpoint"].startswith("file:")  # it may be a savepoint
+    assert job.id in message["Flink UI"]
     assert isinstance(watched.look("counting_lost_job", lost.cursor), dg.SkipReason)
     refused = watched.run("counting_take_savepoint")
     assert not refused.success

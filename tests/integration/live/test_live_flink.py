@@ -27,10 +27,10 @@ MACHINE = f"{EXAMPLES}.statemachine.StateMachineExample"
 @pytest.fixture(scope="module")
 def cluster(live_flink: LiveFlink) -> Iterator[FlinkCluster]:
     """The client; no job is left behind."""
-    with live_flink.client() as made:
-        yield made
-        for job in made.jobs():
-            made.cancel(job.id)
+    with live_flink.client() as client:
+        yield client
+        for job in client.jobs():
+            client.cancel(job.id)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +83,9 @@ def test_checkpoints_are_measured(cluster: FlinkCluster, job: FlinkJobDetails) -
     """Sizes and durations, the oldest first."""
     summary = cluster.checkpoints(job.id)
     assert summary.completed >= 1
-    done = [one for one in summary.history if one.status == "COMPLETED"]
-    assert all(one.state_bytes > 0 and one.path for one in done)
-    assert [one.number for one in done] == sorted(one.number for one in done)
+    done = [entry for entry in summary.history if entry.status == "COMPLETED"]
+    assert all(entry.state_bytes > 0 and entry.path for entry in done)
+    assert [entry.number for entry in done] == sorted(entry.number for entry in done)
 
 
 def test_a_job_goes_on_from_its_savepoint_at_another_parallelism(
@@ -145,12 +145,12 @@ def test_the_command_does_it_all(live_flink: LiveFlink, counter: Path, tmp_path:
     assert f"here {tmp_path}/here/savepoint-" in unmapped.err
     assert "--path-map" in unmapped.err
     (tmp_path / "here").symlink_to(live_flink.root / "mapped")
-    taken = run(
+    savepoint = run(
         "flink", "savepoint", *flink, *named, *target, *lake, *mapped, "--as", "first", "--json"
     )
-    assert taken.code == 0, taken.err
-    assert (taken.json["snapshot_id"], taken.json["new"]) == ("first", True)
-    before = counted(taken.json["savepoint"].removeprefix("file:"))
+    assert savepoint.code == 0, savepoint.err
+    assert (savepoint.json["snapshot_id"], savepoint.json["new"]) == ("first", True)
+    before = counted(savepoint.json["savepoint"].removeprefix("file:"))
 
     time.sleep(1)
     stopped = run("flink", "stop", *flink, *named, *target, "--json")

@@ -92,9 +92,9 @@ class Counting:
 
     def killed(self, plan: dict[str, Any], step: str, phase: str) -> None:
         """Rescale it in a process that ends at a step."""
-        said = {"url": self.live.url, "lake": self.lake.location, "plan": plan, "step": step,
+        call = {"url": self.live.url, "lake": self.lake.location, "plan": plan, "step": step,
                 "phase": phase}  # fmt: skip
-        command = [sys.executable, "-m", "tests.integration.live.killed_rescale", json.dumps(said)]
+        command = [sys.executable, "-m", "tests.integration.live.killed_rescale", json.dumps(call)]
         done = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
         )
@@ -120,8 +120,8 @@ class Counting:
 @pytest.fixture(scope="module")
 def cluster(live_flink: LiveFlink) -> Iterator[FlinkCluster]:
     """The client."""
-    with live_flink.client() as made:
-        yield made
+    with live_flink.client() as client:
+        yield client
 
 
 @pytest.fixture
@@ -130,9 +130,9 @@ def counting(
 ) -> Iterator[Counting]:
     """A job that runs; nothing of it is left behind."""
     jar = cluster.upload_jar(str(counter))
-    made = Counting(live_flink, cluster, jar, tmp_path)
-    yield made
-    for job_id in made.running():
+    job = Counting(live_flink, cluster, jar, tmp_path)
+    yield job
+    for job_id in job.running():
         cluster.cancel(job_id)
     cluster.delete_jar(jar)
 
@@ -274,15 +274,15 @@ def test_the_command_migrates_and_holds_the_result_against_the_declared_job(
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout, done.stderr)
-    said = json.loads(done.stdout)
-    did = {step["step"]: step["did"] for step in said["steps"]}
+    report = json.loads(done.stdout)
+    did = {step["step"]: step["did"] for step in report["steps"]}
     assert did["migrate"].endswith("counter/count migrated")
     assert did["legality"] == "legal, 0 warnings"
     assert did["compatibility"].endswith("none incompatible")
-    assert counting.running() == [said["flink_job"]]
-    before = counted(said["savepoint"].removeprefix("file:"))
+    assert counting.running() == [report["flink_job"]]
+    before = counted(report["savepoint"].removeprefix("file:"))
     stopped = counting.cluster.stop_with_savepoint(
-        said["flink_job"], f"file://{counting.root}/savepoints"
+        report["flink_job"], f"file://{counting.root}/savepoints"
     )
     after = counted(stopped.removeprefix("file:"))
     assert all(after[key] > before[key] for key in before)

@@ -41,8 +41,8 @@ def test_vectors(version: str, flink: int) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = {one["name"]: one for one in map(json.loads, done.stdout.decode().splitlines())}
-    assert found == kryo_vectors(flink)
+    vectors = {row["name"]: row for row in map(json.loads, done.stdout.decode().splitlines())}
+    assert vectors == kryo_vectors(flink)
 
 
 def upgraded(savepoint: Path, work: Path, parallelism: int = 3) -> Path:
@@ -51,7 +51,7 @@ def upgraded(savepoint: Path, work: Path, parallelism: int = 3) -> Path:
     lake = Lake(work / "lake")
     import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
     _, plan = upgrade_kryo(lake, "job", "s", "s2", engine="local")
-    assert [one.left for one in plan] == [""] * 8
+    assert [upgrade.left for upgrade in plan] == [""] * 8
     export_snapshot(lake, "job", "s2", work / "out", engine="local", parallelism=parallelism)
     return work / "out"
 
@@ -60,8 +60,8 @@ def upgraded(savepoint: Path, work: Path, parallelism: int = 3) -> Path:
 def test_restored(backend: str, flink: FlinkOracle, tmp_path: Path) -> None:
     """Every value is equal, and what was one object twice still is."""
     out = upgraded(jdk_savepoint(tmp_path / "sp"), tmp_path)
-    found = flink.restore("kryo", out, keys=KRYO_KEYS, parallelism=3, backend=backend)
-    assert sorted_lines(found) == sorted_lines(kryo_lines())
+    lines = flink.restore("kryo", out, keys=KRYO_KEYS, parallelism=3, backend=backend)
+    assert sorted_lines(lines) == sorted_lines(kryo_lines())
 
 
 def test_flink_itself_can_not(flink: FlinkOracle, tmp_path: Path) -> None:
@@ -72,21 +72,21 @@ def test_flink_itself_can_not(flink: FlinkOracle, tmp_path: Path) -> None:
 
 def test_flink_2_writes_on(flink: FlinkOracle, tmp_path: Path) -> None:
     """A savepoint of Flink 2's own is read as what it is."""
-    made = flink.generate("kryo", tmp_path / "sp", keys=KRYO_KEYS, inline=1_000_000)
+    savepoint = flink.generate("kryo", tmp_path / "sp", keys=KRYO_KEYS, inline=1_000_000)
     declare_classes(yaml.safe_load(BASKET.replace("flink: 1", "flink: 2")))
     lake = Lake(tmp_path / "lake")
-    import_snapshot(lake, str(made), "job", snapshot_id="s", engine="local")
+    import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "out", engine="local", parallelism=3)
-    found = flink.restore("kryo", tmp_path / "out", keys=KRYO_KEYS, parallelism=3)
-    assert sorted_lines(found) == sorted_lines(kryo_lines())
+    lines = flink.restore("kryo", tmp_path / "out", keys=KRYO_KEYS, parallelism=3)
+    assert sorted_lines(lines) == sorted_lines(kryo_lines())
 
 
 @pytest.mark.full
 def test_from_rocksdb(flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path) -> None:
     """A native savepoint of Flink 1.20's RocksDB."""
-    made = old_flink.generate(
+    savepoint = old_flink.generate(
         "kryo", tmp_path / "sp", keys=KRYO_KEYS, backend="rocksdb", format="native",
         compression="true",
     )  # fmt: skip
-    found = flink.restore("kryo", upgraded(made, tmp_path), keys=KRYO_KEYS, parallelism=3)
-    assert sorted_lines(found) == sorted_lines(kryo_lines())
+    lines = flink.restore("kryo", upgraded(savepoint, tmp_path), keys=KRYO_KEYS, parallelism=3)
+    assert sorted_lines(lines) == sorted_lines(kryo_lines())

@@ -36,11 +36,11 @@ LEFT_OUT = {
 
 def jars(version: str) -> list[Path]:
     """Flink with its libraries, and Kafka's sink of Flink 1."""
-    found = flink_jars(version, MODULES[version])
+    paths = flink_jars(version, MODULES[version])
     if version.startswith("1."):
-        wanted = [f"org.apache.flink:{KAFKA}:{KAFKA_VERSION}"]
-        found += sorted(resolve_jars(f"{KAFKA}-{KAFKA_VERSION}", wanted).glob("*.jar"))
-    return found
+        modules = [f"org.apache.flink:{KAFKA}:{KAFKA_VERSION}"]
+        paths += sorted(resolve_jars(f"{KAFKA}-{KAFKA_VERSION}", modules).glob("*.jar"))
+    return paths
 
 
 def printed(version: str, programs: Sequence[str]) -> str:
@@ -71,7 +71,7 @@ def test_vectors(version: str, program: str, kept: str) -> None:
 @pytest.mark.parametrize("version", list(MODULES))
 def test_every_class_is_known(version: str) -> None:
     """Each class that can describe a serializer is registered, or left out for a reason."""
-    found = set(printed(version, ("SnapshotClasses",)).split())
-    assert len(found) > 100
-    unknown = found - set(registered_classes())
-    assert {one for one in unknown if not one.startswith(tuple(LEFT_OUT))} == set()
+    classes = set(printed(version, ("SnapshotClasses",)).split())
+    assert len(classes) > 100
+    unknown = classes - set(registered_classes())
+    assert {name for name in unknown if not name.startswith(tuple(LEFT_OUT))} == set()

@@ -69,10 +69,10 @@ def test_moved_to_the_other_backend(
     backend: str, into: str, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """A native savepoint, through a lake, as a canonical one at another parallelism."""
-    made = flink.generate("async", tmp_path / "sp", keys=KEYS, backend=backend, format="native")
-    target = exported(made, tmp_path)
-    found = flink.restore("async", target, keys=KEYS, parallelism=3, backend=into)
-    assert sorted_lines(found) == sorted_lines([*LINES, *TIMERS])
+    source = flink.generate("async", tmp_path / "sp", keys=KEYS, backend=backend, format="native")
+    target = exported(source, tmp_path)
+    lines = flink.restore("async", target, keys=KEYS, parallelism=3, backend=into)
+    assert sorted_lines(lines) == sorted_lines([*LINES, *TIMERS])
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_forst(variant: str, into: str, with_forst: FlinkOracle, tmp_path: Path)
     for place, lines in zip(moved, expected, strict=True):
         assert run("check", "integrity", place).code == 0
         target = exported(place, tmp_path)
-        found = with_forst.restore("async-changes", target, **again, backend=into)
-        assert sorted_lines(found) == lines
+        restored = with_forst.restore("async-changes", target, **again, backend=into)
+        assert sorted_lines(restored) == lines
 
 
 @pytest.mark.full
@@ -129,8 +129,8 @@ def test_forst_goes_on_with_tables_of_another_job(with_forst: FlinkOracle, tmp_p
     shared = before.parent / "shared"
     assert (ran.code, f"--allow-external {shared}\n" in ran.err) == (3, True)
     target = exported(place, tmp_path, external=(str(shared),))
-    found = with_forst.restore("async-changes", target, **again, backend="hashmap")
-    assert sorted_lines(found) == lines
+    restored = with_forst.restore("async-changes", target, **again, backend="hashmap")
+    assert sorted_lines(restored) == lines
 
 
 @pytest.mark.full
@@ -143,13 +143,13 @@ def test_forst_of_a_job_without_asynchronous_state(with_forst: FlinkOracle, tmp_
     (*_, savepoint) = with_forst.checkpoints(
         "changes", tmp_path / "rocksdb", backend="rocksdb", savepoints="CANONICAL", **options
     )
-    found, wanted = (rows_of(open_snapshot(place)) for place in (checkpoint, savepoint))
+    seen, expected = (rows_of(open_snapshot(place)) for place in (checkpoint, savepoint))
     # when a state was last touched, and which of merged windows has the state, is chance
-    chance = {name for name in wanted if name[0] != "changes" or name[1] == "session"}
+    chance = {name for name in expected if name[0] != "changes" or name[1] == "session"}
     assert len(chance) == 7
-    for name, rows in wanted.items():
-        assert len(found[name]) == len(rows) if name in chance else found[name] == rows
-    assert found.keys() == wanted.keys()
+    for name, rows in expected.items():
+        assert len(seen[name]) == len(rows) if name in chance else seen[name] == rows
+    assert seen.keys() == expected.keys()
     again = {"keys": KEYS + 2 * NEW_KEYS, "parallelism": 3}
     lines = sorted_lines(with_forst.restore("changes", checkpoint, **again, backend="forst"))
     target = exported(checkpoint, tmp_path)
@@ -170,7 +170,7 @@ def test_declared_states(backend: str, into: str, with_forst: FlinkOracle, tmp_p
     place = with_forst.generate(
         "declared", tmp_path / "sp", keys=KEYS, backend=backend, format="native"
     )
-    (declared,) = (one for one in open_snapshot(place).operators if one.label == "declared")
+    (declared,) = (op for op in open_snapshot(place).operators if op.label == "declared")
     types = {state.name: state.value_type for state in declared.keyed_states if state.value_type}
     assert types == {
         "name": "String", "items": "Long", "scores": "Integer", "total": "Long", "largest": "Long"
@@ -178,6 +178,6 @@ def test_declared_states(backend: str, into: str, with_forst: FlinkOracle, tmp_p
     times = declared.state("_timer_state/processing_processing timer").to_arrow()["timestamp"]
     assert sorted(times.to_pylist()) == [FAR + k for k in range(KEYS)]
     target = exported(place, tmp_path)
-    found = with_forst.restore("declared", target, keys=KEYS, parallelism=3, backend=into)
+    lines = with_forst.restore("declared", target, keys=KEYS, parallelism=3, backend=into)
     # a union list comes to each subtask, though Flink 2.3 splits those that are declared
-    assert set(sorted_lines(found)) == set(sorted_lines([*DECLARED, *LISTED]))
+    assert set(sorted_lines(lines)) == set(sorted_lines([*DECLARED, *LISTED]))

@@ -126,8 +126,8 @@ def test_flink_goes_on_from_every_kind_of_state(
         key = -(1 << 40) + number * 2654435761
         lines += work(of_key(backends, key), number)
     write_savepoint(backends, tmp_path / "sp", "kinds")
-    found = flink.restore("kinds", tmp_path / "sp", keys=KEYS, backend=flink_backend)
-    assert sorted_lines(found) == sorted_lines(lines)
+    restored = flink.restore("kinds", tmp_path / "sp", keys=KEYS, backend=flink_backend)
+    assert sorted_lines(restored) == sorted_lines(lines)
     for backend in backends:
         backend.close()
 
@@ -146,8 +146,8 @@ def test_flink_goes_on_from_a_checkpoint(
         lines += work(of_key(backends, key), number)
     write_savepoint(backends, tmp_path / "sp", "kinds", canonical=False)
     flink_backend = {"heap": "hashmap"}.get(kind, kind)
-    found = flink.restore("kinds", tmp_path / "sp", keys=KEYS, backend=flink_backend)
-    assert sorted_lines(found) == sorted_lines(lines)
+    restored = flink.restore("kinds", tmp_path / "sp", keys=KEYS, backend=flink_backend)
+    assert sorted_lines(restored) == sorted_lines(lines)
     for backend in backends:
         backend.close()
 
@@ -156,10 +156,10 @@ def test_flink_goes_on_from_a_checkpoint(
 @pytest.mark.parametrize(
     "golden",
     [
-        pytest.param(one, marks=[] if index == 0 else pytest.mark.full)
-        for index, one in enumerate(OF_128_GROUPS)
+        pytest.param(case, marks=[] if index == 0 else pytest.mark.full)
+        for index, case in enumerate(OF_128_GROUPS)
     ],
-    ids=lambda one: one.name,
+    ids=lambda case: case.name,
 )
 def test_what_flink_began_goes_on_here_and_there_again(
     golden: GoldenCase, kind: str, flink: FlinkOracle, tmp_path: Path
@@ -185,11 +185,11 @@ def test_what_flink_began_goes_on_here_and_there_again(
         handles = [subtask.managed_keyed for subtask in written.subtasks.values()]
         for backend in backends:
             backend.close()
-    found = flink.restore(
+    lines = flink.restore(
         "wordcount", where, keys=golden.facts["keys"], backend=FLINKS[kind == "heap"]
     )
-    wanted = [{**line, "count": line["count"] + 2000} for line in golden.expected()]
-    assert sorted_lines(found) == sorted_lines(wanted)
+    expected = [{**line, "count": line["count"] + 2000} for line in golden.expected()]
+    assert sorted_lines(lines) == sorted_lines(expected)
 
 
 def test_operator_state_goes_on_in_flink(flink: FlinkOracle, tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def test_operator_state_goes_on_in_flink(flink: FlinkOracle, tmp_path: Path) -> 
         word = f"word-{number}"
         length: Any = of_key(backends, word).state(descriptor("value", name="length"))
         length.update(number * 7)
-    rules = {f"rule-{one}": one * one for one in range(20)}
-    made = {}
+    rules = {f"rule-{number}": number * number for number in range(20)}
+    elements = {}
     for index, backend in enumerate(backends):
         own = OperatorStateBackend(compressed=True)
         own.list_state("split", "Long").add_all(range(10 * index, 10 * index + 10))
@@ -210,7 +210,7 @@ def test_operator_state_goes_on_in_flink(flink: FlinkOracle, tmp_path: Path) -> 
         own.union_list_state("union", "String").add(f"u{index}")
         own.broadcast_state("rules", "String", "Integer").put_all(rules)
         place = SnapshotTarget(1, target.directory)
-        made[index] = SubtaskState(
+        elements[index] = SubtaskState(
             managed_keyed=backend.snapshot(place, savepoint=True).run(),
             managed_operator=own.snapshot(place).run(),
         )
@@ -223,17 +223,17 @@ def test_operator_state_goes_on_in_flink(flink: FlinkOracle, tmp_path: Path) -> 
                 "union": ["u0", "u1"],
             }
         )
-    operator = OperatorState(operator_id_of_uid("mixed"), 2, MOST, "mixed", "mixed", None, made)
+    operator = OperatorState(operator_id_of_uid("mixed"), 2, MOST, "mixed", "mixed", None, elements)
     target.commit(CheckpointMetadata(3, 1, [operator]))
-    found = flink.restore("mixed", tmp_path / "sp", keys=KEYS)
+    after = flink.restore("mixed", tmp_path / "sp", keys=KEYS)
     names = {name for line in lines for name in line}
-    seen = [{name: one[name] for name in one if name in names} for one in found if "subtask" in one]
-    for one in seen:  # Flink reads files in the order of their names' hashes
-        if "union" in one:
-            one["union"].sort()
-    assert sorted_lines(one for one in seen if len(one) > 1) == sorted_lines(lines)
-    held = {one["key"]: one["length"] for one in found if "key" in one}
+    seen = [{name: row[name] for name in row if name in names} for row in after if "subtask" in row]
+    for row in seen:  # Flink reads files in the order of their names' hashes
+        if "union" in row:
+            row["union"].sort()
+    assert sorted_lines(row for row in seen if len(row) > 1) == sorted_lines(lines)
+    lengths = {row["key"]: row["length"] for row in after if "key" in row}
     # the words of the job are these, and others
     for number in range(KEYS):
         if number % 7 and number % 11:
-            assert held[f"word-{number}"] == number * 7
+            assert lengths[f"word-{number}"] == number * 7

@@ -55,8 +55,8 @@ def wordcount(parallelism: int, max_parallelism: int) -> Made:
     counts = [number**5 - 10**6 for number in range(KEYS)]
     state = NewKeyedState("count", rows(key=words, value=counts), value="Long")
     lines = [{"key": key, "count": count} for key, count in zip(words, counts, strict=True)]
-    made = NewOperator("counter", "String", (state,), (), parallelism, max_parallelism)
-    return made, lines
+    operator = NewOperator("counter", "String", (state,), (), parallelism, max_parallelism)
+    return operator, lines
 
 
 def kinds(parallelism: int, max_parallelism: int) -> Made:
@@ -67,7 +67,7 @@ def kinds(parallelism: int, max_parallelism: int) -> Made:
     scores = [
         {f"s{index}": number / (index + 1) for index in range(number % 3)} for number in range(KEYS)
     ]
-    pairs = [(key, *one) for key, held in zip(keys, scores, strict=True) for one in held.items()]
+    pairs = [(key, *one) for key, map_ in zip(keys, scores, strict=True) for one in map_.items()]
     totals = [number * 10**12 - 5 for number in range(KEYS)]
     averages = [{"f0": number * 3, "f1": number + 1} for number in range(KEYS)]
     triples = [{"f0": -number, "f1": f"t{number}", "f2": number % 2 == 1} for number in range(KEYS)]
@@ -77,7 +77,7 @@ def kinds(parallelism: int, max_parallelism: int) -> Made:
     ]
     sessions = [f"session of {number}" for number in range(KEYS)]
     times = [
-        (key, FAR - number * one) for number, key in enumerate(keys) for one in (1, 2) if number
+        (key, FAR - number * step) for number, key in enumerate(keys) for step in (1, 2) if number
     ]
     states = (
         NewKeyedState("name", rows(key=keys, value=names), value="String"),
@@ -108,7 +108,7 @@ def kinds(parallelism: int, max_parallelism: int) -> Made:
             with_ttl=True,
         ),
         NewKeyedState.timers(
-            "event", rows(key=[one[0] for one in times], timestamp=[one[1] for one in times])
+            "event", rows(key=[time[0] for time in times], timestamp=[time[1] for time in times])
         ),
         NewKeyedState.timers("processing", rows(key=keys, timestamp=[FAR] * KEYS)),
     )  # fmt: skip
@@ -142,10 +142,10 @@ def profiles(parallelism: int, max_parallelism: int) -> Made:
     lines = [
         {
             "key": key,
-            **{name: value for name, value in held.items() if name != "address"},
-            **(held["address"] or {"city": None, "zip": None}),
+            **{name: value for name, value in profile.items() if name != "address"},
+            **(profile["address"] or {"city": None, "zip": None}),
         }
-        for key, held in zip(words, values, strict=True)
+        for key, profile in zip(words, values, strict=True)
     ]
     state = NewKeyedState("profile", rows(key=words, value=values), value=PROFILE)
     return NewOperator("profiles", "String", (state,), (), parallelism, max_parallelism), lines
@@ -159,7 +159,7 @@ def mixed(parallelism: int, max_parallelism: int) -> Made:
     pairs = [{"f0": f"p{index}", "f1": index} for index in range(2 * parallelism)]
     names = [f"u{index}" for index in range(7)]
     rules = {f"rule-{index}": index * index for index in range(20)}
-    made = NewOperator(
+    operator = NewOperator(
         "mixed",
         "String",
         (NewKeyedState("length", rows(key=words, value=lengths), value="Long"),),
@@ -190,7 +190,7 @@ def mixed(parallelism: int, max_parallelism: int) -> Made:
                 "rare": [],
             }
         )
-    return made, lines
+    return operator, lines
 
 
 JOBS = {"wordcount": wordcount, "kinds": kinds, "profiles": profiles, "mixed": mixed}
@@ -207,10 +207,10 @@ def test_flink_holds_what_the_tables_held(
     compression = "snappy" if (parallelism == 1) == (backend == "hashmap") else "none"
     version = 6 if backend == "rocksdb" else 3
     write_snapshot(tmp_path / "sp", [operator], compression=compression, metadata_version=version)
-    found = flink.restore(
+    restored = flink.restore(
         case, tmp_path / "sp", keys=KEYS, parallelism=parallelism, backend=backend
     )
-    assert sorted_lines(found) == sorted_lines(lines)
+    assert sorted_lines(restored) == sorted_lines(lines)
 
 
 @pytest.mark.parametrize(("case", "version"), [("kinds", 3), ("profiles", 4), ("mixed", 4)])
@@ -221,8 +221,8 @@ def test_an_older_flink(case: str, version: int, old_flink: FlinkOracle, tmp_pat
         tmp_path / "sp", [operator], metadata_version=version, operator_state_version=5,
         compression="snappy",
     )  # fmt: skip
-    found = old_flink.restore(case, tmp_path / "sp", keys=KEYS, parallelism=2, backend="rocksdb")
-    assert sorted_lines(found) == sorted_lines(lines)
+    restored = old_flink.restore(case, tmp_path / "sp", keys=KEYS, parallelism=2, backend="rocksdb")
+    assert sorted_lines(restored) == sorted_lines(lines)
 
 
 @pytest.mark.parametrize(
@@ -234,5 +234,5 @@ def test_every_version_at_another_parallelism(
     """Flink rescales it as one of its own; two bytes of key-group prefix."""
     operator, lines = wordcount(2, 1000)
     write_snapshot(tmp_path / "sp", [operator], metadata_version=version)
-    found = flink.restore("wordcount", tmp_path / "sp", keys=KEYS, parallelism=3, max=1000)
-    assert sorted_lines(found) == sorted_lines(lines)
+    restored = flink.restore("wordcount", tmp_path / "sp", keys=KEYS, parallelism=3, max=1000)
+    assert sorted_lines(restored) == sorted_lines(lines)

@@ -42,7 +42,7 @@ def save(table: Any, to: Path, name: str) -> str:
 
 def spec_of(operator: NewOperator, to: Path) -> dict[str, Any]:
     """The spec that says what the operator says."""
-    said: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "key_type": operator.key, "states": {}, "timers": {}, "operator_states": {},
         "max_parallelism": operator.max_parallelism,
     }  # fmt: skip
@@ -50,21 +50,21 @@ def spec_of(operator: NewOperator, to: Path) -> dict[str, Any]:
         if state.kind == "timers":
             domain, _, service = state.name.removeprefix(TIMERS).partition("_")
             source = save(state.rows, to, f"{domain}-timers")
-            said["timers"][f"{domain}/{service}"] = {"source": source}
+            spec["timers"][f"{domain}/{service}"] = {"source": source}
             continue
-        held = {"kind": state.kind, "type": state.value, "source": save(state.rows, to, state.name)}
+        part = {"kind": state.kind, "type": state.value, "source": save(state.rows, to, state.name)}
         if state.kind == "map":
-            held["user_key_type"] = state.user_key
+            part["user_key_type"] = state.user_key
         if state.with_ttl:
-            held["ttl"] = "ttl"
-        said["states"][state.name] = held
+            part["ttl"] = "ttl"
+        spec["states"][state.name] = part
     for other in operator.operator_states:
-        held = {"kind": other.mode, "type": other.value}
-        held["source"] = save(other.rows, to, f"{other.name}-rows")
+        part = {"kind": other.mode, "type": other.value}
+        part["source"] = save(other.rows, to, f"{other.name}-rows")
         if other.key:
-            held["key_type"] = other.key
-        said["operator_states"][other.name] = held
-    return {"operators": {operator.uid: {name: one for name, one in said.items() if one}}}
+            part["key_type"] = other.key
+        spec["operator_states"][other.name] = part
+    return {"operators": {operator.uid: {name: value for name, value in spec.items() if value}}}
 
 
 @pytest.mark.parametrize("case", JOBS)
@@ -76,8 +76,8 @@ def test_flink_holds_what_the_files_held(case: str, flink: FlinkOracle, tmp_path
     compress = ("--compression", "snappy") if case in ("kinds", "mixed") else ()
     ran = run("bootstrap", spec, "--to", tmp_path / "sp", "--parallelism", 3, *compress)
     assert ran.code == 0, ran.err
-    found = flink.restore(case, tmp_path / "sp", keys=KEYS, parallelism=3, backend="rocksdb")
-    assert sorted_lines(found) == sorted_lines(lines)
+    after = flink.restore(case, tmp_path / "sp", keys=KEYS, parallelism=3, backend="rocksdb")
+    assert sorted_lines(after) == sorted_lines(lines)
 
 
 def test_an_older_flink_restores_it(old_flink: FlinkOracle, tmp_path: Path) -> None:
@@ -90,5 +90,5 @@ def test_an_older_flink_restores_it(old_flink: FlinkOracle, tmp_path: Path) -> N
         "--operator-state-version", 5,
     )  # fmt: skip
     assert ran.code == 0, ran.err
-    found = old_flink.restore("mixed", tmp_path / "sp", keys=KEYS, parallelism=2, backend="hashmap")
-    assert sorted_lines(found) == sorted_lines(lines)
+    after = old_flink.restore("mixed", tmp_path / "sp", keys=KEYS, parallelism=2, backend="hashmap")
+    assert sorted_lines(after) == sorted_lines(lines)

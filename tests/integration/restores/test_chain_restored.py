@@ -51,9 +51,9 @@ def assert_restored(
 ) -> None:
     """Assert that Flink sees in an export at 3 what it saw in the snapshot at 2."""
     export_snapshot(lake, "job", moment.snapshot.name, to, parallelism=3, engine="local")
-    found = flink.restore("chain", to, keys=keys, parallelism=3, backend=backend)
-    same_lines(held_lines(found), moment.held)
-    asked = {line["key"] for line in found}
+    lines = flink.restore("chain", to, keys=keys, parallelism=3, backend=backend)
+    same_lines(held_lines(lines), moment.held)
+    asked = {line["key"] for line in lines}
     assert len(asked) == keys  # the deleted ones, too, of which it sees nothing
 
 
@@ -93,17 +93,17 @@ def test_a_chain_of_today(flink: FlinkOracle, compression: str, tmp_path: Path) 
     expected = [flink.restore("chain", place, **options) for place in places]
     chain = pack(places, expected, tmp_path / "moved")
     assert vanished(chain)
-    for one in chain.moments:
-        same_lines(contents_of("chain", tables_of(open_snapshot(one.snapshot))), one.held)
+    for moment in chain.moments:
+        same_lines(contents_of("chain", tables_of(open_snapshot(moment.snapshot))), moment.held)
     lake = archived(chain, tmp_path / "lake")
     for earlier, later in pairwise(chain.checkpoints):
-        names = [one.snapshot.name for one in (earlier, later)]
-        found = {
+        names = [moment.snapshot.name for moment in (earlier, later)]
+        changes = {
             diff_snapshot.state: (diff_snapshot.added, diff_snapshot.removed, diff_snapshot.changed)
             for diff_snapshot in diff_snapshots(lake, "job", names[0], names[1], engine="local")
             if diff_snapshot.operator == "chain"
         }
-        assert {name: found[name] for name in STATES} == differences(earlier, later)
-    for number, one in enumerate(chain.moments):
+        assert {name: changes[name] for name in STATES} == differences(earlier, later)
+    for number, moment in enumerate(chain.moments):
         backend = ("hashmap", "rocksdb")[number % 2]
-        assert_restored(flink, lake, one, tmp_path / str(number), ALL_KEYS, backend)
+        assert_restored(flink, lake, moment, tmp_path / str(number), ALL_KEYS, backend)

@@ -109,9 +109,9 @@ def test_merged_files_of_keyed_state(
         **{MERGED: "true", ACROSS: across},
     )  # fmt: skip
     options = {"keys": ALL_KEYS, "backend": backend}
-    held = [held_lines(flink.restore("chain", one, **options)) for one in places]
+    contents = [held_lines(flink.restore("chain", place, **options)) for place in places]
     lake = Lake(tmp_path / "lake")
-    for place, expected in zip(moved(places, tmp_path / "moved"), held, strict=True):
+    for place, expected in zip(moved(places, tmp_path / "moved"), contents, strict=True):
         handles = keyed_handles(place)
         assert all(isinstance(s, SegmentHandle) for handle in handles for s in streams(handle))
         if backend == "rocksdb":  # of the other, each subtask may have a file of its own
@@ -131,8 +131,8 @@ def test_merged_files_of_keyed_state(
         assert files[0] & files[1]
     target = tmp_path / "export"
     export_snapshot(lake, "job", places[-1].name, target, parallelism=3, engine="local")
-    found = flink.restore("chain", target, keys=ALL_KEYS, parallelism=3, backend="hashmap")
-    same_lines(held_lines(found), held[-1])
+    lines = flink.restore("chain", target, keys=ALL_KEYS, parallelism=3, backend="hashmap")
+    same_lines(held_lines(lines), contents[-1])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -142,7 +142,7 @@ def test_merged_files_of_operator_state(backend: str, flink: FlinkOracle, tmp_pa
         "mixed", tmp_path / "written", keys=KEYS, backend=backend, **{MERGED: "true"}
     )
     options = {"keys": KEYS, "parallelism": 2}
-    wanted = flink.restore("mixed", place, **options, backend=backend)
+    expected = flink.restore("mixed", place, **options, backend=backend)
     (place,) = moved([place], tmp_path / "moved")
     segments = [
         operator_stream
@@ -168,13 +168,13 @@ def test_merged_files_of_operator_state(backend: str, flink: FlinkOracle, tmp_pa
     lake = Lake(tmp_path / "lake")
     import_snapshot(lake, str(place), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "export", engine="local")
-    found = flink.restore("mixed", tmp_path / "export", **options, backend="hashmap")
-    assert sorted_lines(map(unordered, found)) == sorted_lines(map(unordered, wanted))
+    lines = flink.restore("mixed", tmp_path / "export", **options, backend="hashmap")
+    assert sorted_lines(map(unordered, lines)) == sorted_lines(map(unordered, expected))
 
 
 def unordered(line: dict[str, Any]) -> dict[str, Any]:
     """A line whose lists are sorted: Flink's order of old subtasks depends on paths."""
-    return {name: sorted(one) if isinstance(one, list) else one for name, one in line.items()}
+    return {name: sorted(item) if isinstance(item, list) else item for name, item in line.items()}
 
 
 @pytest.fixture(scope="module")
@@ -207,12 +207,12 @@ def test_the_changelog_backend(
     ]
     kind = ChangelogFileHandle if storage == "filesystem" else ChangelogByteHandle
     (log,) = {*(tmp_path / "log").glob("*/dstl")} or {tmp_path}
-    for place, held in zip(checkpoints, expected, strict=True):
+    for place, lines in zip(checkpoints, expected, strict=True):
         handles = keyed_handles(place)
         assert all(isinstance(handle, ChangelogHandle) for handle in handles)
         assert all(isinstance(change, kind) for handle in handles for change in handle.changes)
         opened = open_snapshot(place, allow_external=[str(log)])
-        same_lines(contents_of("chain", tables_of(opened)), held)
+        same_lines(contents_of("chain", tables_of(opened)), lines)
         assert run("check", "integrity", place, "--allow-external", log).code == 0
         if any(handle.changes for handle in handles) and storage == "filesystem":
             ran = run("inspect", place)
@@ -221,8 +221,8 @@ def test_the_changelog_backend(
     lake = Lake(tmp_path / "lake")
     assert all(isinstance(keyed_handle, ChangelogHandle) for keyed_handle in keyed_handles(native))
     for place in (native, canonical):
-        found = contents_of("chain", tables_of(open_snapshot(place)))
-        same_lines(found, expected[-1])
+        contents = contents_of("chain", tables_of(open_snapshot(place)))
+        same_lines(contents, expected[-1])
     import_snapshot(lake, str(native), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "export", parallelism=3, engine="local")
     restored = with_changelog.restore(
@@ -269,10 +269,10 @@ def test_every_kind_of_change(
         import_snapshot(lake, str(place), "job", snapshot_id=place.name, engine="local")
         export = tmp_path / "export" / place.name
         export_snapshot(lake, "job", place.name, export, parallelism=3, engine="local")
-        found = with_changelog.restore(
+        restored = with_changelog.restore(
             "changes", export, keys=ALL_KEYS, parallelism=3, backend=backend, max=key_groups
         )
-        assert sorted_lines(found) == lines
+        assert sorted_lines(restored) == lines
 
 
 @pytest.mark.full

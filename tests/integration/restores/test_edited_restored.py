@@ -41,8 +41,8 @@ def savepoints(flink: FlinkOracle, tmp_path_factory: pytest.TempPathFactory) -> 
 def lake(savepoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake with these jobs, and their savepoints as `s`."""
     lake = Lake(tmp_path_factory.mktemp("edited") / "lake")
-    for job, made in savepoints.items():
-        import_snapshot(lake, str(made), job, snapshot_id="s", engine="local")
+    for job, savepoint in savepoints.items():
+        import_snapshot(lake, str(savepoint), job, snapshot_id="s", engine="local")
     return lake
 
 
@@ -98,8 +98,8 @@ def test_an_operator_less(lake: Lake, flink: FlinkOracle, words: list[Any]) -> N
         seen(flink, lake, "wordcount", "both")
     report = edit(lake, "both", "words-only", "--drop-operator", "kinds")
     assert report["operators"] == ["counter"]
-    found = seen(flink, lake, "wordcount", "both", "words-only")
-    assert sorted_lines(found) == sorted_lines(words)
+    lines = seen(flink, lake, "wordcount", "both", "words-only")
+    assert sorted_lines(lines) == sorted_lines(words)
     assert len(words) == KEYS
 
 
@@ -109,8 +109,8 @@ def test_other_uids(lake: Lake, flink: FlinkOracle, words: list[Any], kinds: lis
         lake, "both", "renamed", "--rename-uid", "counter", "counter-2", "--rename-uid", "kinds",
         "kinds-2",
     )  # fmt: skip
-    found = seen(flink, lake, "both", "both", "renamed", suffix="-2")
-    assert sorted_lines(found) == sorted_lines([*words, *kinds])
+    lines = seen(flink, lake, "both", "both", "renamed", suffix="-2")
+    assert sorted_lines(lines) == sorted_lines([*words, *kinds])
     with pytest.raises(FlinkError, match=REFUSED):
         seen(flink, lake, "both", "both", "renamed")
 
@@ -124,16 +124,16 @@ def test_operators_of_two_jobs(
     )
     report = edit(lake, "words", "merged", "--merge", "kinds:without-source")
     assert sorted(report["operators"]) == ["counter", "kinds"]
-    found = seen(flink, lake, "both", "words", "merged")
-    assert sorted_lines(found) == sorted_lines([*words, *kinds])
+    lines = seen(flink, lake, "both", "words", "merged")
+    assert sorted_lines(lines) == sorted_lines([*words, *kinds])
 
 
 def test_a_state_less(lake: Lake, flink: FlinkOracle, kinds: list[Any]) -> None:
     """The state begins anew, as if it were a new one; timers that were dropped do not fire."""
     edit(lake, "kinds", "less", "--drop-state", "kinds/scores", "--drop-state", "kinds/timers")
-    wanted = [line | {"scores": {}} for line in kinds if "timer" not in line]
-    assert len(wanted) == KEYS < len(kinds)
-    assert sorted_lines(seen(flink, lake, "kinds", "kinds", "less")) == sorted_lines(wanted)
+    expected = [line | {"scores": {}} for line in kinds if "timer" not in line]
+    assert len(expected) == KEYS < len(kinds)
+    assert sorted_lines(seen(flink, lake, "kinds", "kinds", "less")) == sorted_lines(expected)
 
 
 def test_what_has_expired(lake: Lake, flink: FlinkOracle, kinds: list[Any], tmp_path: Path) -> None:
@@ -144,11 +144,11 @@ def test_what_has_expired(lake: Lake, flink: FlinkOracle, kinds: list[Any], tmp_
     edit(lake, "kinds", "expired", "--expire", "kinds/session", "1h", "--at", at.isoformat())
     left = {key for key, used in table.items() if used > middle}
     assert 0 < len(left) < KEYS
-    wanted = [
+    expected = [
         line if "timer" in line or line["key"] in left else line | {"session": None}
         for line in kinds
     ]
-    assert sorted_lines(seen(flink, lake, "kinds", "kinds", "expired")) == sorted_lines(wanted)
+    assert sorted_lines(seen(flink, lake, "kinds", "kinds", "expired")) == sorted_lines(expected)
 
 
 def sessions(lake: Lake, to: Path) -> dict[int, datetime]:
@@ -164,8 +164,8 @@ def instant(value: Any) -> datetime:
     """A point in time, with its zone."""
     if isinstance(value, int):
         return datetime.fromtimestamp(value / 1000, timezone.utc)
-    found: datetime = value
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    time: datetime = value
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
 @pytest.mark.full
@@ -176,10 +176,10 @@ def test_rows_of_a_predicate(lake: Lake, flink: FlinkOracle, kinds: list[Any]) -
         lake, "kinds", "purged", "--purge", "kinds/total", "value % 2 = 0 AND value > 500",
         "--purge", "kinds/scores", "user_key = 's1'", "--purge", "kinds/items", "size(value) = 3",
     )  # fmt: skip
-    wanted = [line if "timer" in line else purged(line) for line in kinds]
-    changed = [new != old for new, old in zip(wanted, kinds, strict=True)]
+    expected = [line if "timer" in line else purged(line) for line in kinds]
+    changed = [new != old for new, old in zip(expected, kinds, strict=True)]
     assert 0 < sum(changed) < len(changed)
-    assert sorted_lines(seen(flink, lake, "kinds", "kinds", "purged")) == sorted_lines(wanted)
+    assert sorted_lines(seen(flink, lake, "kinds", "kinds", "purged")) == sorted_lines(expected)
 
 
 def purged(line: dict[str, Any]) -> dict[str, Any]:

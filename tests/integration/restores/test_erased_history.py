@@ -107,12 +107,12 @@ def job_of_runs(lake: Lake, root: Path) -> None:
 
 def holding(root: Path) -> set[str]:
     """The files with one of the two, found by a program that shares no code with statelake."""
-    found = set(files_with(root, ALICE)) | set(files_with(root, str(CUSTOMER)))
+    files = set(files_with(root, ALICE)) | set(files_with(root, str(CUSTOMER)))
     for path in root.rglob("*"):
         data = path.read_bytes() if path.is_file() else b""
         if any(CUSTOMER.to_bytes(8, order, signed=True) in data for order in ("big", "little")):
-            found.add(path.relative_to(root).as_posix())
-    return found
+            files.add(path.relative_to(root).as_posix())
+    return files
 
 
 def restored_from(
@@ -168,7 +168,7 @@ def test_nothing_of_two_people_is_left_in_fifty_snapshots(
     job_of_flink(lake)
     jobs_of_people(lake, tmp_path)
     job_of_runs(lake, tmp_path)
-    names = [(one.job, one.snapshot_id) for one in lake.summaries()]
+    names = [(summary.job, summary.snapshot_id) for summary in lake.summaries()]
     assert len(names) == 50
     before = holding(tmp_path / "lake")
     for name in names:
@@ -188,7 +188,7 @@ def test_nothing_of_two_people_is_left_in_fifty_snapshots(
 
     assert holding(tmp_path / "lake") == set()
     assert files_with(tmp_path / "blobs", ALICE) == []
-    assert [(one.job, one.snapshot_id) for one in lake.summaries()] == names
+    assert [(summary.job, summary.snapshot_id) for summary in lake.summaries()] == names
     for name in names:
         assert list(stored_faults(lake, lake.snapshot(*name))) == [], name
     assert_whole(lake, orphans=True)  # of snapshots: what tasks keep is beside them
@@ -209,9 +209,9 @@ def test_nothing_of_two_people_is_left_in_fifty_snapshots(
         truth = flink.restore("kinds", DEMO / name, keys=KEYS)
         others = [line for line in truth if line["key"] != CUSTOMER]
         assert len(others) < len(truth)
-        found = flink.restore("kinds", tmp_path / "out" / name, keys=KEYS)
+        after = flink.restore("kinds", tmp_path / "out" / name, keys=KEYS)
         gone = {"key": CUSTOMER} | NOTHING
-        assert sorted_lines(found) == sorted_lines([*others, gone])
+        assert sorted_lines(after) == sorted_lines([*others, gone])
     for name in set(kinds) - {"monday", "tuesday"}:
         less = flink.restore("kinds", tmp_path / "out" / name, keys=KEYS, backend="rocksdb")
         assert [line for line in less if line["key"] == CUSTOMER] == [gone], name

@@ -38,7 +38,7 @@ def erase(lake: Lake, job: str, snapshot: str, key: int) -> int:
     ]
     assert len(tables) > 1
     deleted = [DeltaTable(lake.table(table).uri).delete(f"key = {key}") for table in tables]
-    return sum(int(one["num_deleted_rows"]) for one in deleted)
+    return sum(int(row["num_deleted_rows"]) for row in deleted)
 
 
 def test_an_erased_customer_is_gone_from_flink(
@@ -49,9 +49,9 @@ def test_an_erased_customer_is_gone_from_flink(
     truth: list[Any] = flink.restore("kinds", savepoint, keys=KEYS)
     # one with elements in its list and its map, and two timers that a restored job fires
     customer = next(
-        one["key"]
-        for one in truth
-        if one.get("items") and one.get("scores") and timers(truth, one["key"]) == 2
+        line["key"]
+        for line in truth
+        if line.get("items") and line.get("scores") and timers(truth, line["key"]) == 2
     )
     lake, target = tmp_path / "lake", tmp_path / "export"
     of_job = ("--lake", str(lake), "--job", "orders", "--snapshot")
@@ -64,10 +64,10 @@ def test_an_erased_customer_is_gone_from_flink(
     statelake("export", *of_job, "erased", "--to", str(target), "--parallelism", "3", "--json")
     assert json.loads(capfd.readouterr().out)["path"] == str(target)
     assert all(customer not in keys for keys in keys_by_state(target).values())
-    found = flink.restore("kinds", target, keys=KEYS, parallelism=3, backend="rocksdb")
-    others = [one for one in truth if one["key"] != customer]
+    lines = flink.restore("kinds", target, keys=KEYS, parallelism=3, backend="rocksdb")
+    others = [line for line in truth if line["key"] != customer]
     assert len(others) == len(truth) - 3
-    assert sorted_lines(found) == sorted_lines([*others, {"key": customer} | NOTHING])
+    assert sorted_lines(lines) == sorted_lines([*others, {"key": customer} | NOTHING])
 
 
 def test_flink_restores_every_snapshot_that_a_customer_was_erased_from(
@@ -76,7 +76,7 @@ def test_flink_restores_every_snapshot_that_a_customer_was_erased_from(
     """One command for two snapshots: each is restored without them, and with everyone else."""
     savepoint = flink.generate("kinds", tmp_path / "flink", keys=KEYS)
     truth: list[Any] = flink.restore("kinds", savepoint, keys=KEYS)
-    customer = next(one["key"] for one in truth if timers(truth, one["key"]) == 2)
+    customer = next(line["key"] for line in truth if timers(truth, line["key"]) == 2)
     lake = tmp_path / "lake"
     at = ("--lake", str(lake))
     statelake("import", str(savepoint), *at, "--job", "orders", "--snapshot", "monday")
@@ -85,15 +85,15 @@ def test_flink_restores_every_snapshot_that_a_customer_was_erased_from(
     asked = ("--request", "gdpr-4711", f"--key={customer}")
     statelake("erase", *at, *asked, "--carried", "keep", "--yes")
     statelake("audit", "erase", *at, *asked)
-    others = [one for one in truth if one["key"] != customer]
+    others = [line for line in truth if line["key"] != customer]
     for name in ("monday", "edited"):
         target = tmp_path / name
         statelake("export", *at, "--job", "orders", "--snapshot", name, "--to", str(target))
         assert all(customer not in keys for keys in keys_by_state(target).values())
-    found = flink.restore("kinds", tmp_path / "monday", keys=KEYS, backend="rocksdb")
-    assert sorted_lines(found) == sorted_lines([*others, {"key": customer} | NOTHING])
+    lines = flink.restore("kinds", tmp_path / "monday", keys=KEYS, backend="rocksdb")
+    assert sorted_lines(lines) == sorted_lines([*others, {"key": customer} | NOTHING])
     edited = flink.restore("kinds", tmp_path / "edited", keys=KEYS)
-    assert len(edited) == len(found)
+    assert len(edited) == len(lines)
 
 
 def keys_by_state(savepoint: Path) -> dict[str, set[int]]:
@@ -107,4 +107,4 @@ def keys_by_state(savepoint: Path) -> dict[str, set[int]]:
 
 def timers(held: list[Any], key: int) -> int:
     """How many timers of a key fired."""
-    return sum(one["key"] == key and "timer" in one for one in held)
+    return sum(line["key"] == key and "timer" in line for line in held)

@@ -66,20 +66,20 @@ def test_migrated_operator_state_is_restored_by_the_new_job(tmp_path: Path) -> N
     computed = migrated(by_sql, {"addresses": BY_SQL, "depots": BY_SQL})
     computed_at = tmp_path / "computed"
     export_snapshot(by_sql, JOB, computed, computed_at, engine=LOCAL)
-    found, with_values = operators_restored("new", [plain, computed_at], tmp_path)
-    assert settled_lines(found) == MIGRATED_HOLDERS
+    lines, with_values = operators_restored("new", [plain, computed_at], tmp_path)
+    assert settled_lines(lines) == MIGRATED_HOLDERS
     cities = {
         address["street"]: address["city"]
         for line in OLD_HOLDERS
-        for address in [*line["addresses"], *(one for _, one in line["depots"])]
+        for address in [*line["addresses"], *(depot for _, depot in line["depots"])]
         if address
     }
     expected = json.loads(json.dumps(MIGRATED_HOLDERS))
     for line in expected:
-        for address in [*line["addresses"], *(one for _, one in line["depots"])]:
+        for address in [*line["addresses"], *(depot for _, depot in line["depots"])]:
             if address:
-                made = {"country": "DE", "floor": len(cities[address["street"]])}
-                address |= {**made, "checked": address["zip"] > 60}
+                added = {"country": "DE", "floor": len(cities[address["street"]])}
+                address |= {**added, "checked": address["zip"] > 60}
     assert settled_lines(with_values) == settled_lines(expected)
 
 
@@ -88,15 +88,15 @@ def test_migrated_operator_state_is_restored_by_the_new_job(tmp_path: Path) -> N
 def test_at_other_parallelisms(parallelism: int, tmp_path: Path) -> None:
     """Migrated here or by Flink itself, the job has the same elements and copies."""
     lake = imported(tmp_path)
-    made = [
-        exported(lake, one, tmp_path, parallelism=parallelism)
-        for one in ("old", migrated(lake, {}))
+    savepoints = [
+        exported(lake, snapshot, tmp_path, parallelism=parallelism)
+        for snapshot in ("old", migrated(lake, {}))
     ]
-    found = [settled_lines(lines) for lines in operators_restored("new", made, tmp_path)]
+    restored = [settled_lines(lines) for lines in operators_restored("new", savepoints, tmp_path)]
     for name in HOLDERS[1:]:
-        wanted = MIGRATED_HOLDERS[0][name]
-        assert all(line[name] == wanted for lines in found for line in lines), name
-    for lines in found:
+        expected = MIGRATED_HOLDERS[0][name]
+        assert all(line[name] == expected for lines in restored for line in lines), name
+    for lines in restored:
         addresses = [address for line in lines for address in line["addresses"]]
         everything = [address for line in MIGRATED_HOLDERS for address in line["addresses"]]
         assert sorted(addresses, key=json.dumps) == sorted(everything, key=json.dumps)
@@ -109,8 +109,8 @@ def test_the_golden_lines_and_verdicts_are_flinks_today(tmp_path: Path) -> None:
     assert answer.startswith("ok "), answer
     savepoint = Path(answer.removeprefix("ok file:"))
     for version, expected in (("old", OLD_HOLDERS), ("new", MIGRATED_HOLDERS)):
-        (found,) = operators_restored(version, [savepoint], tmp_path)
-        assert settled_lines(found) == expected
+        (lines,) = operators_restored(version, [savepoint], tmp_path)
+        assert settled_lines(lines) == expected
     told = json.loads((FOLDER / "operator-verdicts.json").read_text("utf-8"))
     for version, verdicts in told.items():
         file = tmp_path / version
@@ -124,9 +124,9 @@ def test_a_state_in_another_form_is_refused_or_begins_empty(tmp_path: Path) -> N
     """A list keeps its mode; a list and a broadcast state of one name are two."""
     savepoint = evolving_savepoint("operator-old", tmp_path / "sp").as_uri()
     asked = [(state, form) for state in HOLDERS for form in FORMS if form != WRITTEN[state]]
-    files = {one: tmp_path / "-".join(one) for one in asked}
+    files = {names: tmp_path / "-".join(names) for names in asked}
     commands = [
-        ("restore-operators", savepoint, ":".join(one), file) for one, file in files.items()
+        ("restore-operators", savepoint, ":".join(names), file) for names, file in files.items()
     ]
     for (state, form), answer in zip(asked, ask("old", commands), strict=True):
         if "broadcast" not in (form, WRITTEN[state]):

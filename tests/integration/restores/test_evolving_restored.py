@@ -54,32 +54,32 @@ def exported(lake: Lake, snapshot: str, work: Path, **options: Any) -> Path:
 
 def assert_lines(found: list[Any], expected: list[Any]) -> None:
     """The same lines, but for those of keys that hold nothing."""
-    same_lines([plain(one) for one in found if one["event"]], [plain(entry) for entry in expected])
+    same_lines([plain(row) for row in found if row["event"]], [plain(entry) for entry in expected])
 
 
 @pytest.mark.full
 def test_unchanged_and_migrated_savepoints_in_the_other_backend(tmp_path: Path) -> None:
     """Through the lake, Flink's own migration makes the same; migrated here, it has none to do."""
     lake = Lake(tmp_path / "lake")
-    unchanged = [imported(lake, one, tmp_path) for one in BACKENDS]
+    unchanged = [imported(lake, backend, tmp_path) for backend in BACKENDS]
     types = {
         backend: {
-            state: one
-            for state, one in NEW_TYPES.items()
+            state: type_
+            for state, type_ in NEW_TYPES.items()
             if backend == "rocksdb" or state not in KEPT_BY_NAME
         }
         for backend in BACKENDS
     }
-    moved = [migrated(lake, JOB, one, types[one], ENGINE) for one in BACKENDS]
+    moved = [migrated(lake, JOB, name, types[name], ENGINE) for name in BACKENDS]
     chosen = [
         (exported(lake, snapshot, tmp_path), OTHER[backend])
         for snapshots in (unchanged, moved)
         for snapshot, backend in zip(snapshots, BACKENDS, strict=True)
     ]
-    for found in restored("new", chosen[:2], tmp_path, FLINKS_OWN):
-        assert_lines(found, MIGRATED)
-    for found in restored("new", chosen[2:], tmp_path):
-        assert_lines(found, [{**line, GENERIC: line["event"]} for line in MIGRATED])
+    for lines in restored("new", chosen[:2], tmp_path, FLINKS_OWN):
+        assert_lines(lines, MIGRATED)
+    for lines in restored("new", chosen[2:], tmp_path):
+        assert_lines(lines, [{**line, GENERIC: line["event"]} for line in MIGRATED])
 
 
 @pytest.mark.full
@@ -88,24 +88,24 @@ def test_at_other_parallelisms_in_either_backend(backend: str, tmp_path: Path) -
     """Exported as one subtask and as five, with old classes and with new ones."""
     lake = Lake(tmp_path / "lake")
     snapshot = imported(lake, backend, tmp_path)
-    made = [exported(lake, snapshot, tmp_path, parallelism=one) for one in (1, 5)]
-    chosen = [(one, into) for one in made for into in BACKENDS]
-    for found in restored("new", chosen, tmp_path, FLINKS_OWN):
-        assert_lines(found, MIGRATED)
-    for found in restored("old", chosen, tmp_path):
-        assert_lines(found, old_lines())
+    savepoints = [exported(lake, snapshot, tmp_path, parallelism=number) for number in (1, 5)]
+    chosen = [(path, into) for path in savepoints for into in BACKENDS]
+    for lines in restored("new", chosen, tmp_path, FLINKS_OWN):
+        assert_lines(lines, MIGRATED)
+    for lines in restored("old", chosen, tmp_path):
+        assert_lines(lines, old_lines())
 
 
 @pytest.mark.full
 def test_the_golden_lines_are_what_flink_prints_today(tmp_path: Path) -> None:
     """New savepoints of the old job hold the same, and are migrated to the same."""
-    made = list(zip(written("old", BACKENDS, tmp_path / "sp"), BACKENDS, strict=True))
-    for found in restored("old", made, tmp_path):
-        assert_lines(found, old_lines())
-    for found in restored("new", made, tmp_path, FLINKS_OWN):
-        assert_lines(found, MIGRATED)
+    savepoints = list(zip(written("old", BACKENDS, tmp_path / "sp"), BACKENDS, strict=True))
+    for lines in restored("old", savepoints, tmp_path):
+        assert_lines(lines, old_lines())
+    for lines in restored("new", savepoints, tmp_path, FLINKS_OWN):
+        assert_lines(lines, MIGRATED)
     for version, expected in VERDICTS.items():
-        for savepoint, _ in made:
+        for savepoint, _ in savepoints:
             assert verdicts(version, savepoint, tmp_path) == expected
 
 
@@ -114,7 +114,7 @@ def test_what_is_judged_incompatible_flink_refuses(tmp_path: Path) -> None:
     """State by state in RocksDB, which looks at a state when it is asked for."""
     savepoint = evolving_savepoint("old-rocksdb", tmp_path / "sp").as_uri()
     states = list(VERDICTS["refused"])
-    asked = [("restore", "rocksdb", savepoint, one, tmp_path / "lines") for one in states]
+    asked = [("restore", "rocksdb", savepoint, state, tmp_path / "lines") for state in states]
     answers = dict(zip(states, ask("refused", asked), strict=True))
     for state, verdict in VERDICTS["refused"].items():
         refused = "must not be incompatible" in answers[state]

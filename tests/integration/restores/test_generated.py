@@ -73,8 +73,8 @@ EVERY_JOURNEY = [
 def some(journeys: list[Journey]) -> list[Any]:
     """Every third in every run, the others with the longest tests."""
     return [
-        one if index % 3 == 0 else pytest.param(one, marks=pytest.mark.full)
-        for index, one in enumerate(journeys)
+        journey if index % 3 == 0 else pytest.param(journey, marks=pytest.mark.full)
+        for index, journey in enumerate(journeys)
     ]
 
 
@@ -104,11 +104,11 @@ def travel(
         metadata_version=metadata_version,
     )  # fmt: skip
     assert open_snapshot(target).compression == journey.to_compression
-    found = reader.restore(
+    lines = reader.restore(
         journey.case, target, keys=journey.keys, backend=journey.to_backend,
         parallelism=journey.to_parallelism, max=journey.to_groups,
     )  # fmt: skip
-    assert sorted_lines(found) == sorted_lines(truth)
+    assert sorted_lines(lines) == sorted_lines(truth)
 
 
 @pytest.mark.parametrize("journey", some(JOURNEYS), ids=str)

@@ -34,11 +34,11 @@ def test_timers_go_off(
     case: str, backend: str, most: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """All of them, once, at the same time with the same key."""
-    made = exported(heap_timers(case, tmp_path / "chk"), tmp_path, 3, most)
-    found = flink.restore(
-        case, made, keys=TIMER_KEYS[case], parallelism=3, max=most, backend=backend
+    out = exported(heap_timers(case, tmp_path / "chk"), tmp_path, 3, most)
+    lines = flink.restore(
+        case, out, keys=TIMER_KEYS[case], parallelism=3, max=most, backend=backend
     )
-    assert sorted_lines(found) == sorted_lines(heap_timers_lines(case))
+    assert sorted_lines(lines) == sorted_lines(heap_timers_lines(case))
 
 
 @pytest.mark.full
@@ -49,6 +49,6 @@ def test_checkpoints_of_today(incremental: str, flink: FlinkOracle, tmp_path: Pa
     (checkpoint,) = flink.checkpoints("kinds", tmp_path / "chk", keys=60, **options)
     expected = flink.restore("kinds", checkpoint, keys=60, backend="rocksdb")
     for parallelism in (1, 2, 5):
-        made = exported(checkpoint, tmp_path / str(parallelism), parallelism, 128)
-        found = flink.restore("kinds", made, keys=60, parallelism=parallelism, backend="hashmap")
-        assert sorted_lines(found) == sorted_lines(expected)
+        out = exported(checkpoint, tmp_path / str(parallelism), parallelism, 128)
+        lines = flink.restore("kinds", out, keys=60, parallelism=parallelism, backend="hashmap")
+        assert sorted_lines(lines) == sorted_lines(expected)

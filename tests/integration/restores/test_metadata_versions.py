@@ -47,8 +47,8 @@ def test_flink_restores_every_version(
 ) -> None:
     """`_metadata` is written in the version that was asked for, and Flink 2.3 reads it."""
     assert export(golden_lake, OF_FLINK_2, tmp_path / "export", version) == version
-    found = restored(flink, OF_FLINK_2, tmp_path / "export")
-    assert found == sorted_lines(OF_FLINK_2.expected())
+    lines = restored(flink, OF_FLINK_2, tmp_path / "export")
+    assert lines == sorted_lines(OF_FLINK_2.expected())
 
 
 @pytest.mark.parametrize("version", [3, full(4)])
@@ -57,8 +57,8 @@ def test_an_older_flink_restores_the_older_versions(
 ) -> None:
     """Flink 1.20 reads versions 3 and 4 of what Flink 2.3 wrote."""
     assert export(golden_lake, OF_FLINK_2, tmp_path / "export", version) == version
-    found = restored(old_flink, OF_FLINK_2, tmp_path / "export")
-    assert found == sorted_lines(OF_FLINK_2.expected())
+    lines = restored(old_flink, OF_FLINK_2, tmp_path / "export")
+    assert lines == sorted_lines(OF_FLINK_2.expected())
 
 
 @pytest.mark.parametrize("version", [5, full(6)])

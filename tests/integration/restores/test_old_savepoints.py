@@ -21,8 +21,8 @@ OLD = sorted((GOLDEN / "old").iterdir())
 
 @pytest.mark.parametrize(
     "savepoint",
-    [pytest.param(one, marks=[] if "1.12" in one.name else pytest.mark.full) for one in OLD],
-    ids=lambda one: one.name,
+    [pytest.param(case, marks=[] if "1.12" in case.name else pytest.mark.full) for case in OLD],
+    ids=lambda case: case.name,
 )
 def test_restored_by_a_new_flink(savepoint: Path, flink: FlinkOracle, tmp_path: Path) -> None:
     """Every key's state and timer, and all elements of operator state."""

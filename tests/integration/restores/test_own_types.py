@@ -21,8 +21,8 @@ def assert_restored(flink: FlinkOracle, savepoint: Path, work: Path, **options: 
     lake = Lake(work / "lake")
     import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", work / "out", engine="local", parallelism=3)
-    found = flink.restore("own", work / "out", keys=KEYS, parallelism=3, **options)
-    assert sorted_lines(found) == sorted_lines(own_lines())
+    lines = flink.restore("own", work / "out", keys=KEYS, parallelism=3, **options)
+    assert sorted_lines(lines) == sorted_lines(own_lines())
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -35,23 +35,23 @@ def test_restored_in_the_other_backend(form: str, flink: FlinkOracle, tmp_path: 
 @pytest.mark.parametrize("compression", ["true", "false"])
 def test_native_savepoints_of_rocksdb(compression: str, flink: FlinkOracle, tmp_path: Path) -> None:
     """Keys and values have lengths there."""
-    made = flink.generate(
+    savepoint = flink.generate(
         "own", tmp_path / "sp", keys=KEYS, backend="rocksdb", format="native",
         compression=compression,
     )  # fmt: skip
-    assert_restored(flink, made, tmp_path, backend="hashmap")
+    assert_restored(flink, savepoint, tmp_path, backend="hashmap")
 
 
 @pytest.mark.full
 def test_a_native_savepoint_of_the_heap(flink: FlinkOracle, tmp_path: Path) -> None:
     """It has no lengths: where values end is found by the keys behind them, of many key groups."""
     options = {"keys": KEYS, "max": 1024}
-    made = own_savepoint("few-native", tmp_path / "native")
+    savepoint = own_savepoint("few-native", tmp_path / "native")
     lines = sorted_lines(
         flink.restore("own-few", own_savepoint("few-canonical", tmp_path / "sp"), **options)
     )
     lake = Lake(tmp_path / "lake")
-    import_snapshot(lake, str(made), "job", snapshot_id="s", engine="local")
+    import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "out", engine="local", parallelism=3)
-    found = flink.restore("own-few", tmp_path / "out", **options, parallelism=3, backend="rocksdb")
-    assert sorted_lines(found) == lines
+    after = flink.restore("own-few", tmp_path / "out", **options, parallelism=3, backend="rocksdb")
+    assert sorted_lines(after) == lines

@@ -30,8 +30,8 @@ CASES = golden_cases("wordcount", "kinds", "windows", form="canonical")
 PARALLELISMS = (1, 2, 3, 5, 128)
 MAX_PARALLELISMS = (128, 256, 1000)
 IN_EVERY_RUN = {
-    (one.name, PARALLELISMS[(2 * index + step) % 4], MAX_PARALLELISMS[(index + step) % 3])
-    for index, one in enumerate(CASES)
+    (case.name, PARALLELISMS[(2 * index + step) % 4], MAX_PARALLELISMS[(index + step) % 3])
+    for index, case in enumerate(CASES)
     for step in range(1)
 } | {
     ("wordcount-hashmap-canonical-p2-m1024-flink2.3.0", 128, 256),
@@ -51,7 +51,7 @@ def product(in_every_run: set[tuple[str, int, int]]) -> list[Any]:
     Those that are not in every run are `full`: each savepoint at each parallelism, and with each
     max parallelism. The rest, which pairs nothing that is not paired there, is `nightly`.
     """
-    found = []
+    params = []
     for number, case in enumerate(CASES):
         for index, parallelism in enumerate(PARALLELISMS):
             for groups in MAX_PARALLELISMS:
@@ -60,8 +60,8 @@ def product(in_every_run: set[tuple[str, int, int]]) -> list[Any]:
                     in_turn = groups == MAX_PARALLELISMS[(number + index) % len(MAX_PARALLELISMS)]
                     marks = [pytest.mark.full] + ([] if in_turn else [pytest.mark.nightly])
                 name = f"{case.name}-to-p{parallelism}-m{groups}"
-                found.append(pytest.param(case, parallelism, groups, id=name, marks=marks))
-    return found
+                params.append(pytest.param(case, parallelism, groups, id=name, marks=marks))
+    return params
 
 
 def restored(
@@ -92,8 +92,8 @@ def test_flink_sees_every_key_of_an_export(
         golden_lake, golden.name, "sp", target,
         parallelism=parallelism, max_parallelism=max_parallelism,
     )  # fmt: skip
-    found = restored(flink, golden, target, parallelism, max_parallelism)
-    assert found == sorted_lines(golden.expected())
+    lines = restored(flink, golden, target, parallelism, max_parallelism)
+    assert lines == sorted_lines(golden.expected())
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_an_older_flink_sees_every_key_of_an_export(
         golden_lake, golden.name, "sp", target, metadata_version=3,
         parallelism=parallelism, max_parallelism=max_parallelism,
     )  # fmt: skip
-    found = restored(old_flink, golden, target, parallelism, max_parallelism)
-    assert found == sorted_lines(golden.expected())
+    lines = restored(old_flink, golden, target, parallelism, max_parallelism)
+    assert lines == sorted_lines(golden.expected())
 
 
 class Noting(LocalEngine):
@@ -173,8 +173,8 @@ def test_flink_restores_key_groups_in_pieces(
     assert any(len(piece.row_groups or ()) > 1 for piece in engine.pieces)
     assert any(piece.row_groups is None for piece in engine.pieces)
     assert check_snapshot(target).sound
-    found = flink.restore(
+    lines = flink.restore(
         case.facts["case"], target, keys=case.facts["keys"], parallelism=parallelism,
         max=max_parallelism, backend=backend,
     )  # fmt: skip
-    assert sorted_lines(found) == sorted_lines(case.expected())
+    assert sorted_lines(lines) == sorted_lines(case.expected())

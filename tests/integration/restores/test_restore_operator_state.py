@@ -65,18 +65,18 @@ def assert_same(found: list[Any], wanted: list[Any], made: Path, parallelism: in
     lists = [{line["subtask"]: line for line in lines if "split" in line}
              for lines in (found, wanted)]  # fmt: skip
     assert set(lists[0]) == set(lists[1]) == set(range(parallelism))
-    held = elements(made)
+    stored = elements(made)
     for name in (*SPLIT, *UNION):
         by_subtask = [[line[name] for _, line in sorted(list_.items())] for list_ in lists]
         if name in UNION:
-            united = [value for subtask in range(parallelism) for value in held[name][subtask]]
-            alone = len(held[name]) == 1  # else Flink merges, in an order of its own
-            assert all(one == united for one in by_subtask[0] if alone)
+            united = [value for subtask in range(parallelism) for value in stored[name][subtask]]
+            alone = len(stored[name]) == 1  # else Flink merges, in an order of its own
+            assert all(list_ == united for list_ in by_subtask[0] if alone)
             assert all(sorted(list_) == sorted(united) for lists in by_subtask for list_ in lists)
             continue
-        assert by_subtask[0] == [held[name][subtask] for subtask in range(parallelism)]
-        assert [len(one) for one in by_subtask[0]] == [len(one) for one in by_subtask[1]]
-        everything = [sorted(value for one in lines for value in one) for lines in by_subtask]
+        assert by_subtask[0] == [stored[name][subtask] for subtask in range(parallelism)]
+        assert [len(list_) for list_ in by_subtask[0]] == [len(list_) for list_ in by_subtask[1]]
+        everything = [sorted(value for list_ in lines for value in list_) for lines in by_subtask]
         assert everything[0] == everything[1]
 
 
@@ -107,27 +107,27 @@ def settled(line: Any) -> Any:
 
 def elements(savepoint: Path) -> dict[str, dict[int, list[Any]]]:
     """The lists of a savepoint, by name and subtask, in their order."""
-    found: dict[str, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    by_name: dict[str, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for operator in open_snapshot(savepoint).operators:
         for state in operator.operator_states:
             for row in [] if state.broadcast else state.to_arrow().to_pylist():
                 value = row["value"]
                 plain = list(value.values()) if isinstance(value, dict) else value
-                found[state.name][row["subtask"]].append(plain)
-    return found
+                by_name[state.name][row["subtask"]].append(plain)
+    return by_name
 
 
 @at_each()
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda case: case.name)
 def test_lists_and_broadcasts(
     golden: GoldenCase, parallelism: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Of golden savepoints, also those that Flink 1.20 wrote."""
-    made = exported(golden.snapshot, tmp_path, parallelism=parallelism)
+    savepoint = exported(golden.snapshot, tmp_path, parallelism=parallelism)
     options = {"parallelism": parallelism, "keys": KEYS}
-    wanted = flink.restore("operator", golden.snapshot, **options)
-    assert any(line.get("split") for line in wanted)
-    assert_same(flink.restore("operator", made, **options), wanted, made, parallelism)
+    expected = flink.restore("operator", golden.snapshot, **options)
+    assert any(line.get("split") for line in expected)
+    assert_same(flink.restore("operator", savepoint, **options), expected, savepoint, parallelism)
 
 
 @at_each()
@@ -135,15 +135,15 @@ def test_beside_keyed_state(
     mixed: Path, parallelism: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Keyed, broadcast and list state move together; union lists were of unequal lengths."""
-    made = exported(mixed, tmp_path, parallelism=parallelism)
+    savepoint = exported(mixed, tmp_path, parallelism=parallelism)
     options = {"parallelism": parallelism, "keys": KEYS}
-    wanted = flink.restore("mixed", mixed, **options)
-    assert len([line for line in wanted if line.get("length")]) == KEYS
-    assert {len(line["union"]) for line in wanted if "union" in line} == {1 + 4 + 7}
-    assert {len(line["rare"]) for line in wanted if "rare" in line} == {2}
-    assert sum(len(line["lone"]) for line in wanted if "lone" in line) == 5
-    found = flink.restore("mixed", made, **options, backend="hashmap")
-    assert_same(found, wanted, made, parallelism)
+    expected = flink.restore("mixed", mixed, **options)
+    assert len([line for line in expected if line.get("length")]) == KEYS
+    assert {len(line["union"]) for line in expected if "union" in line} == {1 + 4 + 7}
+    assert {len(line["rare"]) for line in expected if "rare" in line} == {2}
+    assert sum(len(line["lone"]) for line in expected if "lone" in line) == 5
+    lines = flink.restore("mixed", savepoint, **options, backend="hashmap")
+    assert_same(lines, expected, savepoint, parallelism)
 
 
 @at_each((1, 7))
@@ -151,10 +151,10 @@ def test_an_export_is_rescaled_by_flink(
     mixed: Path, parallelism: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Written for 5 subtasks, an export restores at any parallelism, as the original does."""
-    made = exported(mixed, tmp_path, parallelism=5)
+    savepoint = exported(mixed, tmp_path, parallelism=5)
     options = {"parallelism": parallelism, "keys": KEYS}
-    wanted = flink.restore("mixed", mixed, **options)
-    assert_alike(flink.restore("mixed", made, **options), wanted, parallelism)
+    expected = flink.restore("mixed", mixed, **options)
+    assert_alike(flink.restore("mixed", savepoint, **options), expected, parallelism)
 
 
 @at_each((2,))
@@ -162,14 +162,14 @@ def test_rescaled_again_and_again(
     mixed: Path, parallelism: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Exports of exports, for more and for fewer subtasks: no copy, and no element, is lost."""
-    made = mixed
+    savepoint = mixed
     for step, subtasks in enumerate((7, 1, 5, parallelism)):
-        made = exported(made, tmp_path / str(step), parallelism=subtasks)
+        savepoint = exported(savepoint, tmp_path / str(step), parallelism=subtasks)
     options = {"parallelism": parallelism, "keys": KEYS}
-    wanted = flink.restore("mixed", mixed, **options)
-    found = flink.restore("mixed", made, **options)
-    assert_alike(found, wanted, parallelism)
-    rules = [line["rules"] for line in found if "rules" in line]
+    expected = flink.restore("mixed", mixed, **options)
+    lines = flink.restore("mixed", savepoint, **options)
+    assert_alike(lines, expected, parallelism)
+    rules = [line["rules"] for line in lines if "rules" in line]
     assert len(rules) == parallelism
     assert all(len(rule) == 28 and rule == rules[0] for rule in rules)
 
@@ -179,13 +179,13 @@ def test_an_older_flink_and_version_5(
     mixed: Path, parallelism: int, flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Version 5 of operator state, which Flink before 1.18 wrote, restores in 1.20 and 2.3."""
-    made = exported(
+    savepoint = exported(
         mixed, tmp_path, parallelism=parallelism, operator_state_version=5, metadata_version=3,
         compression="snappy",
     )  # fmt: skip
-    (operator,) = (one for one in open_snapshot(made).operators if one.keyed_states)
+    (operator,) = (op for op in open_snapshot(savepoint).operators if op.keyed_states)
     assert operator.operator_state_version == 5
     options = {"parallelism": parallelism, "keys": KEYS}
-    wanted = flink.restore("mixed", mixed, **options)
+    expected = flink.restore("mixed", mixed, **options)
     for oracle in (flink, old_flink):
-        assert_same(oracle.restore("mixed", made, **options), wanted, made, parallelism)
+        assert_same(oracle.restore("mixed", savepoint, **options), expected, savepoint, parallelism)

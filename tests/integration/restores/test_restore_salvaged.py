@@ -27,19 +27,19 @@ def restored(flink: FlinkOracle, case: GoldenCase, savepoint: Path) -> list[str]
 
 def held_keys(savepoint: Path) -> set[str]:
     """The keys that have a count."""
-    (operator,) = [one for one in open_snapshot(savepoint).operators if one.keyed_states]
+    (operator,) = [op for op in open_snapshot(savepoint).operators if op.keyed_states]
     return set(operator.state("count").to_arrow().column("key").to_pylist())
 
 
 def test_all_but_what_was_damaged(flink: FlinkOracle, tmp_path: Path) -> None:
     """A key group that breaks off, a file that is cut: of all other keys Flink sees the count."""
     case = golden("wordcount-hashmap-canonical-p2-m128-flink1.20.0")
-    one = damaged(case, tmp_path / "damaged")
-    broken, cut = one.groups(0)[4], one.groups(1)[-20]
-    one.change_group(0, broken, lambda data: data[:-2])
-    end = one.span(1, cut)[0] + 3
-    one.change(one.file(1), lambda data: data[:end])
-    done = salvage_snapshot(one.path, tmp_path / "salvaged")
+    savepoint = damaged(case, tmp_path / "damaged")
+    broken, cut = savepoint.groups(0)[4], savepoint.groups(1)[-20]
+    savepoint.change_group(0, broken, lambda data: data[:-2])
+    end = savepoint.span(1, cut)[0] + 3
+    savepoint.change(savepoint.file(1), lambda data: data[:end])
+    done = salvage_snapshot(savepoint.path, tmp_path / "salvaged")
     kept = held_keys(tmp_path / "salvaged")
     assert done.lost
     assert len(kept) == done.entries
@@ -49,7 +49,7 @@ def test_all_but_what_was_damaged(flink: FlinkOracle, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", golden_cases("kinds", "windows", form="native"), ids=lambda one: one.name
+    "case", golden_cases("kinds", "windows", form="native"), ids=lambda case: case.name
 )
 def test_native_savepoints_become_canonical(
     case: GoldenCase, flink: FlinkOracle, tmp_path: Path
@@ -68,13 +68,13 @@ def test_merged_files(backend: str, flink: FlinkOracle, tmp_path: Path) -> None:
     )  # fmt: skip
     assert check_snapshot(place).faults == ()
     assert salvage_snapshot(place, tmp_path / "salvaged").lost == ()
-    wanted = flink.restore("mixed", place, keys=40, parallelism=2, backend=backend)
+    expected = flink.restore("mixed", place, keys=40, parallelism=2, backend=backend)
     other = "hashmap" if backend == "rocksdb" else "rocksdb"
     saved = tmp_path / "salvaged"
-    found = flink.restore("mixed", saved, keys=40, parallelism=2, backend=other)
-    assert sorted_lines(map(unordered, found)) == sorted_lines(map(unordered, wanted))
+    lines = flink.restore("mixed", saved, keys=40, parallelism=2, backend=other)
+    assert sorted_lines(map(unordered, lines)) == sorted_lines(map(unordered, expected))
 
 
 def unordered(line: dict[str, Any]) -> dict[str, Any]:
     """A line whose lists are sorted: Flink's order of old subtasks depends on paths."""
-    return {name: sorted(one) if isinstance(one, list) else one for name, one in line.items()}
+    return {name: sorted(item) if isinstance(item, list) else item for name, item in line.items()}

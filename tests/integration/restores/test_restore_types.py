@@ -37,19 +37,19 @@ def exported(golden: GoldenCase, work: Path, **options: Any) -> Path:
 def assert_restored(oracle: FlinkOracle, golden: GoldenCase, made: Path, **options: Any) -> None:
     """Flink prints of an export what it printed of the golden savepoint."""
     case, keys = golden.facts["case"], golden.facts["keys"]
-    found = oracle.restore(case, made, keys=keys, **options)
-    assert sorted_lines(found) == sorted_lines(golden.expected())
+    lines = oracle.restore(case, made, keys=keys, **options)
+    assert sorted_lines(lines) == sorted_lines(golden.expected())
 
 
-@pytest.mark.parametrize("golden", CASES, ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", CASES, ids=lambda case: case.name)
 def test_every_type(golden: GoldenCase, flink: FlinkOracle, tmp_path: Path) -> None:
     """Of canonical and native snapshots, of either backend and Flink, at another parallelism."""
     native = golden.facts["format"] == "native"
     spread = {"parallelism": 3, "max_parallelism": 300 if native else 128}
-    made = exported(golden, tmp_path, **spread)
+    savepoint = exported(golden, tmp_path, **spread)
     backend = "hashmap" if golden.facts["backend"] == "rocksdb" else "rocksdb"
     assert_restored(
-        flink, golden, made, parallelism=3, max=spread["max_parallelism"], backend=backend
+        flink, golden, savepoint, parallelism=3, max=spread["max_parallelism"], backend=backend
     )
 
 
@@ -60,21 +60,21 @@ def test_every_type(golden: GoldenCase, flink: FlinkOracle, tmp_path: Path) -> N
         for case in CASES
         if case.facts["format"] == "canonical"
     ],
-    ids=lambda one: one.name,
+    ids=lambda case: case.name,
 )
 def test_every_type_in_an_older_flink(
     golden: GoldenCase, old_flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Flink 1.20 restores what it wrote itself, and what Flink 2.3 wrote, as version 3."""
-    made = exported(golden, tmp_path, parallelism=1, metadata_version=3)
-    assert_restored(old_flink, golden, made, parallelism=1, backend="hashmap")
+    savepoint = exported(golden, tmp_path, parallelism=1, metadata_version=3)
+    assert_restored(old_flink, golden, savepoint, parallelism=1, backend="hashmap")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("max_parallelism", EVERY_MAX_PARALLELISM)
 @pytest.mark.parametrize("parallelism", EVERY_PARALLELISM)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-@pytest.mark.parametrize("golden", CASES, ids=lambda one: one.name)
+@pytest.mark.parametrize("golden", CASES, ids=lambda case: case.name)
 def test_every_type_at_every_parallelism(
     golden: GoldenCase,
     backend: str,
@@ -84,10 +84,10 @@ def test_every_type_at_every_parallelism(
     tmp_path: Path,
 ) -> None:
     """The whole product, compressed."""
-    made = exported(
+    savepoint = exported(
         golden, tmp_path, parallelism=parallelism, max_parallelism=max_parallelism,
         compression="snappy",
     )  # fmt: skip
     assert_restored(
-        flink, golden, made, parallelism=parallelism, max=max_parallelism, backend=backend
+        flink, golden, savepoint, parallelism=parallelism, max=max_parallelism, backend=backend
     )

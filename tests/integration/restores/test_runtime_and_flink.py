@@ -58,16 +58,16 @@ def test_there_and_back(backend: str, flink: FlinkOracle, tmp_path: Path) -> Non
         lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),
         engine="local",
     )  # fmt: skip
-    wanted = {entry["key"]: entry for entry in golden.expected()}
+    expected = {entry["key"]: entry for entry in golden.expected()}
     job = job_over(data, golden.facts["max_parallelism"])
     for run, parallelism in enumerate((3, 1)):
-        lines = [json.dumps({"word": word, "more": run + 1}) for word in sorted(wanted)[:50]]
+        lines = [json.dumps({"word": word, "more": run + 1}) for word in sorted(expected)[:50]]
         (data / f"{run}.jsonl").write_text("\n".join(lines) + "\n")
         options = RunOptions(parallelism, backend, "local", restore="flink")
         assert run_job(job, lake, options).records == 50
-    for word in sorted(wanted)[:50]:
-        wanted[word]["count"] += 3
-    made = tmp_path / "export"
-    export_snapshot(lake, "words", "run-00000002", made, parallelism=2, engine="local")
-    found = flink.restore("wordcount", made, keys=golden.facts["keys"], parallelism=2)
-    assert sorted_lines(found) == sorted_lines(wanted.values())
+    for word in sorted(expected)[:50]:
+        expected[word]["count"] += 3
+    savepoint = tmp_path / "export"
+    export_snapshot(lake, "words", "run-00000002", savepoint, parallelism=2, engine="local")
+    restored = flink.restore("wordcount", savepoint, keys=golden.facts["keys"], parallelism=2)
+    assert sorted_lines(restored) == sorted_lines(expected.values())

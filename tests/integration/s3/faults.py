@@ -32,8 +32,8 @@ def seeded_faults(seed: int, share: float) -> Plan:
     chosen = random.Random(seed)
 
     def plan(request: Request) -> Fault | None:
-        wanted = share * (CONDITIONAL_SHARE if request.conditional else 1)
-        if chosen.random() >= wanted:
+        likelihood = share * (CONDITIONAL_SHARE if request.conditional else 1)
+        if chosen.random() >= likelihood:
             return None
         return chosen.choice(CONDITIONAL if request.conditional else KINDS[request.operation])
 

@@ -59,11 +59,11 @@ class S3Proxy(JvmServer):
     def __init__(self, heap: str = "384m") -> None:
         super().__init__("s3-")
         (self.port,) = free_ports(1)
-        said = {
+        options = {
             "endpoint_override": f"127.0.0.1:{self.port}", "scheme": "http",
             "region": "us-east-1", "allow_bucket_creation": "true",
         }  # fmt: skip
-        self.query = urlencode(said)
+        self.query = urlencode(options)
         properties = self._root / "s3proxy.conf"
         properties.write_text(PROPERTIES.format(port=self.port, key=KEY, secret=SECRET), "utf-8")
         self._start(

@@ -202,8 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(DELAY_SECONDS)
         carried = fault not in {Fault.ERROR, Fault.UNAVAILABLE, Fault.SLOW_DOWN, Fault.TAKEN}
         status, headers, data = self._ask(body) if carried else (0, [], b"")
-        wanted = self.headers.get("Range", "").removeprefix("bytes=")
-        words = " ".join(filter(None, (request.operation, self.path, wanted)))
+        requested = self.headers.get("Range", "").removeprefix("bytes=")
+        words = " ".join(filter(None, (request.operation, self.path, requested)))
         relay.count(request, len(body), len(data), words)
         if fault in _ERRORS:
             status, code = _ERRORS[fault]

@@ -109,8 +109,8 @@ def test_commits_are_restored_on_any_host(job: KafkaJob) -> None:
     """Through restarts; what was never committed is undone in the topic, from either backend."""
     expected: dict[str, str] = {}
     for number in range(4):
-        wanted = {"stores.store.restore.factory": "blob_store" if number % 2 else "changelog"}
-        task = job.task(f"host{number}", **wanted)
+        stores = {"stores.store.restore.factory": "blob_store" if number % 2 else "changelog"}
+        task = job.task(f"host{number}", **stores)
         assert task.content() == expected
         task.put(**{f"key{number}": "1", "all": str(number)})
         expected = task.content()
@@ -173,19 +173,19 @@ def test_a_topic_is_a_checkpoint_log(cluster: KafkaCluster, topic: str) -> None:
         record = CheckpointV2(CheckpointId(number, 0), {INPUT: str(number)})
         CheckpointManager(log, GROUPER).write("task", record)
         assert reading.read_last("task") == record
-    offsets = [one.offset for one in log.read()]
+    offsets = [change.offset for change in log.read()]
     assert offsets == [0, 1, 2]
-    assert [one.offset for one in log.read(1)] == [2]
+    assert [change.offset for change in log.read(1)] == [2]
     assert list(log.read(2)) == []
-    assert min(one.appended_at for one in log.read()) > 1_700_000_000_000
+    assert min(change.appended_at for change in log.read()) > 1_700_000_000_000
 
 
 def test_a_topic_is_a_changelog(cluster: KafkaCluster, topic: str) -> None:
     """With puts and deletes, offsets that go on in another process, and partitions apart."""
     changelogs = KafkaChangelogs(cluster)
     changelogs.create(topic, 2)
-    one, other = (SystemStreamPartition("kafka", topic, number) for number in range(2))
-    log = changelogs.open(one)
+    first, second = (SystemStreamPartition("kafka", topic, number) for number in range(2))
+    log = changelogs.open(first)
     assert log.newest() is None
     assert list(log.read()) == []
     for number in range(2500):
@@ -193,15 +193,15 @@ def test_a_topic_is_a_changelog(cluster: KafkaCluster, topic: str) -> None:
     log.flush()
     assert log.newest() == 2499
     log.close()
-    log = changelogs.open(one)
+    log = changelogs.open(first)
     log.append(b"", b"")
     log.flush()
     assert log.newest() == 2500
-    found = list(log.read(3, 2400))
-    assert [change.offset for change in found] == list(range(3, 2401))
-    assert found[2] == Change(5, b"5", None)
+    changes = list(log.read(3, 2400))
+    assert [change.offset for change in changes] == list(range(3, 2401))
+    assert changes[2] == Change(5, b"5", None)
     assert list(log.read(2500)) == [Change(2500, b"", b"")]
-    assert changelogs.open(other).newest() is None
+    assert changelogs.open(second).newest() is None
 
 
 def test_resources(cluster: KafkaCluster, topic: str) -> None:

@@ -30,8 +30,8 @@ def topic(kafka: KafkaBroker) -> str:
     """A topic whose records say where they are: `partition:offset`."""
     name = f"t{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": kafka.servers})
-    for made in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
-        made.result(30)
+    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
+        future.result(30)
     producer = Producer({"bootstrap.servers": kafka.servers})
     for offset in range(RECORDS):
         for partition in range(PARTITIONS):

@@ -165,11 +165,11 @@ def test_concurrent_appends_lose_nothing(directory: Directory) -> None:
     shared = FileCheckpointLog(directory, keep=10_000)
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(append, range(WRITERS)))
-    found = [(record.key, record.message) for record in FileCheckpointLog(directory).read()]
+    records = [(record.key, record.message) for record in FileCheckpointLog(directory).read()]
     for number in range(WRITERS):
-        written = [message for key, message in found if key == b"%d" % number]
+        written = [message for key, message in records if key == b"%d" % number]
         assert written == [b"%d" % count for count in range(APPENDS)]
-    assert len(found) == WRITERS * APPENDS
+    assert len(records) == WRITERS * APPENDS
 
 
 def test_a_log_is_compacted_while_others_append(directory: Directory) -> None:
@@ -207,12 +207,12 @@ def test_a_savepoint_is_read_checked_and_recompressed(directory: Directory) -> N
 
 def test_a_damaged_savepoint_is_salvaged(directory: Directory, tmp_path: Path) -> None:
     """From S3 to S3, with the same outcome as on a disk."""
-    one = damaged(golden("wordcount-hashmap-canonical-p2-m128-flink1.20.0"), tmp_path / "damaged")
-    one.change_group(0, one.groups(0)[4], lambda data: data[:-2])
-    put(one.path, directory.child("damaged"))
+    bad = damaged(golden("wordcount-hashmap-canonical-p2-m128-flink1.20.0"), tmp_path / "damaged")
+    bad.change_group(0, bad.groups(0)[4], lambda data: data[:-2])
+    put(bad.path, directory.child("damaged"))
     source, target = (directory.child(name).location for name in ("damaged", "salvaged"))
-    assert problems(check_snapshot(source)) == problems(check_snapshot(one.path)) != []
-    expected = salvage_snapshot(one.path, tmp_path / "salvaged")
+    assert problems(check_snapshot(source)) == problems(check_snapshot(bad.path)) != []
+    expected = salvage_snapshot(bad.path, tmp_path / "salvaged")
     done = salvage_snapshot(source, target)
     assert (done.path, done.lost, done.entries) == (target, expected.lost, expected.entries)
     assert entries(target) == entries(tmp_path / "salvaged")
@@ -230,7 +230,7 @@ def test_a_target_that_failed_can_be_used_again(directory: Directory) -> None:
     state = next(name for name in directory.names("savepoint") if name != "_metadata")
     data = directory.read(f"savepoint/{state}")
     directory.write(f"savepoint/{state}", data[: len(data) // 2])
-    source, target = (directory.child(one).location for one in ("savepoint", "target"))
+    source, target = (directory.child(name).location for name in ("savepoint", "target"))
     with pytest.raises(SnapshotError):
         recompress_snapshot(source, target, "none")
     assert directory.child("target").names() == []

@@ -106,18 +106,18 @@ def go_through(places: Places, errors: Counter[str]) -> dict[str, Any]:
         "sql", *job, "--edit", "one", "--as", "two",
         f"DELETE FROM counter.count WHERE key = '{KEY}'", done=has("one", "two"),
     )  # fmt: skip
-    found: dict[str, Any] = {"snapshots": places.snapshots()}
+    outcome: dict[str, Any] = {"snapshots": places.snapshots()}
     for name in ("one", "two"):
-        found[name] = exported(places, name, job, errors)
+        outcome[name] = exported(places, name, job, errors)
     come("drop", *job, "--snapshot", "two", done=has("one"))
-    found["dropped"] = places.snapshots()
+    outcome["dropped"] = places.snapshots()
     come(
         "erase", "--lake", lake, "--request", "r1", f"--key={KEY}", "--carried", "keep", "--yes",
         done=lambda: False,
     )  # fmt: skip
-    found["erased"] = places.snapshots()
-    found["export"] = exported(places, "one", job, errors)
-    return found
+    outcome["erased"] = places.snapshots()
+    outcome["export"] = exported(places, "one", job, errors)
+    return outcome
 
 
 def exported(places: Places, name: str, job: tuple[str, ...], errors: Counter[str]) -> Contents:
@@ -140,11 +140,11 @@ def unspoiled(s3: S3Proxy) -> dict[str, Any]:
     """What comes of it without faults."""
     with Relay(s3.port) as relay:
         errors: Counter[str] = Counter()
-        found = go_through(Places(s3, relay), errors)
+        outcome = go_through(Places(s3, relay), errors)
     assert not errors
-    before, edited = found["snapshots"]["one"], found["snapshots"]["two"]
-    assert found["erased"]["one"] <= edited == before - 1
-    return found
+    before, edited = outcome["snapshots"]["one"], outcome["snapshots"]["two"]
+    assert outcome["erased"]["one"] <= edited == before - 1
+    return outcome
 
 
 def spoil(s3: S3Proxy, relay: Relay, unspoiled: dict[str, Any], faults: int) -> Counter[str]:

@@ -70,8 +70,8 @@ def test_there_and_back(directory: Directory, tmp_path: Path) -> None:
     assert (done.new, again.new) == (True, False)
     for name, options in {"same": {}, "three": {"parallelism": 3}}.items():
         target = directory.child(name).location
-        found = export_snapshot(lake, "words", "one", target, engine=LOCAL, **options)
-        assert found.path == target
+        savepoint = export_snapshot(lake, "words", "one", target, engine=LOCAL, **options)
+        assert savepoint.path == target
         assert entries(target) == entries(WORDS)
         assert check_snapshot(target).sound
     rescaled = directory.child("wide").location
@@ -214,9 +214,9 @@ def source_of(form: str, directory: Directory) -> str | dict[str, str]:
     if form == "lake":
         lake = directory.child("lake").location
         state = NewKeyedState("s", ROWS.rename_columns(["key", "value"]), value="Long")
-        made = directory.child("made").location
-        write_snapshot(made, [NewOperator("op", "Long", (state,))])
-        import_snapshot(Lake(lake), made, "j", snapshot_id="one", uids=["op"], engine=LOCAL)
+        location = directory.child("made").location
+        write_snapshot(location, [NewOperator("op", "Long", (state,))])
+        import_snapshot(Lake(lake), location, "j", snapshot_id="one", uids=["op"], engine=LOCAL)
         return {"lake": lake, "job": "j", "snapshot": "one", "state": "op/s"}
     if form == "delta":
         table = directory.child("table")
@@ -238,8 +238,8 @@ def test_a_bootstrap(form: str, directory: Directory, tmp_path: Path) -> None:
     sources = {target: (source_of(form, directory), *columns), tmp_path / "sp": (ROWS, "id", "n")}
     for to, (source, key, value) in sources.items():
         state = {"type": "Long", "source": source, "key": key, "value": value}
-        said = {"operators": {"op": {"key_type": "Long", "states": {"s": state}}}}
-        bootstrap(None, said, to, parallelism=2, engine="local")
+        spec = {"operators": {"op": {"key_type": "Long", "states": {"s": state}}}}
+        bootstrap(None, spec, to, parallelism=2, engine="local")
     assert entries(target) == entries(tmp_path / "sp")
     assert len(next(iter(entries(target).values()))) == 500
 
@@ -253,10 +253,10 @@ def test_credentials_by_place(
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     place = f"s3://{directory.root}"
-    said = f'AWS_ENDPOINT_URL = "http://127.0.0.1:{s3.port}"\nAWS_REGION = "us-east-1"\n'
-    said += f'AWS_ACCESS_KEY_ID = "{KEY}"\nAWS_ALLOW_HTTP = "true"\nAWS_SECRET_ACCESS_KEY ='
+    text = f'AWS_ENDPOINT_URL = "http://127.0.0.1:{s3.port}"\nAWS_REGION = "us-east-1"\n'
+    text += f'AWS_ACCESS_KEY_ID = "{KEY}"\nAWS_ALLOW_HTTP = "true"\nAWS_SECRET_ACCESS_KEY ='
     file = tmp_path / "stores.toml"
-    file.write_text(f'["{place}"]\n{said} "{SECRET}"\n["{place}/other"]\n{said} "x"\n', "utf-8")
+    file.write_text(f'["{place}"]\n{text} "{SECRET}"\n["{place}/other"]\n{text} "x"\n', "utf-8")
     monkeypatch.setenv("STATELAKE_STORES", str(file))
     job = ("--lake", f"{place}/lake", "--job", "words")
     told = [
@@ -291,7 +291,7 @@ def test_commands(directory: Directory) -> None:
     assert run("inspect", source, "--json").json["location"].startswith(f"{directory.scheme}://")
     for name in ("one", "two"):
         assert run("import", source, *job, "--snapshot", name, "--engine", "local").code == 0
-    assert [one["snapshot_id"] for one in run("snapshots", *lake, "--json").json] == ["one", "two"]
+    assert [row["snapshot_id"] for row in run("snapshots", *lake, "--json").json] == ["one", "two"]
     assert run("diff", *job, "one", "two", "--engine", "local").code == 0
     target = directory.child("back").location
     words = ("--snapshot", "two", "--to", target, "--engine", "local")
@@ -299,7 +299,7 @@ def test_commands(directory: Directory) -> None:
     assert entries(target) == entries(WORDS)
     assert run("check", "integrity", target).code == 0
     assert run("drop", *job, "--snapshot", "one").code == 0
-    assert [one["snapshot_id"] for one in run("snapshots", *lake, "--json").json] == ["two"]
+    assert [row["snapshot_id"] for row in run("snapshots", *lake, "--json").json] == ["two"]
 
 
 # ------------------------------------------------------------------------------- runs
@@ -362,6 +362,6 @@ def test_runs_of_the_example(directory: Directory, monkeypatch: pytest.MonkeyPat
     target = directory.child("export").location
     export_snapshot(Lake(lake.location), "alerts", "run-00000003", target, engine=LOCAL)
     table = open_snapshot(target).operator("alert").state("spent").to_arrow()
-    held = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
-    assert held == expected(range(3))[1]
+    values = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+    assert values == expected(range(3))[1]
     assert run(*given).json["run"] == 0

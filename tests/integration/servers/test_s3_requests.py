@@ -75,15 +75,15 @@ def test_requests_of_each_operation(relay: Relay, at: Callable[[str], str]) -> N
         "export": lambda: export_snapshot(Lake(lake), JOB, "one", at("export"), engine=LOCAL),
         "drop": lambda: command("drop", *words, "--snapshot", "one"),
     }
-    found = {}
+    by_operation = {}
     for name, operation in operations.items():
         relay.taken()
         operation()
         traffic = relay.taken()
-        found[name] = {"all": traffic.total, "dear": dear(traffic)}
+        by_operation[name] = {"all": traffic.total, "dear": dear(traffic)}
     over = {
         name: counts
-        for name, counts in found.items()
+        for name, counts in by_operation.items()
         if any(count > BOUNDS[name][what] for what, count in counts.items())
     }
     assert over == {}
@@ -92,7 +92,7 @@ def test_requests_of_each_operation(relay: Relay, at: Callable[[str], str]) -> N
 
 def dear(traffic: Traffic) -> int:
     """The requests that are billed most."""
-    return sum(traffic.requests[one] for one in ("PUT", "POST", "LIST"))
+    return sum(traffic.requests[kind] for kind in ("PUT", "POST", "LIST"))
 
 
 def test_nothing_is_fetched_twice(relay: Relay, at: Callable[[str], str]) -> None:
@@ -102,8 +102,8 @@ def test_nothing_is_fetched_twice(relay: Relay, at: Callable[[str], str]) -> Non
         import_snapshot(Lake(at("lake")), at("savepoint"), JOB, snapshot_id=name, engine=LOCAL)
         traffic = relay.taken()
         fetched = [one for one in traffic.asked if one.startswith("GET") and "/savepoint/" in one]
-        state = [one for one in fetched if "/_metadata" not in one]
+        state = [line for line in fetched if "/_metadata" not in line]
         assert len(state) == len(set(state)) > 0
-        made = [one for one in traffic.asked if one.startswith("PUT") and one.endswith("/")]
+        folders = [line for line in traffic.asked if line.startswith("PUT") and line.endswith("/")]
         # but for the one that Arrow leaves where the note was deleted
-        assert [one for one in made if not one.endswith("/_statelake/attempts/")] == []
+        assert [folder for folder in folders if not folder.endswith("/_statelake/attempts/")] == []

@@ -119,8 +119,8 @@ def index(rng: random.Random) -> SnapshotIndex:
 
 def said(offsets: dict[SystemStreamPartition, str | None]) -> str:
     """As a Java map prints itself, sorted."""
-    parts = sorted((str(one), offset) for one, offset in offsets.items())
-    inside = ", ".join(f"{one}={'null' if offset is None else offset}" for one, offset in parts)
+    parts = sorted((str(ssp), offset) for ssp, offset in offsets.items())
+    inside = ", ".join(f"{ssp}={'null' if offset is None else offset}" for ssp, offset in parts)
     return f"{{{inside}}}"
 
 
@@ -131,25 +131,25 @@ Form = tuple[
     Callable[..., str],
 ]
 FORMS: dict[str, Form] = {
-    "v1": (version_1, write_checkpoint_v1, read_checkpoint_v1, lambda one: said(one.offsets)),
+    "v1": (version_1, write_checkpoint_v1, read_checkpoint_v1, lambda record: said(record.offsets)),
     "v2": (
         version_2,
         write_checkpoint_v2,
         read_checkpoint_v2,
-        lambda one: f"{one.id} {said(one.input_offsets)} {{",
+        lambda record: f"{record.id} {said(record.input_offsets)} {{",
     ),
     "key": (key, write_key, read_key, lambda one: f"{one.task} {one.type} {one.grouper}"),
     "marker": (
         marker,
-        lambda one: write_changelog_marker(one).encode(),
+        lambda record: write_changelog_marker(record).encode(),
         lambda data: read_changelog_marker(data.decode()),
-        lambda one: f"{one.changelog} {'null' if one.offset is None else one.offset}",
+        lambda record: f"{record.changelog} {'null' if record.offset is None else record.offset}",
     ),
     "index": (
         index,
         write_snapshot_index,
         read_snapshot_index,
-        lambda one: f"{one.metadata.checkpoint} Stats{{",
+        lambda record: f"{record.metadata.checkpoint} Stats{{",
     ),
 }
 
@@ -159,20 +159,20 @@ def test_samza_reads_ours_and_ours_reads_samzas(form: str) -> None:
     """Samza's class says of our bytes what we meant, and writes bytes that we read as the same."""
     make, write, read, says = FORMS[form]
     rng = random.Random(form)
-    made = [make(rng) for _ in range(CASES)]
-    answers = ask_samza([form, base64.b64encode(write(one)).decode()] for one in made)
-    for one, (verdict, *answer) in zip(made, answers, strict=True):
-        assert verdict == "ok", (one, answer)
+    records = [make(rng) for _ in range(CASES)]
+    answers = ask_samza([form, base64.b64encode(write(record)).decode()] for record in records)
+    for record, (verdict, *answer) in zip(records, answers, strict=True):
+        assert verdict == "ok", (record, answer)
         facts, again = answer
-        assert base64.b64decode(facts).decode().startswith(says(one))
-        assert read(base64.b64decode(again)) == one
+        assert base64.b64decode(facts).decode().startswith(says(record))
+        assert read(base64.b64decode(again)) == record
 
 
 def test_an_offset_of_a_changelog_in_version_1() -> None:
     """Samza takes it apart as we do."""
     log = SystemStreamPartition("kafka", "log", 0)
     answers = ask_samza(
-        ["offset", base64.b64encode(one.encode()).decode()] for one in ("5-6:77", "5-6:null", "77")
+        ["offset", base64.b64encode(raw.encode()).decode()] for raw in ("5-6:77", "5-6:null", "77")
     )
     assert [base64.b64decode(answer[1]) for answer in answers[:2]] == [b"5-6 77", b"5-6 null"]
     assert answers[2][0] == "error"
@@ -184,19 +184,19 @@ def test_samza_restores_our_blobs(tmp_path: Path) -> None:
     with Job(tmp_path, BLOBS) as job:
         for number in range(3):
             task = job.task()
-            task.put(**{f"key{one}": f"{number}" * 100 for one in range(100 * number, 300)})
+            task.put(**{f"key{number_}": f"{number}" * 100 for number_ in range(100 * number, 300)})
             task.commit()
         record = task.started.commits.last
         assert record is not None
-        found = tmp_path / "found"
+        target = tmp_path / "found"
         store = record.markers[BLOB_STORE_FACTORY]["store"]
-        ((verdict, same),) = ask_samza([["restore", str(job.root / "blobs"), store, str(found)]])
+        ((verdict, same),) = ask_samza([["restore", str(job.root / "blobs"), store, str(target)]])
         assert (verdict, same) == ("ok", "true")
         local = job.root / "host" / STORE / str(record.id)
-        names = sorted(one.name for one in found.iterdir())
+        names = sorted(file.name for file in target.iterdir())
         assert names == sorted(one.name for one in local.iterdir() if one.name != "CHECKPOINT-V2")
         for name in names:
-            assert (found / name).read_bytes() == (local / name).read_bytes()
+            assert (target / name).read_bytes() == (local / name).read_bytes()
 
 
 def test_a_task_goes_on_from_samzas_blobs(tmp_path: Path) -> None:
@@ -222,11 +222,11 @@ def test_a_task_goes_on_from_samzas_blobs(tmp_path: Path) -> None:
         record = task.started.commits.last
         assert record is not None
         marker = record.markers[BLOB_STORE_FACTORY]["store"]
-        found = tmp_path / "found"
+        target = tmp_path / "found"
         answers = ask_samza(
             [
-                ["restore", blobs, marker, str(found)],
-                ["backup", blobs, marker, str(found), "7-8"],
+                ["restore", blobs, marker, str(target)],
+                ["backup", blobs, marker, str(target), "7-8"],
             ]
         )
         assert answers[0] == ["ok", "true"]

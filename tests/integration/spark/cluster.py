@@ -81,13 +81,13 @@ class SparkCluster(JvmServer):
     def executor_processes(self) -> list[int]:
         """The processes of executors that run at this moment."""
         ours = {process.pid for process in self._started}
-        found = []
+        processes = []
         for path in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):  # it has ended meanwhile
                 parent = path.read_text("utf-8", "replace").rpartition(")")[2].split()[1]
                 if int(parent) in ours:
-                    found.append(int(path.parent.name))
-        return found
+                    processes.append(int(path.parent.name))
+        return processes
 
     def _run(self, name: str, *words: str) -> None:
         """Start one of Spark's classes in a directory and an environment of its own."""

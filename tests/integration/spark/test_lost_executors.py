@@ -142,13 +142,13 @@ def test_lost_executors_leave_no_trace(driver: Driver) -> None:
     """One is killed at a random moment of each command; bytes are those of a run without."""
     driver.run(["import", "savepoint", "--lake", "warm/lake", "--job", "j"])
     calm = [driver.run(words) for words in commands("calm")]
-    wanted = savepoints(driver.root / "calm")
-    assert [len(files) for files in wanted.values()] == [3, SUBTASKS, SUBTASKS]
+    expected = savepoints(driver.root / "calm")
+    assert [len(files) for files in expected.values()] == [3, SUBTASKS, SUBTASKS]
     for seed in range(RUNS):
         chance = random.Random(seed)
         name = f"lost-{seed}"
         for words, seconds in zip(commands(name), calm, strict=True):
             driver.run(words, chance.uniform(0, seconds), chance.randrange(2))
-        assert savepoints(driver.root / name) == wanted, name
+        assert savepoints(driver.root / name) == expected, name
         assert not unnamed(Lake(driver.root / name / "lake")), name
     assert driver.killed > RUNS

@@ -152,8 +152,8 @@ def go_on_in_one_session(place: Place, master: str) -> None:
     )  # fmt: skip
     assert "Long → Double" in printed
     *_, differences, _ = printed.split(f"{ENDED}\n")
-    changed = [one for one in json.loads(differences) if one["status"] != "same"]
-    assert [(one["state"], one["status"]) for one in changed] == [("total", "retyped")]
+    changed = [row for row in json.loads(differences) if row["status"] != "same"]
+    assert [(row["state"], row["status"]) for row in changed] == [("total", "retyped")]
     sums = [
         json.loads(place.done("sql", *lake, "--json", "--as-of", name, SUM))["sum"]
         for name in ("monday", "monday-new")
