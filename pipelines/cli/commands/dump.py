@@ -29,7 +29,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class KeyGroups(click.ParamType[KeyGroupRange]):
-    """`17` or `0-63`."""
+    """Key groups as an option names them: `17` or `0-63`."""
 
     name = "range"
 

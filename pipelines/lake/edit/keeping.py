@@ -40,7 +40,7 @@ class ListedKeys(Transform):
     Attributes:
         keys: The bytes of the keys.
         key_groups: The key group of each; None if their hash can't be derived.
-        max_parallelism: The operator's.
+        max_parallelism: The operator's max parallelism.
     """
 
     keeps_unchanged = True
@@ -54,7 +54,7 @@ class ListedKeys(Transform):
         return self.key_groups is not None and not self._in(unit, self.key_groups).any()
 
     def of_unit(self, unit: Unit) -> Self:
-        """The same, of the keys alone that can be in a unit."""
+        """The same transform for only those keys that can be in a unit."""
         if self.key_groups is None:
             return self
         there = self._in(unit, self.key_groups)

@@ -130,7 +130,7 @@ class KeyGroupLayout:
 
         Args:
             partition: The partition.
-            starts: Those of the snapshot's files, ascending.
+            starts: The partitions at which the snapshot's files begin, ascending.
         """
         partitioning = self.partitioning
         behind = partitioning.partition_of(self.after.max_parallelism - 1) + 1
@@ -238,7 +238,7 @@ class KeyGroupLayout:
         """The operator with types and counts of the table's states as they are now.
 
         Args:
-            operator: As it was.
+            operator: The operator's record before the change.
             moved: The key groups that were written again; others count as before.
             counts: What the states have there now.
         """

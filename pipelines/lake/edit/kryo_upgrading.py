@@ -51,7 +51,7 @@ class Upgraded:
     Attributes:
         operator: The operator's uid or id.
         state: The state.
-        entries: Of the state.
+        entries: The state's entries.
         left: Why it stays as Flink 1 wrote it; empty if it is rewritten.
     """
 

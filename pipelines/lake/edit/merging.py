@@ -31,7 +31,7 @@ def merge_operators(
         lake: The lake.
         job: The job of the snapshot that is made.
         other: The other snapshot.
-        token: The attempt's.
+        token: The attempt's token.
         taken: The paths of tables that the snapshot has, or may have, of its own.
 
     Returns:

@@ -48,7 +48,7 @@ def stage_predicates(
         transforms: The transforms of the table's rows.
         table: The table.
         staging: Evaluates predicates.
-        token: The attempt's.
+        token: The attempt's token.
 
     Returns:
         Where the rows are; None if there is no predicate.

@@ -204,7 +204,7 @@ class RewriteTask:
     """Some pieces of a table, and the transforms of their rows.
 
     Attributes:
-        layout: The table's.
+        layout: The table's layout.
         transforms: What is done to the rows, in order.
         pieces: What is rewritten.
         prefix: The directory of new files, below that of all data.
@@ -221,7 +221,7 @@ class TableRewriter:
 
     Args:
         lake: The lake.
-        token: The attempt's.
+        token: The attempt's token.
         engine: Where pieces are rewritten.
         progress: Called with (done, total) after each task of a table.
 
@@ -253,7 +253,7 @@ class TableRewriter:
         Args:
             operator: The operator whose table it is.
             table: The table.
-            layout: Its layout.
+            layout: The table's layout.
             pieces: What is rewritten; other files stay.
             transforms: What is done to the rows, in order.
 

@@ -80,7 +80,7 @@ def refuse_cut_channels(operators: Sequence[OperatorState], going: Collection[st
         going: The ids of those to leave out.
 
     Raises:
-        UnsupportedFormatError: One that goes and one that stays have records in flight.
+        UnsupportedFormatError: An operator that goes and one that stays have records in flight.
     """
     having = [
         operator

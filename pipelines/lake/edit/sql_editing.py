@@ -91,7 +91,7 @@ def check_statements(session: Session, statements: Sequence[str]) -> list[Statem
     """Parse statements, and refuse some that would not see what the ones before them did.
 
     Raises:
-        QueryError: One can't be understood, is of another job, or leans on one before.
+        QueryError: A statement can't be parsed, is of another job, or reads what one before wrote.
     """
     parsed: list[Statement] = []
     for number, text in enumerate(statements, 1):

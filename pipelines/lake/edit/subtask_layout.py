@@ -43,7 +43,7 @@ class SubtaskLayout:
     Attributes:
         plain: Users' decoders are never asked for operator state.
         lake: The lake's location.
-        parallelism: The operator's.
+        parallelism: The operator's parallelism.
         before: The state as the snapshot has it.
         after: The state with the type that its values are to have.
     """

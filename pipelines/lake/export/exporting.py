@@ -69,9 +69,9 @@ class ExportResult:
 
     Attributes:
         path: The savepoint.
-        metadata_version: Of its `_metadata`.
+        metadata_version: The version of its `_metadata`.
         files: State files in it.
-        size: Their bytes.
+        size: The bytes of those files.
         engine: Where it ran.
         left_out: What of the snapshot is not in it, in words.
     """
@@ -104,8 +104,8 @@ def export_snapshot(
 
     Args:
         lake: Where the snapshot is.
-        job: Its job.
-        snapshot_id: Its id.
+        job: The snapshot's job.
+        snapshot_id: The snapshot's id.
         to: A directory that is not there yet.
         parallelism: Of every operator with state; by default as it was. An operator whose max
             parallelism is 1 stays alone, as in Flink.
@@ -419,7 +419,7 @@ def _chunks(
     Args:
         tables: Where their rows are.
         sizes: The bytes of each key group that there is, from 0 on.
-        key_groups: Those that are cut.
+        key_groups: The key groups to cut.
         whole_groups: Whether a key group is never cut.
     """
     chunks: list[KeyGroupRange | GroupPiece] = []

@@ -234,7 +234,7 @@ def refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:
     """A subtask that had finished has no handle: what the lake holds of it would be lost.
 
     Raises:
-        UnsupportedFormatError: It holds something.
+        UnsupportedFormatError: A finished subtask has state in the lake.
     """
     for index, subtask in subtasks.items():
         keyed, operator = subtask.managed_keyed, subtask.managed_operator

@@ -26,9 +26,9 @@ class OperatorPlan:
     """What becomes of one operator.
 
     Attributes:
-        operator: Its uid or id.
+        operator: The operator's uid or id.
         old: Its parallelism and max parallelism.
-        new: The same, afterwards.
+        new: Its parallelism and max parallelism afterwards.
         estimated: Whether sizes are estimates: with another max parallelism keys spread anew, and
             only reading them would tell how.
         skew: The largest subtask's bytes over the mean; 1 is even.

@@ -50,11 +50,11 @@ class ImportTask:
 
     Attributes:
         source: The snapshot's directory.
-        digest: Of its `_metadata`.
+        digest: The digest of its `_metadata`.
         allow_external: Directories elsewhere that its handles may lead to.
         operator_id: The operator.
         parts: What is read, in order of key group.
-        max_parallelism: The operator's.
+        max_parallelism: The operator's max parallelism.
         lake: The lake's location.
         attempt: The token under which files are named.
         targets: The tables.
@@ -99,13 +99,13 @@ def opened_snapshot(
     """A snapshot, opened once in a process for all tasks of an import.
 
     Args:
-        source: Its directory.
+        source: The snapshot's directory.
         digest: Of its `_metadata`, which tells it from another that was in that directory before.
         allow_external: Directories elsewhere that its handles may lead to.
         uids: Operator uids to recognise.
 
     Raises:
-        SnapshotError: It can't be read.
+        SnapshotError: The snapshot can't be read.
     """
     return _opened(source, digest, allow_external, uids, changes())
 

@@ -55,7 +55,7 @@ def _place(lake: Catalog, path: str, *, by_group: bool) -> tuple[str, str]:
 
     Args:
         lake: The lake.
-        path: Where it is to be.
+        path: Where the table is to be.
         by_group: Whether a table with a partition for each key group serves.
     """
     table = lake.table(path).open()

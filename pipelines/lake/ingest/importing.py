@@ -117,7 +117,7 @@ def import_snapshot(
         progress: Called with (done, total) in bytes after each slice.
 
     Raises:
-        SnapshotError: It can't be read; the lake is as it was.
+        SnapshotError: The snapshot can't be read; the lake is as it was.
         ConflictError: Another snapshot has that id.
         LakeError: The job or the snapshot has no name, or there can't be so many partitions.
     """
