@@ -40,14 +40,14 @@ METADATA_VERSION = 6
 
 @dataclass
 class Attempt:
-    """One attempt.
+    """An attempt at a run.
 
     Attributes:
         job: The job.
         plan: The run.
         directory: Where everything but output lies.
-        name: Its own name.
-        backend: For the working state.
+        name: The attempt's name.
+        backend: The state backend of the working state.
         compressed: Whether state is written compressed.
         engine: Where subtasks run.
         progress: Called with (done, total) after each subtask.

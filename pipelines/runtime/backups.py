@@ -91,7 +91,7 @@ class BackedUp:
     """A subtask's state in the blob store.
 
     Attributes:
-        marker: Where it is.
+        marker: Where the backup is.
         counts: What that cost, by the names that `CommitMeasures` has.
     """
 
@@ -140,14 +140,14 @@ def back_up(
 
     Args:
         settings: Where and how its state is backed up.
-        name: The task's.
-        operator: With this subtask alone.
-        directory: Where its files are.
-        checkpoint: Of this commit.
+        name: The task's name.
+        operator: The operator's state, of this subtask alone.
+        directory: Where the subtask's files are.
+        checkpoint: The id of this commit's checkpoint.
         before: The task's last record.
 
     Raises:
-        CommitError: It could not be stored.
+        CommitError: The backup could not be stored.
     """
     with _context(settings, name) as context:
         disk, folder = context.stores.disk, context.stores.directory(STORE, checkpoint)
@@ -184,7 +184,7 @@ class RestoreTask:
 
     Attributes:
         settings: Where from.
-        name: The task's.
+        name: The task's name.
         checkpoint: Its last record.
         directory: Where its files go; confined to the lake.
     """

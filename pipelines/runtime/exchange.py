@@ -39,7 +39,7 @@ class Channel:
     Attributes:
         operator: The operator.
         index: Which of its inputs.
-        parallelism: Of the operator.
+        parallelism: The operator's parallelism.
     """
 
     operator: OperatorNode
@@ -65,7 +65,7 @@ class ExchangeTask:
         directory: Where channels are; confined to the lake.
         number: The split's place among those of its source.
         split: What is read.
-        channels: For whom.
+        channels: The channels that records are written for.
         max_parallelism: The number of key groups.
     """
 
@@ -93,7 +93,7 @@ def exchange(task: ExchangeTask) -> Exchanged:
     """Read a split, and write its records to the channels.
 
     Raises:
-        LakeError: It can't be read, or has no such column.
+        LakeError: The split can't be read, or lacks a column.
         KeyGroupError: A key is null, or its hash can't be derived.
         EncodeError: A key is not of its type.
     """

@@ -70,7 +70,7 @@ class RunOptions:
     """How a job is run.
 
     Attributes:
-        parallelism: Of its operators; of the run before by default, or 2.
+        parallelism: The operators' parallelism; by default that of the run before, or 2.
         backend: `heap` or `rocksdb`, for the working state.
         engine: `auto`, `spark`, `local`, or an engine.
         restore: The lake's snapshot that the first run begins with.
@@ -103,10 +103,10 @@ class RunResult:
     """What a run did.
 
     Attributes:
-        run: Its number; 0 if there was nothing to do.
+        run: The run's number; 0 if there was nothing to do.
         snapshot_id: The snapshot of its state.
         records: How many came in.
-        rows: Of each sink, how many went out.
+        rows: How many rows each sink got.
         watermark: Event time behind it.
         resumed: Whether it was begun before.
         absent: By name, the paths of sources at which there is nothing at all.
@@ -130,7 +130,7 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
         options: How it runs.
 
     Raises:
-        LegalityError: Its declarations are not legal, or not what the snapshot holds.
+        LegalityError: The job's declarations are not legal, or not what the snapshot holds.
         ProcessError: A function failed; nothing was committed.
         ConflictError: Another process runs it.
         LakeError: A source can't be read.

@@ -39,9 +39,9 @@ class Split:
 
     Attributes:
         source: The name of the source.
-        directory: The source's.
+        directory: The source's directory.
         path: The file's, below it.
-        row_group: Of a Parquet file; -1 for all of it.
+        row_group: The row group of a Parquet file; -1 for the whole file.
         start: The first byte, of JSON lines.
         end: Behind the last byte, of JSON lines.
         partition: Values of the columns that are not in the file, as the log has them.

@@ -55,7 +55,7 @@ class Restored:
     """What a subtask begins with.
 
     Attributes:
-        directory: The savepoint's.
+        directory: The savepoint's directory.
         keyed: Its handles, of all subtasks.
         operator: What this subtask gets of the operator state.
         raw_keyed: Handles of raw keyed state, of all subtasks, which may be timers.
@@ -103,18 +103,18 @@ class SubtaskTask:
         subtask: Its index.
         parallelism: How many there are.
         max_parallelism: How many key groups.
-        processing_time: Of the run.
+        processing_time: The run's processing time.
         records: The directory of the channels; confined to the lake.
         state: The directory that the state is written to.
         backend: `heap` or `rocksdb`.
-        restored: What it begins with; None at the beginning of all.
+        restored: The state that it begins with; None in the first run.
         targets: Where its outputs go.
         before: Event time when the state was taken.
         watermark: Event time at the end of this run.
         final: Whether the streams end with this run.
         compressed: Whether state is written compressed.
         backup: Where state goes too; None for nowhere.
-        checkpoint: Of the run.
+        checkpoint: The id of the run's checkpoint.
         last: The record of the run before, of a subtask of this name.
     """
 
@@ -145,12 +145,12 @@ class SubtaskTask:
 
 @dataclass(frozen=True)
 class SubtaskResult:
-    """What it left.
+    """What a subtask left.
 
     Attributes:
         keyed: The handle of its keyed state.
         operator: The handle of its operator state.
-        files: Of its outputs.
+        files: The files of its outputs.
         records: How many it processed.
         marker: Where the blob store has its state; empty if there is none.
         counts: What the commit cost, by the names that `CommitMeasures` has.

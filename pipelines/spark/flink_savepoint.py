@@ -74,7 +74,7 @@ def register(session: SparkSession) -> None:
 
 
 class FlinkSavepointDataSource(DataSource):
-    """`spark.read.format("flink_savepoint")`.
+    """The data source of `spark.read.format("flink_savepoint")`.
 
     Options:
         path: The savepoint or checkpoint; what `load` is given.
@@ -92,7 +92,7 @@ class FlinkSavepointDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """`flink_savepoint`."""
+        """The format's name, `flink_savepoint`."""
         return "flink_savepoint"
 
     def schema(self) -> StructType:
@@ -263,7 +263,7 @@ class FlinkSavepointReader(DataSourceReader):
                 self._keep(groups_of_keys)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each slice of key groups that may hold what is wanted."""
+        """A partition for each slice of key groups that may hold selected rows."""
         selection = _Selection.of(self.options)
         files = [file for file, _ in selection.state.files]
         size = _slice_bytes(self.options.get("slicebytes", DEFAULT_SLICE_BYTES))

@@ -54,7 +54,7 @@ def delta_jars() -> list[str]:
 
     Raises:
         JavaError: There is no Java 17.
-        StateError: They can't be downloaded.
+        StateError: The JARs can't be downloaded.
     """
     require_java()
     target = resolve_jars(f"jars/delta-{DELTA_VERSION}", alone=DELTA_JARS)
@@ -68,15 +68,15 @@ def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()
     the directory appears when all is in it.
 
     Args:
-        name: Of their directory below the cache.
+        name: The name of the JARs' directory below the cache.
         whole: `organisation:name:version` of what comes with all that it depends on.
-        alone: The same for what comes by itself.
+        alone: Coordinates of JARs that come without what they depend on.
 
     Returns:
         The directory.
 
     Raises:
-        StateError: They can't be had.
+        StateError: The JARs can't be downloaded.
     """
     target = cache_directory() / name
     if target.is_dir():

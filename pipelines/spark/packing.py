@@ -57,7 +57,7 @@ def pack(to: Path) -> int:
         to: The file, a `.tar.gz`; the nodes must run the same system and processor as this machine.
 
     Raises:
-        StateError: It can't be written, or would not be an archive to Spark.
+        StateError: The archive can't be written, or its name does not end as an archive's.
     """
     if not to.name.endswith((".tar.gz", ".tgz")):
         raise StateError(

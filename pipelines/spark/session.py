@@ -46,7 +46,7 @@ def open_session(
     """The active session, or a new one.
 
     Args:
-        application: Its name.
+        application: The application's name in Spark's UI.
         ui: Whether Spark's own web interface is started; on a cluster it always is.
         java_options: More options of the JVM; by default those by which it starts sooner.
 
@@ -139,7 +139,7 @@ def _require_listener(remote: str) -> None:
 
     Raises:
         OSError: Nobody does.
-        ValueError: It is no address.
+        ValueError: The text is no address.
     """
     parts = urlsplit(remote)
     address = (parts.hostname or "localhost", parts.port or CONNECT_PORT)
@@ -150,7 +150,7 @@ def _packed() -> str:
     """The archive that executors are sent; empty if there is none.
 
     Raises:
-        MissingFileError: It is not there.
+        MissingFileError: The archive is not there.
     """
     given = os.environ.get(SPARK_PACK, "")
     if given and "://" not in given:

@@ -37,14 +37,14 @@ def run_sql(
     Args:
         session: Spark, with Delta.
         lake: The lake.
-        query: One statement.
+        query: A single SQL statement.
         as_of: A snapshot's id: tables are read as they were in it.
         job: A job whose name may be left out of table names.
 
     Raises:
         NotFoundError: No job has that snapshot.
         UnsafePathError: A table that is asked for leads out of the lake.
-        StateError: It names what only DuckDB has.
+        StateError: The statement names what only DuckDB has.
     """
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
