@@ -116,7 +116,7 @@ class ChannelElements:
     Attributes:
         channel: The channel.
         buffers: How many buffers it has.
-        size: Their bytes.
+        size: The bytes of those buffers.
         ends_one: How many bytes at the begin belong to a record that its receiver had begun to
             receive.
         begins_one: How many bytes at the end belong to a record that its sender has the rest of.
@@ -349,7 +349,7 @@ class InFlight:
     Attributes:
         operator: The operator's uid, or else its id.
         channels: Its channels with buffers.
-        buffers: Their buffers.
+        buffers: The buffers of those channels.
         size: The bytes of these.
         records: The records in them that can be told apart.
         others: The other elements, such as watermarks.

@@ -60,7 +60,7 @@ class LongCollection:
     Attributes:
         key: The key.
         namespace: The namespace.
-        key_group: Their key group.
+        key_group: The key's key group.
         length: Elements of the list, entries of the map.
         size: Its bytes, those of the key with it.
     """

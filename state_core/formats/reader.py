@@ -58,11 +58,11 @@ def open_snapshot(
     """Open a savepoint or a retained checkpoint.
 
     Args:
-        location: Its directory, or its `_metadata` file; a path or a URI.
+        location: The snapshot's directory or its `_metadata` file, as a path or a URI.
         allow_external: Directories elsewhere that its handles may lead to.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
         filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
-        storage_options: Of `s3://`: `AWS_REGION` and the like; see `with_storage_options`.
+        storage_options: Options of `s3://`: `AWS_REGION` and the like; see `with_storage_options`.
 
     Raises:
         NotASnapshotError: There is no snapshot there.

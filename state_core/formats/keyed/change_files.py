@@ -55,7 +55,7 @@ class ChangeFile:
 
     Args:
         source: Its bytes.
-        copies: Takes a copy of them if they are compressed, or in an object store.
+        copies: Where a copy is kept of a source that is compressed or in an object store.
 
     Attributes:
         content: What lies behind the first byte, decompressed.
@@ -107,7 +107,7 @@ class ChangeFile:
         """The changes of metadata of the change set at an offset: where each begins, its bytes.
 
         Raises:
-            SnapshotError: They can't be read, or change sets overlap too much.
+            SnapshotError: The changes can't be read, or change sets overlap too much.
         """
         with self._lock:
             if at not in self._metadata:

@@ -145,8 +145,8 @@ class ChangeLog:
         """All changes of one key group.
 
         Raises:
-            CorruptSnapshotError: They do not fit in their file, or are of a state that no metadata
-                described.
+            CorruptSnapshotError: Changes do not fit in their file, or are of a state that no
+                metadata described.
         """
         table = self._table
         first = int(np.searchsorted(table[0], group))
@@ -202,10 +202,10 @@ def read_log(
     Args:
         handles: The handles of changes, in order.
         files: The files of the snapshot.
-        key_groups: Those of the subtask.
+        key_groups: The subtask's key groups.
 
     Raises:
-        SnapshotError: It can't be read.
+        SnapshotError: The log can't be read.
     """
     reader = _LogReader(files.heads.budget)
     for handle in handles:

@@ -67,7 +67,7 @@ class ChangelogKeyedFile(HeadedFile):
         """All entries of some key groups; the changes of one are held in memory at a time.
 
         Raises:
-            SnapshotError: They can't be read, or a change can't be made.
+            SnapshotError: The entries can't be read, or a change can't be made.
         """
         chosen = self.key_groups if key_groups is None else self.key_groups.intersection(key_groups)
         at = chosen.first

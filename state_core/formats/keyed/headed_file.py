@@ -72,7 +72,7 @@ class HeadedFile(ABC):
 
     Attributes:
         name: The file's path.
-        head: What it begins with.
+        head: The head of the file.
         key_groups: The key groups that its handle claims.
         max_parallelism: How many the operator has.
     """

@@ -65,7 +65,7 @@ class HeapFile:
 
     Attributes:
         source: The file's bytes.
-        header: What it says of its states.
+        header: The header, which describes its states.
         layouts: How each state's entries are laid out in the unified format.
         spans: Its key groups, ascending.
         part: Whether its handle may be a part of another one, after a restore at another

@@ -152,7 +152,7 @@ def entry_starts(
         counted: Whether the number of its elements comes behind the key, as in lists and maps.
 
     Raises:
-        AmbiguousError: It takes too much work to know.
+        AmbiguousError: Finding them takes too much work.
     """
     namespace, key = parts
     source, read, most = DataInput(data, ""), 0, RECOVERY_WORK.most * (len(data) + HEAD)

@@ -83,7 +83,7 @@ def open_keyed(
         siblings: All handles of the operator, of which a changelog's may need some.
 
     Raises:
-        SnapshotError: It can't be read.
+        SnapshotError: The keyed state can't be read.
     """
     if isinstance(handle, ChangelogHandle):
         return _open_changelog(handle, siblings or Siblings((handle,), files, max_parallelism))
@@ -118,7 +118,7 @@ def is_timers(handle: KeyedHandle | None, files: StateFiles) -> bool:
     """Whether raw keyed state is timers; if not, only its operator knows what it is.
 
     Raises:
-        SnapshotError: Its file is not there.
+        SnapshotError: The handle's file is not there.
     """
     return _raw_timers(handle, files) is not None
 
@@ -129,7 +129,7 @@ def open_raw_timers(
     """Open raw keyed state that is timers; None if it is none, or the operator sets no timers.
 
     Raises:
-        SnapshotError: It is timers, and can't be read.
+        SnapshotError: The raw state is timers, and can't be read.
     """
     timers = _raw_timers(handle, files)
     if timers is None:
@@ -292,7 +292,7 @@ def is_heap(
 
     Args:
         source: The file.
-        handle: Its handle.
+        handle: The file's handle.
         spans: Where its key groups lie.
         damaged: Whether it may be damaged: then most key groups have to be there and begin with
             their numbers, else all.

@@ -22,7 +22,7 @@ class IteratedFamily:
 
     Args:
         family: As rocksdict has it.
-        state: Whose it is.
+        state: The id of its state.
         first: Where to begin, key group and all; RocksDB goes there by its index.
         behind: What comes behind the last entry that is wanted; None to read to the end.
         prefix: Bytes of the key group in front of a key.

@@ -80,10 +80,10 @@ class RocksDBFiles:
     """One handle's RocksDB files.
 
     Attributes:
-        name: What it is, for messages.
+        name: What messages call it.
         header: What the meta file says of the states.
         files: Local name and bytes of each file.
-        key_groups: Those that the handle claims.
+        key_groups: The key groups that the handle claims.
         prefix: Bytes of the key-group prefix.
         lenient: Whether a damaged table is a fault only where something is read of it.
     """
@@ -159,7 +159,7 @@ class RocksDBFiles:
             raise self._fault(error) from error
 
     def _family_name(self, state: int) -> str:
-        """Its name, if there is one."""
+        """The name of a state's column family, if there is one."""
         self.open()
         name = self.header.states[state].name
         if name not in self._families:
@@ -228,7 +228,7 @@ class RocksDBFiles:
         RocksDB finds them by the indexes of its tables, and reads no block before them.
 
         Args:
-            state: Its id.
+            state: The state's id.
             key_group: The key group of the keys.
             begins: What they begin with, behind the key group.
 

@@ -169,7 +169,7 @@ class FamilyTables:
 
     Args:
         runs: Its files.
-        state: What its entries are labelled with.
+        state: The state's id, with which entries are labelled.
         wanted: Only these key groups.
         prefix: Bytes of the key group in front of a key.
     """
@@ -299,7 +299,7 @@ class FamilyTables:
 
 
 def _spread(data: U8Array, room: int, wider: int, runs: int) -> U8Array:
-    """The same with more room for each run."""
+    """The array with more room for each run."""
     spread = np.empty(runs * wider + SLACK, np.uint8)
     for run in range(runs):
         spread[run * wider : run * wider + room] = data[run * room : (run + 1) * room]
@@ -307,5 +307,5 @@ def _spread(data: U8Array, room: int, wider: int, runs: int) -> U8Array:
 
 
 def _longer(data: _Array, size: int) -> _Array:
-    """The same with more room."""
+    """The array with more room."""
     return np.resize(data, max(2 * data.size, size))

@@ -62,11 +62,11 @@ class BlockRun:
     """Blocks that follow each other in a file, as read.
 
     Attributes:
-        raw: Their bytes.
+        raw: The blocks' bytes.
         offset: Where these begin in the file.
         starts: Where each block begins in them.
-        ends: Where it ends and its trailer begins.
-        sizes: What it holds, decompressed.
+        ends: Where each block ends and its trailer begins.
+        sizes: How many bytes each block holds, decompressed.
     """
 
     raw: U8Array
@@ -83,10 +83,10 @@ class SstFile:
     Attributes:
         source: Its bytes.
         checksum: How blocks are checked.
-        column_family: Whose it is.
-        key_groups: That of the last key of each data block, or a later one, ascending.
+        column_family: The column family's name.
+        key_groups: The key group of each data block's last key, or a later one, ascending.
         offsets: Where each data block lies.
-        block_sizes: Its size without the trailer.
+        block_sizes: Each data block's size without the trailer.
     """
 
     source: ByteSource
@@ -101,11 +101,11 @@ class SstFile:
         """Read what a table says of itself; None if only RocksDB can read it.
 
         Args:
-            source: Its bytes.
+            source: The file's bytes.
             prefix: Bytes of the key group in front of a key.
 
         Raises:
-            CorruptSnapshotError: It is damaged.
+            CorruptSnapshotError: The file is damaged.
         """
         if source.size < FOOTER:
             return None
@@ -153,7 +153,7 @@ class SstFile:
         """Read some data blocks, and hold them against their checksums.
 
         Raises:
-            CorruptSnapshotError: One is damaged.
+            CorruptSnapshotError: A block is damaged.
         """
         reader = _Reader(self.source, self.checksum)
         return reader.blocks(self.offsets[first:behind], self.block_sizes[first:behind])
@@ -162,7 +162,7 @@ class SstFile:
         """Decompress blocks one behind the other; where the entries of each begin and end.
 
         Raises:
-            CorruptSnapshotError: One does not hold what it says.
+            CorruptSnapshotError: A block does not hold what it declares.
         """
         return _Reader(self.source, self.checksum).unpack(run, blocks, out)
 
@@ -172,7 +172,7 @@ class SstFile:
         Keys have behind them the 8 bytes that RocksDB puts there.
 
         Raises:
-            CorruptSnapshotError: One is damaged.
+            CorruptSnapshotError: A block is damaged.
         """
         reader = _Reader(self.source, self.checksum)
         for offset, size in zip(self.offsets.tolist(), self.block_sizes.tolist(), strict=True):

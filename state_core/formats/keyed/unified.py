@@ -73,7 +73,7 @@ class UnifiedFile:
 
     Attributes:
         source: The file's bytes.
-        header: What it says of its states.
+        header: The header, which describes its states.
         spans: Its key groups that have data, ascending.
         prefix: Bytes of the key-group prefix.
     """

@@ -40,10 +40,10 @@ def conform(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
     Args:
         column: The values to convert.
         wanted: The type.
-        place: What it is, for messages.
+        place: What messages call the column.
 
     Raises:
-        EncodeError: It is of another kind, or a value would be changed.
+        EncodeError: The column is of another kind, or a value would be changed.
     """
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
@@ -77,7 +77,7 @@ def to_millis(column: pa.Array, place: str) -> pa.Array:
     """Points in time as milliseconds since 1970: integers as they are, timestamps converted.
 
     Raises:
-        EncodeError: They are neither, or finer than a millisecond.
+        EncodeError: The column is neither, or finer than a millisecond.
     """
     if pa.types.is_timestamp(column.type):
         try:

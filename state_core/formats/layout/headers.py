@@ -47,7 +47,7 @@ class Heads:
 
         Raises:
             UnknownSerializerError: A class is unknown, and where its payload ends can't be found.
-            SnapshotError: It can't be read.
+            SnapshotError: The head can't be read.
         """
         end = min(max(end, 0), source.size, HEAD_BYTES.most)
         whole = _first(source, end)

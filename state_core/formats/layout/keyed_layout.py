@@ -63,9 +63,9 @@ class KeyedLayout:
     """One state's entries as columns.
 
     Attributes:
-        kind: What it is.
+        kind: The kind of state.
         key: The key's serializer.
-        namespace: The namespace's.
+        namespace: The namespace's serializer.
         value: The value's: a list's element, a map's value. None for timers.
         user_key: A map's key; None for the rest.
         with_ttl: Whether each value carries the time of its last access.

@@ -203,7 +203,7 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
 
 
 def with_value_bytes(meta_info: bytes, value: TypeSerializerSnapshot) -> bytes:
-    """The same for meta info as it stands in a file."""
+    """`with_value` for meta info as it stands in a file."""
     out = DataOutput()
     write_state_meta_info(with_value(parse_state_meta_info(meta_info), value), out)
     return out.to_bytes()

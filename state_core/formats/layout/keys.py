@@ -71,7 +71,7 @@ def encode_key(key: TypeSerializer, value: object, max_parallelism: int) -> Enco
     Args:
         key: The serializer of the operator's keys.
         value: The key, as Arrow's `to_pylist` gives it, or an Arrow scalar.
-        max_parallelism: The operator's.
+        max_parallelism: The operator's max parallelism.
 
     Raises:
         EncodeError: The value is no such key.

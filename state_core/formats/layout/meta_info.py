@@ -128,8 +128,8 @@ def read_keyed_header(source: DataInput) -> KeyedHeader:
     """Read the head of a keyed state file.
 
     Raises:
-        UnsupportedFormatError: Its version is not 6, which Flink writes since 1.7.
-        UnknownSerializerError: It names a snapshot class that is not registered.
+        UnsupportedFormatError: The version is not 6, which Flink writes since 1.7.
+        UnknownSerializerError: The header names a snapshot class that is not registered.
     """
     version = source.read_int()
     if version != KEYED_VERSION:
@@ -213,7 +213,7 @@ def parse_state_meta_info(encoded: bytes, what: str = "state meta info") -> Stat
 
     Args:
         encoded: As `write_state_meta_info` writes it.
-        what: What it is, for messages.
+        what: What messages call it.
     """
     return read_whole(DataInput(encoded, what), read_state_meta_info)
 
@@ -236,13 +236,13 @@ def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
     """A serializer snapshot in its wrapper (`TypeSerializerSnapshotSerializationUtil`).
 
     Args:
-        source: Where it lies.
+        source: The bytes, at the entry.
         whose: What it serializes, for messages.
 
     Raises:
         UnsupportedFormatError: It is a Java-serialized one, in the form of before Flink 1.7, of a
             class that does not fix its format alone.
-        UnknownSerializerError: Its class is not registered.
+        UnknownSerializerError: The entry's class is not registered.
     """
     start = source.position
     version = source.read_int()

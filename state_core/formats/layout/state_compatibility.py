@@ -71,7 +71,7 @@ class OperatorSchema:
     """What an operator's state is made of.
 
     Attributes:
-        label: Its uid, or else its id.
+        label: The operator's uid, or else its id.
         key: The key's serializer; None if it has no keyed state.
         states: Its keyed states by name.
         operator_states: Its lists and broadcast states by name.
@@ -122,10 +122,10 @@ def operator_schema(
     """The schema from the bytes that a snapshot, or the lake, holds.
 
     Args:
-        label: The operator's.
+        label: The operator's label.
         key_serializer: As in `KeyedFile.key_serializer`; empty if there is no keyed state.
         meta_infos: As in `KeyedState.meta_info` and `NonKeyedState.meta_info`.
-        others: What it has beside them.
+        others: What else it has, as in `OperatorSchema`.
     """
     states = [parse_state_meta_info(meta_info) for meta_info in meta_infos]
     unkeyed = {state.name: state for state in states if state.kind in UNKEYED}
@@ -171,8 +171,8 @@ def check_operator_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibilit
     """The worst of what mode and serializers say of a list or broadcast state.
 
     Args:
-        old: As it was written.
-        new: As it is asked for.
+        old: The state as it was written.
+        new: The state as the new job declares it.
     """
     if old.form != new.form:
         return incompatible(old.form, new.form, _LISTS if old.kind is new.kind else _APART)

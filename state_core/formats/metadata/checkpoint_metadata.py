@@ -146,12 +146,12 @@ def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:
     """Parse a `_metadata` file.
 
     Args:
-        data: Its bytes.
-        source: Its path, for messages.
+        data: The file's bytes.
+        source: The file's path, for messages.
 
     Raises:
-        NotASnapshotError: It does not begin with Flink's magic number.
-        UnsupportedFormatError: Its version is unknown, or it holds an unknown handle.
+        NotASnapshotError: The file does not begin with Flink's magic number.
+        UnsupportedFormatError: The version is unknown, or the file holds an unknown handle.
         CorruptSnapshotError: Anything else does not fit.
     """
     wire = DataInput(data, source, budget=Budget(len(data)))

@@ -151,7 +151,7 @@ def read_channel_handle(source: DataInput, typed: bool, kind: int) -> ChannelHan
     """An in-flight buffers handle.
 
     Args:
-        source: Where it lies.
+        source: The bytes, at the handle.
         typed: Whether a type byte comes first (`_metadata` 6).
         kind: What it is where there is no type byte: 1 for inputs, 2 for outputs.
     """

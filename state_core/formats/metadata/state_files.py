@@ -84,7 +84,7 @@ class StateFiles:
 
         Raises:
             MissingFileError: There is none.
-            UnsafePathError: It is a link that leads to where it must not.
+            UnsafePathError: `_metadata` is a link that leads to where it must not.
         """
         return self._relative(METADATA_FILE).read_all()
 
@@ -108,7 +108,7 @@ class StateFiles:
 
         Raises:
             MissingFileError: The file is not there.
-            UnsafePathError: It lies outside the snapshot, and that was not allowed.
+            UnsafePathError: The file lies outside the snapshot, and that was not allowed.
             CorruptSnapshotError: The file is shorter than the handle says, or no name is such.
             OversizedError: Too many handles lead to the same bytes.
         """

@@ -78,7 +78,7 @@ def read_operator_header(source: DataInput) -> OperatorHeader:
     """Read the head of a file.
 
     Raises:
-        UnsupportedFormatError: Its version is not 5 or 6.
+        UnsupportedFormatError: The version is neither 5 nor 6.
     """
     version = source.read_int()
     if version not in (UNCOMPRESSED_VERSION, CURRENT_VERSION):
@@ -112,7 +112,7 @@ class OperatorFile:
 
     Attributes:
         source: Its bytes.
-        header: What it says of its states.
+        header: The header, which describes its states.
         handle: Where its elements are.
     """
 
@@ -209,12 +209,12 @@ def open_operator_file(
     """Open one subtask's operator state.
 
     Args:
-        source: Its bytes.
+        source: The file's bytes.
         handle: Where its elements are.
         heads: The heads of the snapshot's files that were read before.
 
     Raises:
-        SnapshotError: It can't be read.
+        SnapshotError: The file can't be read.
     """
     try:
         header = header_of(source, handle, heads or Heads())
@@ -227,7 +227,7 @@ def header_of(source: ByteSource, handle: OperatorHandle, heads: Heads) -> Opera
     """Read the head of a file, which ends where the first element begins.
 
     Raises:
-        SnapshotError: It can't be read.
+        SnapshotError: The header can't be read.
     """
     offsets = (at for state in handle.states.values() for at in state.offsets)
     end = min((at for at in offsets if at > 0), default=source.size)

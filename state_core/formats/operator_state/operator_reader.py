@@ -76,7 +76,7 @@ def open_operator_files(operator: OperatorState, files: StateFiles) -> dict[int,
     """The operator state file of each subtask that left one.
 
     Raises:
-        SnapshotError: One can't be read.
+        SnapshotError: A file can't be read.
     """
     opened = {}
     for index, subtask in sorted((operator.subtasks or {}).items()):

@@ -54,7 +54,7 @@ class OperatorLayout:
     Attributes:
         mode: How it is redistributed.
         value: The serializer of elements, or of a broadcast state's values.
-        key: Of a broadcast state's keys; None for lists.
+        key: The serializer of a broadcast state's keys; None for lists.
         kind: Of keyed state, the one whose values stand in a file as these do.
     """
 
@@ -234,7 +234,7 @@ def encode_operator_file(
     """One subtask's file, and the offsets that its handle has.
 
     Args:
-        header: Its head; whether it is compressed is said there.
+        header: The file's head, which says whether it is compressed.
         states: Each state's elements, in the order of the header.
     """
     out = DataOutput()

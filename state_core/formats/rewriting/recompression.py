@@ -63,8 +63,8 @@ class StateCompression:
         operator: Its operator's uid or id.
         state: Its name.
         content_bytes: Not compressed.
-        before_bytes: As it was stored.
-        after_bytes: As it is stored now.
+        before_bytes: The bytes that were stored before.
+        after_bytes: The bytes that are stored now.
         seconds: What reading and writing it took.
     """
 
@@ -88,7 +88,7 @@ class Recompression:
     Attributes:
         path: The savepoint.
         compression: `snappy` or `none`.
-        states: Of each state, keyed or not.
+        states: The sizes of each state, keyed or not.
     """
 
     path: str
@@ -114,8 +114,8 @@ def recompress_snapshot(
         progress: Called with (done, total) after each file.
 
     Raises:
-        UnsupportedFormatError: It is not canonical, or there is no such codec.
-        SnapshotError: It can't be read, or the target can't be written.
+        UnsupportedFormatError: The snapshot is not canonical, or the codec is unknown.
+        SnapshotError: The snapshot can't be read, or the target can't be written.
     """
     if compression != "none":
         codec_named(compression)

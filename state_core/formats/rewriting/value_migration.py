@@ -53,7 +53,7 @@ def resolve_element(meta_info: bytes, value: TypeSerializerSnapshot) -> Compatib
 
     Args:
         meta_info: As in `NonKeyedState.meta_info`.
-        value: Their new type.
+        value: The elements' new type.
     """
     before = value_snapshot(parse_state_meta_info(meta_info))
     with undecoded():
@@ -123,7 +123,7 @@ def with_value_bytes(rows: ElementRows, values: Mapping[int, bytes]) -> ElementR
         values: The new elements as they stand in a file, by row.
 
     Raises:
-        CorruptSnapshotError: They are not what the state's serializer writes.
+        CorruptSnapshotError: Bytes are not what the state's serializer writes.
     """
     before = rows.layout.value_writer(rows.batch).to_binary().to_pylist()
     elements = [values.get(row, data) for row, data in enumerate(before)]
@@ -265,7 +265,7 @@ def _migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, s
     """One value's bytes, through a Python object.
 
     Raises:
-        EncodeError: It does not come back from that as it was.
+        EncodeError: The value does not come back from the object as it was.
     """
     value = before.read(DataInput(data, f"state {state!r}, raw_value"))
     check = DataOutput()

@@ -97,7 +97,7 @@ def batches_of(rows: object, place: str) -> Iterator[pa.RecordBatch]:
     """Rows of any of Arrow's shapes as batches of a size to work with.
 
     Raises:
-        EncodeError: They are of no such shape.
+        EncodeError: The rows are of no such shape.
     """
     if isinstance(rows, pa.RecordBatch):
         rows = [rows]

@@ -104,9 +104,9 @@ class WrittenSnapshot:
 
     Attributes:
         path: The savepoint.
-        metadata_version: Of its `_metadata`.
+        metadata_version: The version of its `_metadata`.
         files: State files in it.
-        size: Their bytes.
+        size: The bytes of those files.
         states: Its states.
     """
 

@@ -71,7 +71,7 @@ class NewKeyedState:
         kind: `value`, `list`, `map`, `reducing`, `aggregating` or `timers`.
         value: The value's type: of a list's elements, a map's values, an accumulator.
         user_key: The type of a map's keys.
-        namespace: Its type.
+        namespace: The namespace's type.
         with_ttl: Whether the job's descriptor has time to live enabled.
     """
 
@@ -97,7 +97,7 @@ class NewKeyedState:
         Args:
             domain: `event` or `processing`.
             rows: Columns `key`, `timestamp`, and `namespace` where there is one.
-            namespace: Its type.
+            namespace: The namespace's type.
             service: `user-timers` is that of process functions, `window-timers` of windows.
         """
         return cls(f"{TIMER_PREFIX}{domain}_{service}", rows, kind="timers", namespace=namespace)
@@ -227,7 +227,7 @@ def snapshot_of(one: TypeOf, place: str) -> TypeSerializerSnapshot:
     """The snapshot of a type that was written down, or that is one already.
 
     Raises:
-        EncodeError: It can't be understood.
+        EncodeError: The type can't be understood.
     """
     if isinstance(one, TypeSerializerSnapshot):
         return one

@@ -120,7 +120,7 @@ def gathered_groups(
 
     Args:
         directory: Where the spills are.
-        spills: Them, cut to the key groups that are wanted.
+        spills: The spills, cut to the selected key groups.
         check: Shown all entries of each key group; it may refuse them.
     """
     runs = np.concatenate(

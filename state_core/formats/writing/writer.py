@@ -123,7 +123,7 @@ class SavepointDirectory:
     """A savepoint on its way to a directory that must not be there yet.
 
     Args:
-        location: Where it is to be.
+        location: Where the savepoint is to be.
 
     Attributes:
         attempt: What names of files begin with that tasks write which may run more than once.
