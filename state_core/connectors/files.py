@@ -158,7 +158,7 @@ class PendingFiles:
     """What the enumerator keeps.
 
     Attributes:
-        splits: Those that no reader has got.
+        splits: The splits that no reader has got.
         processed: Files that a continuous source has seen.
     """
 

@@ -63,7 +63,7 @@ def parse_offset(text: str) -> Offset:
     """An offset as people write it: a number from 0 on, or one of `WORDS`.
 
     Raises:
-        EncodeError: It is neither.
+        EncodeError: The text is neither.
     """
     if text in WORDS:
         return text
@@ -158,7 +158,7 @@ class KafkaEnumerator:
     """What the enumerator of a `KafkaSource` keeps.
 
     Attributes:
-        version: Of the format.
+        version: The version of the format.
         partitions: All partitions that it has found.
         discovered: Whether it has looked for partitions once. New ones are read from their start.
         subtasks: The readers that have got something, in order; only of version 0.

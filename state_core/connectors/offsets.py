@@ -65,7 +65,7 @@ def parse_new_offset(text: str) -> NewOffset:
     """`[operator/]topic:partition=offset`, as a user writes it.
 
     Raises:
-        EncodeError: It is not of that form.
+        EncodeError: The text is not of that form.
     """
     place, equals, offset = text.strip().rpartition("=")
     operator, _, name = place.strip().rpartition("/")
@@ -88,8 +88,8 @@ class MovedOffset:
         operator: The source's uid or id.
         topic: The partition's topic.
         partition: Its number.
-        before: The next record to read, before.
-        after: The same now.
+        before: The offset of the next record to read, as it was.
+        after: The offset of the next record to read now.
     """
 
     operator: str
@@ -218,7 +218,7 @@ def check_assignment(source: Source) -> None:
     """Raise if a partition would be read twice after a restore.
 
     Raises:
-        EncodeError: It would, or that can't be told.
+        EncodeError: A partition would be read twice, or that can't be told.
     """
     held = _held(source)
     place = f"source {source.operator}"

@@ -74,8 +74,8 @@ def sink_of(operator_id: str, operator: str, elements: Sequence[StateElement]) -
 
     Args:
         operator_id: The operator's id.
-        operator: What it is called.
-        elements: Those of its states in `SINK_STATES`.
+        operator: The operator's label.
+        elements: The elements of the operator's states in `SINK_STATES`.
     """
     if not elements:
         return None
@@ -92,7 +92,7 @@ def sinks_of(snapshot: Snapshot) -> list[Sink]:
     """The sinks of a savepoint or checkpoint.
 
     Raises:
-        SnapshotError: Its operator state can't be read.
+        SnapshotError: The snapshot's operator state can't be read.
     """
     sinks = (
         sink_of(operator.operator_id, operator.label, elements_of(operator, SINK_STATES))

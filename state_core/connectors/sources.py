@@ -116,7 +116,7 @@ class SplitElement:
         state: The name of its state.
         subtask: The reader's subtask.
         position: Its place in the subtask's list.
-        split: What it is.
+        split: The split that the element is.
     """
 
     state: str
@@ -136,8 +136,8 @@ class Coordinator:
     """The state of a source's coordinator.
 
     Attributes:
-        version: Of what stands around the enumerator's state.
-        enumerator_version: Of the enumerator's state.
+        version: The version of what stands around the enumerator's state.
+        enumerator_version: The version of the enumerator's state.
         data: The enumerator's state.
         rest: What follows it.
     """
@@ -258,8 +258,8 @@ def source_of(
 
     Args:
         operator_id: The operator's id.
-        operator: What it is called.
-        elements: Those of its states in `SOURCE_STATES`.
+        operator: The operator's label.
+        elements: The elements of the operator's states in `SOURCE_STATES`.
         coordinator: The state of its coordinator, if there is any.
     """
     source = Source(operator_id, operator, tuple(map(SplitElement.of, elements)), coordinator)
@@ -270,7 +270,7 @@ def sources_of(snapshot: Snapshot) -> list[Source]:
     """The sources of a savepoint or checkpoint.
 
     Raises:
-        SnapshotError: Its operator state can't be read.
+        SnapshotError: The snapshot's operator state can't be read.
     """
     handles = {
         operator.operator_id: operator.coordinator for operator in snapshot.metadata.operators

@@ -77,7 +77,7 @@ def relative_path(
         inside: Where it has to be.
 
     Raises:
-        UnsafePathError: It is empty, absolute, a URI, or leads above; or no path at all.
+        UnsafePathError: The path is empty, absolute, a URI, leads above, or is no path at all.
     """
     if _RELATIVE.fullmatch(path):
         return path
@@ -173,8 +173,8 @@ class ConfinedTree:
         """Write a whole file, its directories made, so that it appears complete or not at all.
 
         Args:
-            path: The file's.
-            chunks: Its content.
+            path: The file's path.
+            chunks: The file's content.
             for_good: Whether its directory is on the disk too when this returns.
         """
         with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):

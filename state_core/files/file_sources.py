@@ -42,7 +42,7 @@ class FileSource:
     """A file, or `size` bytes from `start` on of one.
 
     Attributes:
-        directory: Where it is.
+        directory: The directory that has the file.
         path: The file.
         start: Where the bytes begin in it.
         size: How many there are.
@@ -141,7 +141,7 @@ class RemoteFile:
 
     Args:
         file: The file, opened; Arrow's own, which many may read at once.
-        name: What it is, for messages.
+        name: What messages call it.
         origin: Its directory and its path there, by which it is opened in other processes.
 
     Attributes:

@@ -244,7 +244,7 @@ class Directory:
 
         Raises:
             MissingFileError: There is no such file.
-            TruncatedError: It ends too soon.
+            TruncatedError: The file ends too soon.
         """
         if not self.local:
             with self.open_input(path) as file:
@@ -297,7 +297,7 @@ class Directory:
         """A file to write to at its end; object stores have none such.
 
         Raises:
-            SnapshotError: It can't be written there.
+            SnapshotError: The file can't be written there.
         """
         try:
             return self.filesystem.open_append_stream(self.full(path))
@@ -313,7 +313,7 @@ class Directory:
         """A new file to write to, its directories made.
 
         Raises:
-            SnapshotError: It can't be written there.
+            SnapshotError: The file can't be written there.
         """
         target = self.full(path)
         try:
@@ -410,11 +410,11 @@ class ConfinedDirectory(Directory):
         """A descriptor of a directory in which there is no link; None where there are none such.
 
         Args:
-            path: The directory's.
+            path: The directory's path.
             create: Whether to make it, and those above it.
 
         Raises:
-            MissingFileError: It is not there.
+            MissingFileError: The directory is not there.
         """
         return None
 

@@ -41,7 +41,7 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of a URI, and the path in it.
 
     Raises:
-        MissingExtraError: It needs a package that is not installed.
+        MissingExtraError: The store needs a package that is not installed.
         ValueError: There is no such file system or option.
         OSError, ArrowException: It can't be reached.
     """
@@ -103,7 +103,7 @@ def remote_output(stream: pa.NativeFile, place: str) -> pa.NativeFile:
 
     Args:
         stream: The output.
-        place: What it is, for messages.
+        place: What messages call the file.
     """
     return pa.PythonFile(_RemoteOutput(stream, place), "w")
 

@@ -160,8 +160,8 @@ class DataInput:
         """A 32-bit count of bytes, or of numbers, which are all that they declare.
 
         Raises:
-            CorruptSnapshotError: It is negative.
-            TruncatedError: It is more than what is left could hold.
+            CorruptSnapshotError: The length is negative.
+            TruncatedError: The length is more than what is left could hold.
         """
         return self._fitting(self.read_int(), 4, what, bytes_each)
 
@@ -169,10 +169,10 @@ class DataInput:
         """A 32-bit count of things that take at least `least_bytes_each` bytes each.
 
         Raises:
-            CorruptSnapshotError: It is negative.
-            TruncatedError: It is more than what is left could hold.
-            OversizedError: It is too large for what takes no bytes, or the snapshot declares too
-                many things.
+            CorruptSnapshotError: The count is negative.
+            TruncatedError: The count is more than what is left could hold.
+            OversizedError: The count is too large for what takes no bytes, or the snapshot
+                declares too many things.
         """
         count = self._fitting(self.read_int(), 4, what, least_bytes_each)
         self.declare(count)
@@ -334,7 +334,7 @@ class DataOutput:
         self.buffer += _DOUBLE.pack(value)
 
     def write_utf(self, text: str) -> None:
-        """`DataOutput.writeUTF`.
+        """Text as `DataOutput.writeUTF` writes it.
 
         Raises:
             EncodeError: More than 65,535 bytes, which the format can't say.
@@ -356,7 +356,7 @@ class DataOutput:
         self.buffer.append(value)
 
     def write_string(self, text: str | None) -> None:
-        """Flink's `StringValue`."""
+        """Text as Flink's `StringValue` writes it."""
         if text is None:
             self.buffer.append(0)
             return
@@ -394,7 +394,7 @@ def decode_modified_utf8(raw: bytes) -> str:
     """Java's modified UTF-8: U+0000 as C0 80, supplementary characters as two surrogates.
 
     Raises:
-        ValueError: It is not modified UTF-8.
+        ValueError: The bytes are not modified UTF-8.
     """
     if raw.isascii():
         return raw.decode("ascii")

@@ -24,10 +24,10 @@ def examine_channels(
     """Note what is wrong with channel state; whether nothing is.
 
     Args:
-        metadata: The snapshot's.
+        metadata: The snapshot's `_metadata`.
         labels: What operators are called, by their ids.
         files: The snapshot's files.
-        found: Takes it.
+        found: Collects what is found.
     """
     channels = channels_among(metadata.operators, files.open, labels)
     noted: set[str] = set()

@@ -102,7 +102,7 @@ def check_snapshot(
     """Read all of a snapshot, and say what is wrong with it.
 
     Args:
-        location: Its directory, or its `_metadata` file; a path or a URI.
+        location: The snapshot's directory or its `_metadata` file, as a path or a URI.
         allow_external: Directories elsewhere that its handles may lead to.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
         threads: How many; as many as there are cores by default.

@@ -53,7 +53,7 @@ class Place:
 
     Attributes:
         operator: The operator's uid, or else its name or id; empty for the whole snapshot.
-        subtask: Its index.
+        subtask: The subtask's index.
         state: The state's name.
         key_groups: The key groups.
     """
@@ -117,7 +117,7 @@ class Loss:
     """Something that a salvage did not write.
 
     Attributes:
-        where: What it is.
+        where: What was lost.
         why: Why it could not be read.
         entries: How many entries or elements, if that is known.
         size: At most how many bytes, as stored, if that is known.

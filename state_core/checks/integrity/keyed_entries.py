@@ -37,7 +37,7 @@ class Keeper(Protocol):
     """What keeps sound entries."""
 
     def mark(self) -> int:
-        """Where it stands."""
+        """Where the keeper stands."""
 
     def forget(self, mark: int) -> None:
         """Forget what was kept since a mark: it comes again."""
@@ -60,8 +60,8 @@ def examine(
     Args:
         source: Where they lie.
         key_groups: The key groups to check.
-        state: Of one state only, by its id; of all if None.
-        keeper: Is given the sound entries.
+        state: The id of the only state to check; None checks all.
+        keeper: Receives the sound entries.
     """
     findings = Findings()
     pass_ = _Pass(source, findings, keeper)
@@ -190,7 +190,7 @@ class _Pass:
         """Decode entries to the last byte; the rows whose key is in a wrong key group, and why.
 
         Raises:
-            StateError: One does not decode.
+            StateError: An entry does not decode.
         """
         batch = layout.decode(entries)
         wrong = [] if state in self.unhashed else self._misplaced(state, layout, batch)

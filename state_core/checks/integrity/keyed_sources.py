@@ -64,7 +64,7 @@ class KeyedSource:
 
     Attributes:
         where: The operator and the subtask.
-        key_groups: Those that the handle claims, as far as there are such.
+        key_groups: The key groups that the handle claims, as far as there are such.
         max_parallelism: The number of key groups.
         header: The head of the file.
         layouts: How each state's entries are laid out; None where that is not known.
@@ -93,7 +93,7 @@ class KeyedSource:
         return {state.name: describe_state(state, layout) for state, layout in pairs if layout}
 
     def without(self, name: str) -> KeyedSource:
-        """The same, and entries of one state mean nothing."""
+        """The same source, whose entries of one state are passed over."""
         ids = [index for index, state in enumerate(self.header.states) if state.name == name]
         return replace(self, faulty=self.faulty | frozenset(ids))
 
@@ -168,7 +168,7 @@ def open_timers(
     """Open raw keyed state that is timers; None if the operator sets none.
 
     Raises:
-        SnapshotError: It can't be read.
+        SnapshotError: The raw state can't be read.
     """
     opened = open_raw_timers(handle, files, max_parallelism)
     if not isinstance(opened, RawTimersKeyedFile):
@@ -190,8 +190,8 @@ def open_stream_of(
     Args:
         stream: The handle.
         files: The files of the snapshot.
-        where: For what is noted.
-        found: Takes it.
+        where: The place that is noted.
+        found: Collects what is found.
         part: Whether the file may appear in several handles, each for other key groups.
     """
     found.checked.handles += 1
@@ -366,11 +366,11 @@ def _spans(
     """Key groups and their bytes, and how many those should be; what leads to none is noted.
 
     Args:
-        handle: Their handle.
+        handle: The key groups' handle.
         header: The head of the file.
         source: The file.
-        where: For what is noted.
-        found: Takes it.
+        where: The place that is noted.
+        found: Collects what is found.
         end: Where the last ends; None if that is the end of the file.
     """
     size = source.size

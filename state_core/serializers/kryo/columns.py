@@ -49,7 +49,7 @@ class Column(ABC):
     """A column of values of a type.
 
     Attributes:
-        arrow_type: Its type.
+        arrow_type: The column's type.
         closed: Whether its type alone says what values may have within, however deep.
     """
 
@@ -129,7 +129,7 @@ class _Primitive(Column):
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """That of the box."""
+        """The type of the boxed number."""
         return self.box.arrow_type
 
     def to_arrow(self, value: Any) -> Any:

@@ -73,10 +73,10 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
             `{fields: {name: type}}` or `{enum: [constants]}`, each with `final: true` where no
             class extends it; `types`, by a state's class its type with arguments, such as
             `java.util.List: List<Long>`.
-        place: Where it is said, for messages.
+        place: Where the declaration stands, for messages.
 
     Raises:
-        EncodeError: It is not of that form.
+        EncodeError: The declaration is not of that form.
     """
     wrong = [key for key in said if key not in _KEYS]
     if wrong:
@@ -164,7 +164,7 @@ class KryoValues:
     Args:
         registered: The classes that its snapshot registers, in order, each with whether it has a
             serializer of its own.
-        version: Which Kryo wrote them.
+        version: The Kryo that wrote the values.
         recorded: Whether the snapshot says so, and not a user.
     """
 
@@ -179,8 +179,8 @@ class KryoValues:
         """Return the value of exactly these bytes.
 
         Raises:
-            IncompatibleError: They are of the other version.
-            StateError: They are not understood.
+            IncompatibleError: The bytes are of the other version.
+            StateError: The bytes are not understood.
         """
         try:
             return self._read(data, self.version)
@@ -219,7 +219,7 @@ class KryoValues:
         """Return the value that comes next.
 
         Raises:
-            StateError: It is not understood.
+            StateError: The value is not understood.
         """
         return ObjectReader(source, version, self.classes).class_and_object()
 
@@ -227,7 +227,7 @@ class KryoValues:
         """Return the bytes of a value.
 
         Raises:
-            EncodeError: It can't be written.
+            EncodeError: The value can't be written.
         """
         writer = ObjectWriter(version, self.classes)
         writer.class_and_object(item)
@@ -265,7 +265,7 @@ class KryoDecoder(Decoder):
         """Return the bytes of a value.
 
         Raises:
-            EncodeError: It can't be written.
+            EncodeError: The value can't be written.
         """
         return self.values.write(self.column.from_arrow(value), self.values.version)
 

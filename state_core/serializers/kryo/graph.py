@@ -45,7 +45,7 @@ class Item:
     """An object.
 
     Attributes:
-        java_class: Its class, as it was written.
+        java_class: The object's class, as it was written.
         value: What its form makes of it: a number, text, a list, ...; for an object with fields
             their values by name. Objects within are items, or None for null.
         extra: What some classes have beside: a comparator, the class of an array's elements.
@@ -120,7 +120,7 @@ class ObjectReader(KryoInput):
 
     Args:
         source: The bytes.
-        version: Which Kryo wrote them.
+        version: The Kryo that wrote the objects.
         classes: What is known of classes.
     """
 
@@ -146,7 +146,7 @@ class ObjectReader(KryoInput):
 
         Raises:
             UnsupportedFormatError: Nothing is registered under its id, or its name is too long.
-            CorruptSnapshotError: It is the number of a name that was not read.
+            CorruptSnapshotError: The class is the number of a name that was not read.
         """
         number = self.varint()
         if number == NO_CLASS:
@@ -308,7 +308,7 @@ def check_expanded_size(item: Item | None, size: int) -> None:
         size: The bytes that they were read from.
 
     Raises:
-        UnsupportedFormatError: One has itself within, shared ones come to too much, or a number
+        UnsupportedFormatError: An object has itself within, shared ones expand too far, or a number
             has too many digits to be shown.
     """
     left = MOST_AT_ALL + MOST_OF_A_BYTE * size

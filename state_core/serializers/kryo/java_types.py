@@ -59,10 +59,10 @@ class UserClass:
     """A class of a user.
 
     Attributes:
-        name: Its binary name.
+        name: The class's binary name.
         fields: The types of its fields, by name, those of its superclasses too; neither static nor
             transient ones.
-        constants: Of an enum, in order.
+        constants: An enum's constants, in order.
         final: Whether no class can extend it.
     """
 
@@ -86,7 +86,7 @@ def parse_java_type(text: str) -> JavaType:
     """Return the type that a person wrote; well-known classes need no package.
 
     Raises:
-        EncodeError: It is no type.
+        EncodeError: The text is no type.
     """
     tokens, at = [], 0
     while at < len(text.rstrip()):

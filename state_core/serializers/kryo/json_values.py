@@ -85,7 +85,7 @@ class JsonValues:
         """The object of JSON.
 
         Raises:
-            EncodeError: It is no JSON, or no object that is known.
+            EncodeError: The text is no JSON, or no object that is known.
         """
         try:
             return self.made(json.loads(text))

@@ -64,7 +64,7 @@ class EnumForm(Form):
     """An enum: its value is the constant's name.
 
     Attributes:
-        constants: In order.
+        constants: The constants, in order.
     """
 
     constants: tuple[str, ...]

@@ -38,7 +38,7 @@ class KryoInput:
 
     Args:
         source: The bytes.
-        version: Which Kryo wrote them.
+        version: The Kryo that wrote the bytes.
     """
 
     def __init__(self, source: DataInput, version: KryoVersion) -> None:
