@@ -382,6 +382,6 @@ class _OutputWriter:
             return records.select(self.schema.names).cast(self.schema)
         except (pa.ArrowException, AttributeError, KeyError, TypeError) as error:
             raise EncodeError(
-                f"what the function gave is not of its output's columns ({error})",
+                f"the function's records do not have its output's columns ({error})",
                 remedy="give dicts, or columns, of the declared types",
             ) from error

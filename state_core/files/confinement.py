@@ -446,7 +446,7 @@ class ConfinedTree:
         return UnsafePathError(
             f"{shortened(path)} is no regular file",
             place=self.anchor,
-            remedy="it is neither read nor replaced nor removed: look what it is",
+            remedy="statelake neither reads, replaces nor removes it: look at what it is",
         )
 
 

@@ -56,7 +56,7 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
         return opened
     credentials, _, bucket = parts.netloc.rpartition("@")
     if not bucket:
-        raise ValueError("it names no bucket")
+        raise ValueError("the URI names no bucket")
     given: dict[str, Any] = {
         name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()
     }

@@ -112,7 +112,7 @@ def read_changes(path: str, only: str = "") -> list[ValueChange]:
     states = _states(path, _load(path), only)
     if only and only not in states:
         raise EncodeError(
-            f"nothing is said of {only}", place=path, remedy=f"it has: {', '.join(states)}"
+            f"no change of {only} is given", place=path, remedy=f"it has: {', '.join(states)}"
         )
     chosen = {only: states[only]} if only else states
     return [_change(path, name, fields) for name, fields in chosen.items()]
@@ -135,7 +135,7 @@ def _states(path: str, content: Mapping[str, Any], only: str) -> Mapping[str, An
     if states is None and "type" in content and only:
         return {only: {name: content[name] for name in ("type", "expressions") if name in content}}
     if not isinstance(states, Mapping) or not states:
-        raise EncodeError("it says nothing of any state", place=path, remedy="add `states:`")
+        raise EncodeError("no state is given", place=path, remedy="add `states:`")
     return states
 
 

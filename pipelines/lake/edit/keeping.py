@@ -149,7 +149,7 @@ def _lines(path: str) -> list[tuple[str, str]]:
         if line.strip()
     ]
     if not lines:
-        raise EncodeError("it lists no key", place=path, remedy="write one key a line")
+        raise EncodeError("no key is listed", place=path, remedy="write one key a line")
     return lines
 
 

@@ -107,7 +107,7 @@ def _struct(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
     needed = [field.name for field in target]
     if sorted(names) != sorted(needed):
         raise EncodeError(
-            f"fields {', '.join(names)}", place=place, remedy=f"they are to be {', '.join(needed)}"
+            f"fields {', '.join(names)}", place=place, remedy=f"give the fields {', '.join(needed)}"
         )
     parts = [
         conform(column.field(names.index(field.name)), field.type, f"{place}.{field.name}")

@@ -107,7 +107,7 @@ def _conform(layout: OperatorLayout, state: NewOperatorState) -> pa.RecordBatch:
     missing = [name for name in needed if name not in given]
     if missing or not set(given) <= set(schema.names) or len(set(given)) < len(given):
         problem = f"no column {missing[0]!r}" if missing else f"columns {', '.join(given)}"
-        raise EncodeError(problem, remedy=f"it is to have {', '.join(needed)}")
+        raise EncodeError(problem, remedy=f"give the columns {', '.join(needed)}")
     parts = [
         pa.RecordBatch.from_arrays(
             [

@@ -163,7 +163,7 @@ def _conform(layout: KeyedLayout, batch: pa.RecordBatch, place: str) -> pa.Recor
     if unknown or missing or len(set(given)) != len(given):
         required = ", ".join(name for name in schema.names if name not in optional)
         problem = f"no column {missing[0]!r}" if missing else f"columns {', '.join(given)}"
-        raise EncodeError(problem, place=place, remedy=f"it is to have {required}")
+        raise EncodeError(problem, place=place, remedy=f"give the columns {required}")
     columns = []
     for field in schema:
         where = f"{place}, column {field.name!r}"

@@ -85,7 +85,7 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
     flink = said.get("flink")
     if flink is None:
         raise EncodeError(
-            "it does not say which Flink wrote what is read",
+            "the Flink that wrote the values is not given",
             place=place,
             remedy="say `flink: 1` or `flink: 2`",
         )
@@ -123,7 +123,7 @@ def _class(name: str, declared: Any, place: str) -> UserClass:
     place = f"{place}, classes: {name}".removeprefix(", ")
     form = "give it `fields: {name: type}`, or `enum: [constants]`, and `final: true` if it is"
     if not isinstance(declared, Mapping) or ("fields" in declared) == ("enum" in declared):
-        raise EncodeError("it has neither fields nor constants, or both", place=place, remedy=form)
+        raise EncodeError("neither fields nor constants, or both", place=place, remedy=form)
     wrong = [key for key in declared if key not in _OF_CLASS]
     final = declared.get("final", "enum" in declared)
     if wrong or not isinstance(final, bool):
@@ -140,7 +140,7 @@ def _class(name: str, declared: Any, place: str) -> UserClass:
         return UserClass(name, {}, tuple(constants), final)
     fields = _mapping(declared, "fields", place)
     if not fields:
-        raise EncodeError("it has no fields", place=place, remedy=form)
+        raise EncodeError("no fields are given", place=place, remedy=form)
     return UserClass(
         name,
         {str(field): _type(kind, f"{place}, {field}") for field, kind in fields.items()},

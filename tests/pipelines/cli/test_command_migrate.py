@@ -279,7 +279,7 @@ def test_an_expression_that_gives_no_element(
     ("content", "said"),
     [
         ("", "holds no mapping"),
-        ("states: {}", "says nothing of any state"),
+        ("states: {}", "no state is given"),
         ("states: {kinds: {type: Long}}", "not of the form operator/state"),
         ("states: {kinds/name: {type: Lon}}", "no known type"),
         ("states: [", "spec.yaml:1: it is no YAML"),

@@ -258,7 +258,7 @@ def test_a_key_that_only_bytes_hold_is_not_the_one_that_is_shown(
         ("Tuple2<String, Long>", ['{"f0": "a"}'], r"keys.txt:1: .*Tuple2<String, Long>"),
         ("Tuple2<String, Long>", ['{"f0": "a", "f1": 1, "f2": 2}'], r"keys.txt:1: "),
         ("Tuple2<String, Long>", ['{"f0": "a", "f1": null}'], r"keys.txt:1"),
-        ("Long", ["", " "], r"keys.txt: it lists no key"),
+        ("Long", ["", " "], r"keys.txt: no key is listed"),
     ],
 )
 def test_lines_that_are_no_keys(spec: str, lines: list[str], said: str, lake: Lake) -> None:
