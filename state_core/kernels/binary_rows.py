@@ -230,10 +230,10 @@ def read_slots64(data, slots, state, out, inexact):
         out[row] = 0
         if state[row] == ABSENT:
             continue
-        found = load64(data, slots[row])
+        slot = load64(data, slots[row])
         if state[row] == VALUE:
-            out[row] = found
-        elif found != 0:
+            out[row] = slot
+        elif slot != 0:
             inexact[row] = 1
 
 
@@ -245,10 +245,10 @@ def read_slots32(data, slots, state, padding, out, inexact):
         if state[row] == ABSENT:
             continue
         at = slots[row]
-        found = load32(data, at)
+        slot = load32(data, at)
         if state[row] == VALUE:
-            out[row] = found
-        elif found != 0:
+            out[row] = slot
+        elif slot != 0:
             inexact[row] = 1
         if not all_zero(data, at + 4, at + 4 + padding):
             inexact[row] = 1
@@ -264,10 +264,10 @@ def read_slots16(data, slots, state, padding, out, inexact):
         at = slots[row]
         low = np.uint16(data[np.uintp(at)])
         high = np.uint16(data[np.uintp(at + 1)]) << np.uint16(8)
-        found = np.int16(np.uint16(low | high))
+        slot = np.int16(np.uint16(low | high))
         if state[row] == VALUE:
-            out[row] = found
-        elif found != 0:
+            out[row] = slot
+        elif slot != 0:
             inexact[row] = 1
         if not all_zero(data, at + 2, at + 2 + padding):
             inexact[row] = 1
@@ -281,10 +281,10 @@ def read_slots8(data, slots, state, padding, out, inexact):
         if state[row] == ABSENT:
             continue
         at = slots[row]
-        found = data[np.uintp(at)]
+        slot = data[np.uintp(at)]
         if state[row] == VALUE:
-            out[row] = found
-        elif found != 0:
+            out[row] = slot
+        elif slot != 0:
             inexact[row] = 1
         if not all_zero(data, at + 1, at + 1 + padding):
             inexact[row] = 1

@@ -297,7 +297,7 @@ def _valid_utf8(data, at, stop):
 @kernel("int64(I64R, U8R, U8)")
 def find_bad_utf8(bounds, data, bad):
     """Set `bad[i]` where `data[bounds[i]:bounds[i + 1]]` is no UTF-8; how many there are."""
-    found = np.int64(0)
+    count = np.int64(0)
     for row in range(bad.size):
         start, stop = bounds[row], bounds[row + 1]
         wide = np.uint8(0)
@@ -306,5 +306,5 @@ def find_bad_utf8(bounds, data, bad):
         bad[row] = 0
         if wide >= 0x80 and not _valid_utf8(data, start, stop):
             bad[row] = 1
-            found += 1
-    return found
+            count += 1
+    return count

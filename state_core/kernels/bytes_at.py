@@ -59,9 +59,9 @@ def compare(left, left_at, left_size, right, right_at, right_size):
     size = min(left_size, right_size)
     done = np.int64(0)
     while done + 8 <= size:
-        one, other = u64(left, left_at + done), u64(right, right_at + done)
-        if one != other:
-            return np.int64(-1) if one < other else np.int64(1)
+        word, other = u64(left, left_at + done), u64(right, right_at + done)
+        if word != other:
+            return np.int64(-1) if word < other else np.int64(1)
         done += 8
     while done < size:
         change = u8(left, left_at + done) - u8(right, right_at + done)

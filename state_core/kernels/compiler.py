@@ -108,15 +108,15 @@ def _compile(
 ) -> Callable[..., Any]:
     from numba import njit  # noqa: PLC0415 - only where a kernel is compiled
 
-    known, native = _signature(signature), _with_helpers(function)
+    types, native = _signature(signature), _with_helpers(function)
     compiled: Callable[..., Any]
     try:
-        compiled = njit([known], cache=True, **options)(native)
+        compiled = njit([types], cache=True, **options)(native)
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
         _say_once()
-        compiled = njit([known], **options)(native)
+        compiled = njit([types], **options)(native)
     return compiled
 
 

@@ -157,9 +157,9 @@ def read_bools(data, position, end, present, out, inexact, totals):
         at = position[row]
         if at + 1 > end[row]:
             return np.int64(row)
-        found = data[np.uintp(at)]
-        out[row] = 1 if found != 0 else 0
-        if found > 1:
+        flag = data[np.uintp(at)]
+        out[row] = 1 if flag != 0 else 0
+        if flag > 1:
             inexact[row] = 1
             totals[INEXACT] += 1
         position[row] = at + 1

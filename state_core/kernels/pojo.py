@@ -63,11 +63,11 @@ def read_heads(
             return np.int64(row)
         flags = np.int64(data[np.uintp(at)])
         at += 1
-        found = np.int64(EXACT)
+        head = np.int64(EXACT)
         if flags == IS_EXACT:
             pass
         elif flags & IS_NULL:
-            found = np.int64(NULL)
+            head = np.int64(NULL)
             totals[NULLS] += 1
             if flags != IS_NULL:
                 inexact[row] = 1
@@ -80,7 +80,7 @@ def read_heads(
                 return np.int64(row)
             index = _find_name(data, at, size, offsets, names, subclasses)
             at += size
-            found = 1 + index if index >= 0 else np.int64(UNKNOWN)
+            head = 1 + index if index >= 0 else np.int64(UNKNOWN)
         elif flags & IS_TAGGED:
             if at >= stop:
                 return np.int64(row)
@@ -88,16 +88,16 @@ def read_heads(
             at += 1
             if tag >= tagged:
                 return np.int64(row)
-            found = 1 + tag
+            head = 1 + tag
         elif flags & IS_EXACT:
             inexact[row] = 1
         else:
             return np.int64(row)
-        if found > EXACT:
+        if head > EXACT:
             inexact[row] = 1
             totals[SUBCLASSES] += 1
-        elif found == UNKNOWN:
+        elif head == UNKNOWN:
             totals[UNKNOWNS] += 1
-        kind[row] = found
+        kind[row] = head
         position[row] = at
     return np.int64(-1)

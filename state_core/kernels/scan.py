@@ -125,10 +125,10 @@ def scan_unified(
                 status = MORE if open_ended else BAD_LENGTH
                 break
             first = np.int64(data[np.uintp(at + 4)])
-            found = first & 0x7F
+            key_group = first & 0x7F
             if prefix == 2:
-                found = (found << 8) | np.int64(data[np.uintp(at + 5)])
-            if found != expected:
+                key_group = (key_group << 8) | np.int64(data[np.uintp(at + 5)])
+            if key_group != expected:
                 status = BAD_PREFIX
                 break
             state_of[count] = state

@@ -144,15 +144,15 @@ def _named_body(data, at, size, program, pc):
     name = index + 2 * names
     for body in range(bodies):
         name += program[pc + 4 + body]
-    for one in range(names):
-        length = np.int64(program[index + 2 * one + 1])
+    for number in range(names):
+        length = np.int64(program[index + 2 * number + 1])
         same = length == size
         for step in range(size if same else 0):
             if np.int64(data[np.uintp(at + step)]) != np.int64(program[name + step]):
                 same = False
                 break
         if same:
-            return np.int64(program[index + 2 * one])
+            return np.int64(program[index + 2 * number])
         name += length
     return np.int64(-1)
 
@@ -358,20 +358,20 @@ def count_delimited(data, position, end, program, counts):
     stack = np.empty(4 * MAX_FRAMES, np.int64)
     for row in range(position.size):
         at = position[row]
-        found = np.int64(0)
+        count = np.int64(0)
         while at < end[row]:
             at = skip_one(data, at, end[row], program, stack)
             if at == UNKNOWN:
-                found = np.int64(UNKNOWN)
+                count = np.int64(UNKNOWN)
                 break
             if at < 0:
                 return np.int64(row)
-            found += 1
+            count += 1
             if at < end[row]:
                 if data[np.uintp(at)] != DELIMITER or at + 1 == end[row]:
                     return np.int64(row)
                 at += 1
-        counts[row] = found
+        counts[row] = count
     return np.int64(-1)
 
 

@@ -118,15 +118,15 @@ def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, sta
 
 
 @inlined
-def _before(one, other, cursors, keys, key_room):
+def _before(left, right, cursors, keys, key_room):
     """Whether one run's entry comes before another's."""
     change = compare(
-        keys, one * key_room, cursors[one * CURSOR + KEY_SIZE],
-        keys, other * key_room, cursors[other * CURSOR + KEY_SIZE],
+        keys, left * key_room, cursors[left * CURSOR + KEY_SIZE],
+        keys, right * key_room, cursors[right * CURSOR + KEY_SIZE],
     )  # fmt: skip
     if change:
         return change < 0
-    return cursors[one * CURSOR + TAG] > cursors[other * CURSOR + TAG]
+    return cursors[left * CURSOR + TAG] > cursors[right * CURSOR + TAG]
 
 
 @inlined
@@ -269,10 +269,10 @@ def merge_runs(
                 to += piece_end - piece_start
                 piece_end = piece_start
             state_of[rows] = label
-            held = np.int64(0)
+            key_group = np.int64(0)
             for step in range(prefix):
-                held = held << 8 | u8(out, state[KEY_START] + step)
-            group_of[rows] = held
+                key_group = key_group << 8 | u8(out, state[KEY_START] + step)
+            group_of[rows] = key_group
             key_start[rows] = state[KEY_START] + prefix
             value_start[rows] = begin
             value_end[rows] = to
@@ -300,9 +300,9 @@ def merge_runs(
                 gathered = kind == MERGE
             else:
                 gathered = state[OPEN] == COLLECTING and (kind == MERGE or kind == VALUE)
-            count, held = state[PIECES], state[SCRATCH]
-            if gathered and (count == pieces.size or held + length > scratch.size):
-                state[WANTED] = held + length
+            count, filled = state[PIECES], state[SCRATCH]
+            if gathered and (count == pieces.size or filled + length > scratch.size):
+                state[WANTED] = filled + length
                 status = np.int64(GROWING_PIECES)
                 break
             if fresh:
@@ -327,10 +327,10 @@ def merge_runs(
             elif state[OPEN] == COLLECTING and kind != MERGE:
                 state[OPEN] = COLLECTED
             if gathered:
-                copy(data, begin, scratch, held, length)
+                copy(data, begin, scratch, filled, length)
                 pieces[count] = length
                 state[PIECES] = count + 1
-                state[SCRATCH] = held + length
+                state[SCRATCH] = filled + length
         moving = run
     state[LIVE] = live
     state[ROWS] = rows
