@@ -365,9 +365,9 @@ def changed_states(
         for state, path in states:
             if path in edited:
                 key = operator.operator_id, state
-                (entries, size), (entries_now, held_now) = sizes[key], now[key]
+                (entries, size), (entries_now, size_now) = sizes[key], now[key]
                 changes.append(
-                    StateChange(operator.label, state, (entries, entries_now), (size, held_now))
+                    StateChange(operator.label, state, (entries, entries_now), (size, size_now))
                 )
     return changes
 

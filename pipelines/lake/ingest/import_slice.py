@@ -128,7 +128,7 @@ def import_slice(task: ImportTask) -> SliceResult:
         SnapshotError: The snapshot can't be read there.
     """
     snapshot = opened_snapshot(task.source, task.digest, task.allow_external)
-    (operator,) = (state for state in snapshot.operators if state.operator_id == task.operator_id)
+    (operator,) = (op for op in snapshot.operators if op.operator_id == task.operator_id)
     return _Slice(task, operator.keyed_files).run()
 
 
