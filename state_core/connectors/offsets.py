@@ -175,8 +175,8 @@ def _source_of(sources: Sequence[tuple[Source, set[Partition]]], new: NewOffset)
             if new.operator
             else ("there is no source of Kafka")
         )
-        known = ", ".join(source.operator for source, _ in sources[:_SHOWN]) or "none"
-        raise NotFoundError(whose, remedy=f"sources of Kafka in it: {known}")
+        labels = ", ".join(source.operator for source, _ in sources[:_SHOWN]) or "none"
+        raise NotFoundError(whose, remedy=f"sources of Kafka in it: {labels}")
     place = new.topic, new.partition
     having = [source for source, partitions in asked if place in partitions]
     if len(having) > 1:

@@ -136,9 +136,9 @@ def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
     return ("savepoint", "canonical") if unified else ("", "")
 
 
-def _open_operator(state: OperatorState, files: StateFiles, known: dict[str, str]) -> Operator:
-    uid = state.uid or known.get(state.operator_id, "")
-    label = label_of(state, known)
+def _open_operator(state: OperatorState, files: StateFiles, uid_of: dict[str, str]) -> Operator:
+    uid = state.uid or uid_of.get(state.operator_id, "")
+    label = label_of(state, uid_of)
     try:
         check_parallelism(state.max_parallelism, state.parallelism)
     except StateError as error:

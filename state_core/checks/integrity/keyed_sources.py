@@ -234,8 +234,8 @@ def _layouts(
     """How each state's entries are laid out, and the ids of those that can't be right."""
     layouts: list[KeyedLayout | None] = []
     faulty = set()
-    known = files.heads.once(header, lambda: _layouts_or_errors(header, files.heads.budget))
-    for index, (state, layout) in enumerate(zip(header.states, known, strict=True)):
+    results = files.heads.once(header, lambda: _layouts_or_errors(header, files.heads.budget))
+    for index, (state, layout) in enumerate(zip(header.states, results, strict=True)):
         place = replace(where, state=state.name)
         if isinstance(layout, UnsupportedFormatError):
             found.skip(replace(place, subtask=None), layout.problem)

@@ -218,10 +218,10 @@ def _renested(
 
 
 def _unlike(
-    state: StateMetaInfo, found: TypeSerializerSnapshot, wanted: str
+    state: StateMetaInfo, value: TypeSerializerSnapshot, kind: str
 ) -> UnsupportedFormatError:
     return UnsupportedFormatError(
-        f"{wanted} state whose serializer is {found.java_class}",
+        f"{kind} state whose serializer is {value.java_class}",
         place=f"state {state.name!r}",
         remedy="only Flink's own list and map serializers are known here",
     )
