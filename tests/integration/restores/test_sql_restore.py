@@ -54,13 +54,14 @@ def test_queries_go_on(backend: str, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_multi_joins_go_on(tmp_path: Path) -> None:
-    """The same of joins of three tables each."""
+    """The same of joins of three tables each, from parallelism 2 to 3."""
     (tmp_path / "golden").mkdir()
     packed = (DATA / "multijoin" / "multijoin.metadata.xz").read_bytes()
     (tmp_path / "golden" / "_metadata").write_bytes(lzma.decompress(packed))
     lake, exported = Lake(tmp_path / "lake"), tmp_path / "exported"
     golden = tmp_path / "golden"
     import_snapshot(lake, str(golden), "joins", snapshot_id="s", engine=LocalEngine())
-    export_snapshot(lake, "joins", "s", exported, engine=LocalEngine())
-    after = run_queries("rocksdb", tmp_path / "after", exported, "-Dnew-queries=true")
+    export_snapshot(lake, "joins", "s", exported, parallelism=3, engine=LocalEngine())
+    options = ("-Dnew-queries=true", "-Dparallelism=3")
+    after = run_queries("rocksdb", tmp_path / "after", exported, *options)
     assert entries(after) == entries(golden)
