@@ -121,3 +121,17 @@ def test_a_sink_that_refuses_conflicts_keeps_the_row_of_each_key(states: States)
     rows = sink["current-value"].to_arrow().to_pylist()
     assert {row["value"]["f0"] for row in rows} == set(range(5))
     assert [row["key"]["f0"] for row in rows] == [row["value"]["f0"] for row in rows]
+
+
+def test_other_new_operators_have_their_types(states: States) -> None:
+    """A sum ordered by time, the first row of each key, and a sink with its rows in one list."""
+    over = states["OverAggregate"]
+    assert over["accState"].value_type == "RowData<BIGINT, DECIMAL(38, 2)>"
+    late = over["inputState"].to_arrow()["value"].to_pylist()
+    assert sorted(row["f0"] for rows in late for row in rows) == list(range(19, 24))
+    first = states["Deduplicate"]["already-emitted-state-boolean"].to_arrow()
+    assert first["value"].to_pylist() == [True] * 5
+    listed = states["SinkMaterializer"]["list"]
+    assert listed.value_type == "List<Tuple2<RowData<BIGINT NOT NULL, DECIMAL(38, 2)>, Long>>"
+    rows = listed.to_arrow().to_pylist()
+    assert [row["value"][0]["f0"]["f0"] for row in rows] == [row["key"]["f0"] for row in rows]

@@ -45,6 +45,7 @@ public class SqlOperators {
         tables.getConfig().set("table.exec.async-lookup.key-ordered-enabled", "true");
         tables.getConfig().set("table.exec.async-lookup.output-mode", "ALLOW_UNORDERED");
         tables.getConfig().set("table.exec.async-lookup.timeout", "1 h");
+        tables.getConfig().set("table.exec.sink.upsert-materialize-strategy.type", "VALUE");
         tables.registerCatalog("indexed", new IndexedTables("indexed"));
         indexed(tables, "l");
         indexed(tables, "r");
@@ -76,6 +77,12 @@ public class SqlOperators {
                 + "WITH ('connector' = 'blackhole')");
         statements.addInsertSql("INSERT INTO keyed SELECT x.m, x.s FROM (SELECT g, MAX(g) AS m, SUM(price) AS s FROM o "
                 + "GROUP BY g) x ON CONFLICT DO ERROR");
+        tables.executeSql("CREATE TEMPORARY TABLE latest LIKE keyed");
+        statements.addInsertSql("INSERT INTO latest SELECT x.m, x.s FROM (SELECT g, MAX(g) AS m, SUM(price) AS s FROM o "
+                + "GROUP BY g) x ON CONFLICT DO DEDUPLICATE");
+        statements.addInsertSql("INSERT INTO summed SELECT id, SUM(price) OVER (PARTITION BY g ORDER BY ts) FROM o");
+        statements.addInsertSql("INSERT INTO summed SELECT id, price FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY g "
+                + "ORDER BY ts) AS rn FROM o) WHERE rn = 1");
         statements.attachAsDataStream();
         JobClient job = env.executeAsync("operators");
         return SqlQueries.savepointOf(job, words, SqlQueries.SEEN, SqlQueries.ROWS + 2 * IndexedTables.ROWS);
