@@ -163,7 +163,7 @@ PATHS_BY_HAND = {
     "state_core.formats.metadata.state_files": (
         {"os.path.exists"}, "for the words of an error: it opens nothing there",
     ),
-    "state_core.formats.writing.writer": ({"Directory", "os.replace", "os.rmdir"}, USERS_OWN),
+    "state_core.formats.writing.writer": ({"Directory", "os.replace"}, USERS_OWN),
     "state_core.serializers.framework.plugins": ({"pathlib"}, USERS_OWN),
     "pipelines.engine": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.operations.bootstrap": ({"pathlib", "Directory"}, USERS_OWN),

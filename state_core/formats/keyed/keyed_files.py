@@ -85,32 +85,23 @@ def open_keyed(
     Raises:
         SnapshotError: The keyed state can't be read.
     """
+    siblings = siblings or Siblings((handle,), files, max_parallelism)
     if isinstance(handle, ChangelogHandle):
-        return _open_changelog(handle, siblings or Siblings((handle,), files, max_parallelism))
-    return _open_backend(handle, files, max_parallelism)
+        return _open_changelog(handle, siblings)
+    return _open_backend(handle, siblings)
 
 
 def _open_backend(
-    handle: KeyedHandle,
-    files: StateFiles,
-    max_parallelism: int,
-    siblings: Siblings | None = None,
+    handle: KeyedHandle, siblings: Siblings, *, part: bool = False
 ) -> HeadedFile | None:
-    """Open what a backend wrote itself.
-
-    Args:
-        handle: The handle.
-        files: The files of the snapshot.
-        max_parallelism: The number of key groups.
-        siblings: Handles that may hold other key groups of the same files, of a changelog.
-    """
+    """Open what a backend wrote itself; `part` if siblings may have other parts of its files."""
     if isinstance(handle, KeyGroupsHandle):
-        return _open_key_groups(handle, files, max_parallelism, siblings)
+        return _open_key_groups(handle, siblings, part=part)
     if isinstance(handle, IncrementalHandle):
-        return _open_rocksdb(handle, files, max_parallelism, siblings is not None)
+        return _open_rocksdb(handle, siblings, part=part)
     raise CorruptSnapshotError(
         f"a {type(handle).__name__} where a backend's own handle should be",
-        place=files.metadata_path,
+        place=siblings.files.metadata_path,
     )
 
 
@@ -156,7 +147,7 @@ def _raw_timers(
 
 def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile | None:
     files, max_parallelism = siblings.files, siblings.max_parallelism
-    opened = [_open_backend(part, files, max_parallelism, siblings) for part in _wrapped(handle)]
+    opened = [_open_backend(wrapped, siblings, part=True) for wrapped in _wrapped(handle)]
     bases = tuple(base for base in opened if base is not None)
     log = read_log(handle.changes, files, handle.key_groups)
     if not bases and not log.sets:
@@ -227,7 +218,7 @@ class Siblings:
             if not isinstance(handle, ChangelogHandle):
                 continue
             for wrapped in _wrapped(handle):
-                opened = _open_backend(wrapped, self.files, self.max_parallelism, self)
+                opened = _open_backend(wrapped, self, part=True)
                 if opened is not None:
                     return opened.header.key_serializer
             key = key_of_timers(read_log(handle.changes, self.files, handle.key_groups))
@@ -253,14 +244,15 @@ class Siblings:
 
 
 def _open_key_groups(
-    handle: KeyGroupsHandle, files: StateFiles, max_parallelism: int, siblings: Siblings | None
+    handle: KeyGroupsHandle, siblings: Siblings, *, part: bool
 ) -> HeadedFile | None:
     if handle.stream is None:
         return None
-    source = files.open(handle.stream, part=siblings is not None)
+    files, max_parallelism = siblings.files, siblings.max_parallelism
+    source = files.open(handle.stream, part=part)
     spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
-    part = siblings is not None and bool(spans)
-    if siblings is not None and spans:
+    part = part and bool(spans)
+    if part:
         last = max(spans, key=lambda span: span.start)
         end = siblings.end_behind(handle.stream, last.start)
         if end is not None and end <= source.size:
@@ -313,10 +305,11 @@ def is_heap(
 
 
 def _open_rocksdb(
-    handle: IncrementalHandle, files: StateFiles, max_parallelism: int, part: bool
+    handle: IncrementalHandle, siblings: Siblings, *, part: bool
 ) -> HeadedFile | None:
     if handle.meta is None:
         return None
+    files, max_parallelism = siblings.files, siblings.max_parallelism
     meta = files.open(handle.meta, part=part)
     head = files.heads.read(meta, meta.size, read_head)
     listed = (*handle.shared, *handle.private)

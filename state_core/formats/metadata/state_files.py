@@ -56,6 +56,7 @@ TABLE_DIRECTORY = re.compile(r"(.*/shared)/op_[^/]+/db")  # of ForSt
 MAX_SHARED_DEPTH = 3  # of directories: `shared/op_..._attempt_0/db`
 # Flink writes paths as they are (`Path.toString`): `#`, `?` and `%` in them mean nothing
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
+_KEYS = re.compile(r"(?<=://)[^/@]*@")
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 _Worked = TypeVar("_Worked")
 
@@ -206,7 +207,7 @@ class StateFiles:
         parent, name = posixpath.split(posixpath.normpath(path))
         if name in ("", ".", ".."):
             raise UnsafePathError(
-                f"a state file at {uri!r}, which is no file",
+                f"a state file at {_without_keys(uri)!r}, which is no file",
                 place=self.metadata_path,
                 remedy="this is not how Flink writes: do not trust the file",
             )
@@ -225,14 +226,18 @@ class StateFiles:
         if self._is_external(uri, path):
             tables = TABLE_DIRECTORY.fullmatch(parent)  # each subtask has one
             parent = tables[1] if tables else parent
-            there = parent if scheme_text in ("", "file:", "file://") else f"{scheme_text}{parent}"
+            there = (
+                parent
+                if scheme_text in ("", "file:", "file://")
+                else _without_keys(f"{scheme_text}{parent}")
+            )
             raise UnsafePathError(
-                f"a state file at {uri!r}, outside the snapshot",
+                f"a state file at {_without_keys(uri)!r}, outside the snapshot",
                 place=self.metadata_path,
                 remedy=f"if that place is yours, allow it: --allow-external {there}",
             )
         raise MissingFileError(
-            f"no state file {name!r} in the snapshot (it was written to {uri!r})",
+            f"no state file {name!r} in the snapshot (it was written to {_without_keys(uri)!r})",
             place=self.directory.full(),
             remedy="copy the whole checkpoint: chk-N with its `shared` and `taskowned` directories",
         )
@@ -312,3 +317,8 @@ def _shared_depth(parts: list[str]) -> int:
 
 def _path_of(handle: StreamHandle) -> str:
     return str(getattr(handle, "path", getattr(handle, "uri", "")))
+
+
+def _without_keys(uri: str) -> str:
+    """A URI as it is shown: whoever wrote it may have put access keys before the host."""
+    return _KEYS.sub("", uri)

@@ -192,9 +192,13 @@ class SavepointDirectory:
         finished = replace(metadata, properties=properties)
         self.directory.write("_metadata", write_metadata(finished))
         if self.directory.local:
-            if self.target.exists():
-                os.rmdir(self.target.root)
-            os.replace(self.directory.root, self.target.root)
+            try:
+                os.replace(self.directory.root, self.target.root)
+            except OSError as error:  # it is there by now, and not empty
+                raise SnapshotError(
+                    "another has written there meanwhile", place=self.target.full(),
+                    remedy="look at what is there, and choose another directory",
+                ) from error  # fmt: skip
         return self.target.root if self.target.local else self.target.given
 
     def abandon(self) -> None:

@@ -1,4 +1,4 @@
-"""Real Flink SQL goes on from what statelake exports: seventeen queries, and all their state."""
+"""Real Flink SQL goes on from what statelake exports: its operators, and all their state."""
 
 from __future__ import annotations
 
@@ -21,24 +21,49 @@ from tests.support.savepoints.golden_cases import golden_cases
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 MODULES = ("flink-table-planner_2.12", "flink-table-runtime", "flink-table-api-java-bridge")
+SOURCES = ("SqlQueries.java", "SqlOperators.java", "IndexedTables.java")
 (GOLDEN,) = golden_cases("queries")
 
 
-def run_queries(backend: str, to: Path, restored: Path, *options: str) -> Path:
-    """Restore a savepoint in a job of the same queries; where the savepoint lies that it took."""
+def run_job(
+    program: str, backend: str, to: Path, restored: Path, *options: str
+) -> tuple[Path, list[str]]:
+    """Restore a savepoint in a job of the same queries.
+
+    Returns:
+        Where the savepoint lies that it took, and the lines that it printed before.
+    """
     jars = flink_jars("2.3.0", MODULES)
-    classes = compiled([JAVA_SOURCES / "SqlQueries.java"], jars, "sql-2.3.0")
+    classes = compiled([JAVA_SOURCES / name for name in SOURCES], jars, "sql-2.3.0")
     path = ":".join(map(str, [classes, *jars]))
-    words = [backend, to.as_uri(), restored.as_uri()]
+    words = [program, backend, to.as_uri(), restored.as_uri()]
     done = subprocess.run(
-        [java_command(), "-Xmx2g", *options, *OPENS, "-cp", path, "SqlQueries", *words],
+        [java_command(), "-Xmx2g", *options, *OPENS, "-cp", path, *words],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return Path(done.stdout.split()[-1].removeprefix("file:"))
+    *lines, savepoint = done.stdout.splitlines()
+    return Path(savepoint.removeprefix("file:")), lines
+
+
+def unpacked(name: str, to: Path) -> Path:
+    """A golden savepoint whose state all lies in its `_metadata`."""
+    to.mkdir()
+    packed = (DATA / name / f"{name}.metadata.xz").read_bytes()
+    (to / "_metadata").write_bytes(lzma.decompress(packed))
+    return to
+
+
+def exported_at(parallelism: int, savepoint: Path, to: Path) -> Path:
+    """What statelake makes of a savepoint at another parallelism."""
+    lake = Lake(to / "lake")
+    import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine=LocalEngine())
+    exported = to / "exported"
+    export_snapshot(lake, "job", "s", exported, parallelism=parallelism, engine=LocalEngine())
+    return exported
 
 
 @pytest.mark.parametrize("backend", [pytest.param("hashmap", marks=pytest.mark.nightly), "rocksdb"])
@@ -48,19 +73,37 @@ def test_queries_go_on(backend: str, tmp_path: Path) -> None:
     snapshot = import_snapshot(lake, str(GOLDEN.snapshot), "queries", engine=LocalEngine())
     exported = tmp_path / "exported"
     export_snapshot(lake, "queries", snapshot.record.snapshot_id, exported, engine=LocalEngine())
-    after = run_queries(backend, tmp_path / "after", exported)
+    after, _ = run_job("SqlQueries", backend, tmp_path / "after", exported)
     assert entries(after) == entries(GOLDEN.snapshot)
 
 
 @pytest.mark.nightly
 def test_multi_joins_go_on(tmp_path: Path) -> None:
-    """The same of joins of three tables each."""
-    (tmp_path / "golden").mkdir()
-    packed = (DATA / "multijoin" / "multijoin.metadata.xz").read_bytes()
-    (tmp_path / "golden" / "_metadata").write_bytes(lzma.decompress(packed))
-    lake, exported = Lake(tmp_path / "lake"), tmp_path / "exported"
-    golden = tmp_path / "golden"
-    import_snapshot(lake, str(golden), "joins", snapshot_id="s", engine=LocalEngine())
-    export_snapshot(lake, "joins", "s", exported, engine=LocalEngine())
-    after = run_queries("rocksdb", tmp_path / "after", exported, "-Dnew-queries=true")
+    """The same of joins of three tables each, from parallelism 2 to 3."""
+    golden = unpacked("multijoin", tmp_path / "golden")
+    exported = exported_at(3, golden, tmp_path)
+    options = ("-Dnew-queries=true", "-Dparallelism=3")
+    after, _ = run_job("SqlQueries", "rocksdb", tmp_path / "after", exported, *options)
     assert entries(after) == entries(golden)
+
+
+@pytest.mark.nightly
+def test_new_operators_go_on(tmp_path: Path) -> None:
+    """The same of records that wait for lookups, and of a process table function."""
+    golden = unpacked("sqloperators", tmp_path / "golden")
+    exported = exported_at(3, golden, tmp_path)
+    options = ("-Dparallelism=3",)
+    after, _ = run_job("SqlOperators", "rocksdb", tmp_path / "after", exported, *options)
+    assert entries(after) == entries(golden)
+
+
+@pytest.mark.nightly
+def test_records_that_waited_are_joined(tmp_path: Path) -> None:
+    """A delta join that is restored, whose lookups are answered, joins all; nothing waits then."""
+    golden = unpacked("sqloperators", tmp_path / "golden")
+    exported = exported_at(3, golden, tmp_path)
+    options = ("-Dparallelism=3", "-Danswers=true")
+    after, lines = run_job("SqlOperators", "hashmap", tmp_path / "after", exported, *options)
+    joined = {line.partition("joined ")[2] for line in lines}
+    assert joined == {f"{a} {b}" for a in range(12) for b in range(12) if a % 5 == b % 5}
+    assert not any(held for (_, name), held in entries(after).items() if "wait_state" in name)

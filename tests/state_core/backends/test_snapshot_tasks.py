@@ -13,6 +13,7 @@ from state_core.backends.states.snapshots import SnapshotRun, merge_by_key_group
 from state_core.backends.states.tables import entries_of
 from state_core.errors import SnapshotError
 from state_core.files.filesystem import Directory
+from state_core.formats.metadata.checkpoint_metadata import read_metadata
 from state_core.formats.writing.writer import SavepointDirectory
 from tests.support.jobs.backend_cases import MakeBackend, descriptor, restored_at
 
@@ -127,6 +128,19 @@ def test_a_savepoint_is_not_written_over(filled: KeyedStateBackend, tmp_path: Pa
     with pytest.raises(SnapshotError, match="not empty"):
         SavepointDirectory(tmp_path)
     assert filled.current_key == "key 499"
+
+
+def test_of_two_savepoints_at_one_place_the_first_stays(wordcount: Path, tmp_path: Path) -> None:
+    """The second is refused in a sentence, and leaves nothing."""
+    metadata = read_metadata((wordcount / "_metadata").read_bytes())
+    first, second = (SavepointDirectory(tmp_path / "savepoint") for _ in range(2))
+    first.commit(metadata)
+    written = (tmp_path / "savepoint" / "_metadata").read_bytes()
+    with pytest.raises(SnapshotError, match="another has written there meanwhile"):
+        second.commit(metadata)
+    second.abandon()
+    assert [path.name for path in tmp_path.iterdir()] == ["savepoint"]
+    assert (tmp_path / "savepoint" / "_metadata").read_bytes() == written
 
 
 class Runs:

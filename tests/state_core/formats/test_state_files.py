@@ -374,6 +374,15 @@ def test_foreign_schemes_are_not_followed(savepoint: Path, uri: str) -> None:
         opened(savepoint, FileHandle(uri, 1), str(savepoint))
 
 
+def test_access_keys_in_a_uri_are_not_shown(savepoint: Path) -> None:
+    """Whoever wrote the file may have put them there; what is to be allowed is said without."""
+    for uri in ("s3://KEY:SECRET@bucket/sp/file", "s3://KEY:SECRET@bucket/sp/.."):
+        with pytest.raises(UnsafePathError) as refused:
+            opened(savepoint, FileHandle(uri, 5))
+        assert "s3://bucket/sp" in str(refused.value)
+        assert "SECRET" not in str(refused.value)
+
+
 def test_buckets_can_be_allowed(savepoint: Path, tmp_path: Path) -> None:
     """In an object store the bucket, which a URI has as its authority, is a part of the path."""
     put(tmp_path / "store/bucket/old/chk-1/f", b"old")

@@ -3,6 +3,7 @@ import java.time.Instant;
 import java.time.LocalDateTime;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -34,9 +35,10 @@ import org.apache.flink.types.Row;
  * Prints where the savepoint is.
  */
 public class SqlQueries {
-    private static final AtomicLong SEEN = new AtomicLong();
-    private static final long ROWS = 24;
+    static final AtomicLong SEEN = new AtomicLong();
+    static final long ROWS = 24;
     private static final boolean NEW = Boolean.getBoolean("new-queries");
+    private static final int PARALLELISM = Integer.getInteger("parallelism", 2);
     private static final String RANKED = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY ";
 
     private static final String[] QUERIES = {
@@ -108,13 +110,22 @@ public class SqlQueries {
                 + "GROUP BY g) x ON CONFLICT DO DEDUPLICATE");
         statements.attachAsDataStream();
         JobClient job = env.executeAsync("queries");
+        return savepointOf(job, words, SEEN, (NEW ? 3 : 2) * ROWS);
+    }
+
+    /** Where the savepoint of a job is, taken when it has seen its rows, or soon after it was restored. */
+    static String savepointOf(JobClient job, String[] words, AtomicLong seen, long rows) throws Exception {
         boolean restored = words.length > 2;
+        CompletableFuture<?> end = job.getJobExecutionResult();
         long deadline = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
-        while (!restored && SEEN.get() < (NEW ? 3 : 2) * ROWS && System.nanoTime() < deadline) {
+        while (!restored && !end.isDone() && seen.get() < rows && System.nanoTime() < deadline) {
             Thread.sleep(50);
         }
         Thread.sleep(2000);
         while (true) {
+            if (end.isDone()) {
+                end.get(); // why it failed
+            }
             try {
                 return job.triggerSavepoint(words[1], SavepointFormatType.CANONICAL).get(2, TimeUnit.MINUTES);
             } catch (ExecutionException notYet) { // some task is still starting
@@ -126,25 +137,25 @@ public class SqlQueries {
         }
     }
 
-    private static StreamExecutionEnvironment environment(String[] words) {
+    static StreamExecutionEnvironment environment(String[] words) {
         Configuration conf = new Configuration();
         conf.setString("state.backend.type", words[0]);
         conf.setString("restart-strategy.type", "none");
         conf.setString("rest.port", "0");
         conf.setString("execution.checkpointing.data-inline-threshold", "0");
-        conf.setString("taskmanager.numberOfTaskSlots", "2");
+        conf.setString("taskmanager.numberOfTaskSlots", String.valueOf(PARALLELISM));
         conf.setString("taskmanager.memory.network.min", "256m");
         conf.setString("taskmanager.memory.network.max", "256m");
         conf.setString("taskmanager.memory.managed.size", "512m");
         if (words.length > 2) {
             conf.setString("execution.state-recovery.path", words[2]);
         }
-        StreamExecutionEnvironment env = StreamExecutionEnvironment.createLocalEnvironment(2, conf);
+        StreamExecutionEnvironment env = StreamExecutionEnvironment.createLocalEnvironment(PARALLELISM, conf);
         env.setMaxParallelism(128);
         return env;
     }
 
-    private static void table(StreamTableEnvironment tables, StreamExecutionEnvironment env, String name) {
+    static void table(StreamTableEnvironment tables, StreamExecutionEnvironment env, String name) {
         tables.createTemporaryView(name, rows(env, name), Schema.newBuilder()
                 .column("id", DataTypes.BIGINT().notNull())
                 .column("g", DataTypes.BIGINT())
