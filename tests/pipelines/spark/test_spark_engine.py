@@ -37,7 +37,7 @@ CASES = [
     }
 ]
 MINE = {"path", "size", "version", "imported_at", "written_bytes"}
-FILE_NAME = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+FILE_NAME = re.compile(rb"(?:[0-9a-f]{8}-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @pytest.fixture
