@@ -34,8 +34,11 @@ class DeclaredJobs {
     static long declared(StreamExecutionEnvironment env, long keys, boolean restoring) {
         ExecutionEnvironmentImpl own = (ExecutionEnvironmentImpl) ExecutionEnvironmentImpl.newInstance();
         own.setParallelism(env.getParallelism());
-        NonKeyedPartitionStream<Long> numbers = numbers(own, "numbers", keys, restoring);
-        NonKeyedPartitionStream<Long> rules = numbers(own, "rules", restoring ? 0 : RULES, restoring);
+        NonKeyedPartitionStream<Long> numbers = numbers(own, "numbers", keys, restoring, 0);
+        // a rule is applied to the keys that there are: each subtask needs some before
+        NonKeyedPartitionStream<Long> rules = restoring
+                ? numbers(own, "rules", 0, true, 0)
+                : numbers(own, "rules", RULES, false, keys * 2);
         numbers.keyBy(k -> k * 31 - 7)
                 .connectAndProcess(rules.broadcast(), new Keyed(restoring))
                 .withUid("declared").withName("declared")
@@ -47,26 +50,31 @@ class DeclaredJobs {
     }
 
     private static NonKeyedPartitionStream<Long> numbers(
-            ExecutionEnvironmentImpl env, String name, long count, boolean restoring) {
+            ExecutionEnvironmentImpl env, String name, long count, boolean restoring, long seen) {
         String uid = (restoring ? "restoring-" : "") + name;
         long end = restoring ? Math.max(count - 1, 0) : Long.MAX_VALUE - 1;
         return env.fromSource(
                         DataStreamV2SourceUtils.wrapSource(new NumberSequenceSource(0, end)), name)
                 .withUid(uid + "-source").withParallelism(1)
-                .process(new Few(count)).withUid(uid).withParallelism(1);
+                .process(new Few(count, seen)).withUid(uid).withParallelism(1);
     }
 
-    /** The first numbers; then it idles. */
+    /** The first numbers, once the job has seen so many records; then it idles. */
     static class Few implements OneInputStreamProcessFunction<Long, Long> {
         private final long count;
+        private final long seen;
 
-        Few(long count) {
+        Few(long count, long seen) {
             this.count = count;
+            this.seen = seen;
         }
 
         @Override
         public void processRecord(Long number, Collector<Long> out, PartitionedContext<Long> context)
                 throws Exception {
+            while (Jobs.SEEN.get() < seen) {
+                Thread.sleep(5);
+            }
             if (number < count) {
                 out.collect(number);
             } else {
