@@ -43,8 +43,10 @@ class _Hdfs(fs.FileSystemHandler):  # type: ignore[misc]
 
     def __init__(self, url: str) -> None:
         self.url = url
+        # a single name node is asked for 5 to 10 s; of a name service, Hadoop's files say how long
+        config = {"dfs.client.failover.max.attempts": "3"} if urlsplit(url).port else None
         with _as_os_error():
-            self.client = Client(url)
+            self.client = Client(url, config)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_Hdfs, (self.url,))

@@ -11,6 +11,7 @@ import pytest
 from state_core.errors import SnapshotError
 from state_core.files.filesystem import Directory
 from tests.integration.hdfs.cluster import Hdfs
+from tests.integration.servers import test_s3_lake
 from tests.integration.servers.test_s3 import (  # noqa: F401 - they are run here too
     test_a_damaged_savepoint_is_salvaged,
     test_a_directory,
@@ -28,7 +29,6 @@ from tests.integration.servers.test_s3_lake import (  # noqa: F401 - they are ru
     test_a_source_is_one_file,
     test_commands,
     test_operator_state,
-    test_runs_of_the_example,
     test_savepoints_by_schedule,
     test_there_and_back,
 )
@@ -40,6 +40,12 @@ pytestmark = [pytest.mark.hdfs, pytest.mark.full]
 def directory(hdfs: Hdfs) -> Directory:
     """A directory of its own."""
     return Directory(hdfs.location(f"tests/{uuid.uuid4().hex[:12]}"))
+
+
+@pytest.mark.nightly
+def test_runs_of_the_example(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in S3: each of their many small files takes HDFS some tenths of a second."""
+    test_s3_lake.test_runs_of_the_example(directory, monkeypatch)
 
 
 def test_a_file_has_its_name_when_it_is_closed(directory: Directory) -> None:
