@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +17,8 @@ from tests.integration.hdfs.cluster import Hdfs
 from tests.integration.kafka.broker import KafkaBroker
 from tests.integration.s3.proxy import ENVIRONMENT, S3Proxy
 from tests.support.savepoints.golden_cases import golden_cases
+
+Server = TypeVar("Server")
 
 
 @pytest.fixture(scope="session")
@@ -34,23 +37,26 @@ def old_flink() -> Iterator[FlinkOracle]:
 
 @contextmanager
 def running(version: str) -> Iterator[FlinkOracle]:
-    """A JVM with this Flink; without a Java, its tests fail in one sentence."""
-    try:
-        oracle = FlinkOracle(version)
-    except StateError as error:
-        pytest.fail(f"Flink {version} can't be asked: {error}", pytrace=False)
-    with oracle:
+    """A JVM with this Flink."""
+    with started(lambda: FlinkOracle(version), f"Flink {version} can't be asked") as oracle:
         yield oracle
+
+
+@contextmanager
+def started(make: Callable[[], AbstractContextManager[Server]], problem: str) -> Iterator[Server]:
+    """A server while its tests run; without a Java, they fail in one sentence."""
+    try:
+        made = make()
+    except StateError as error:
+        pytest.fail(f"{problem}: {error}", pytrace=False)
+    with made as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def live_flink() -> Iterator[LiveFlink]:
     """A running cluster of Flink 2.3.0: two TaskManagers, with slots for eight subtasks."""
-    try:
-        live = LiveFlink()
-    except StateError as error:
-        pytest.fail(f"no Flink cluster can be started: {error}", pytrace=False)
-    with live:
+    with started(LiveFlink, "no Flink cluster can be started") as live:
         yield live
 
 
@@ -60,22 +66,14 @@ def s3() -> Iterator[S3Proxy]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
-        try:
-            proxy = S3Proxy()
-        except StateError as error:
-            pytest.fail(f"S3Proxy can't be had: {error}", pytrace=False)
-        with proxy:
+        with started(S3Proxy, "S3Proxy can't be had") as proxy:
             yield proxy
 
 
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[Hdfs]:
     """An HDFS on loopback."""
-    try:
-        cluster = Hdfs()
-    except StateError as error:
-        pytest.fail(f"Hadoop can't be had: {error}", pytrace=False)
-    with cluster:
+    with started(Hdfs, "Hadoop can't be had") as cluster:
         yield cluster
 
 

@@ -136,7 +136,9 @@ def successor_of(
         ConflictError: The id is taken.
     """
     check_names(job, snapshot_id)
-    record = lake.snapshot(job, parent)
+    if paths is None:
+        record = lake.snapshot(job, parent)
+        paths = [table.path for operator in record.operators for table in operator.tables]
     if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already",
@@ -144,8 +146,6 @@ def successor_of(
         )
     recover_attempts(lake, job)
     chosen = choose_engine(engine)
-    if paths is None:
-        paths = [table.path for operator in record.operators for table in operator.tables]
     lake.check_tables(paths)
     with Attempt(lake, job, snapshot_id, paths, leans_on=[parent, *leans_on]) as attempt:
         # read again: it may have been dropped before the attempt held it

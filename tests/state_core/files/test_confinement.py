@@ -527,7 +527,7 @@ def test_a_confined_directory_travels(lake: Path) -> None:
     with pytest.raises(UnsafePathError):
         child.read("c/file")
     paths_alone = Directory(lake).confined(follow_links=True).child("link")
-    for tree in (paths_alone, pickle.loads(pickle.dumps(paths_alone))):  # noqa: S301
+    for tree in (paths_alone, pickle.loads(pickle.dumps(paths_alone))):  # noqa: S301 - our own
         assert tree.child("b").read("c/file") == b"honest"
         with pytest.raises(UnsafePathError):
             tree.read("../file")

@@ -108,7 +108,7 @@ def canary(
         raise click.UsageError("give either --jar or --jar-id")
     with connected(flink) as cluster:
         from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
-        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415
+        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
         from pipelines.operations.canary import run_canary  # noqa: PLC0415
         from pipelines.operations.rescale_steps import JarRun  # noqa: PLC0415
 

@@ -133,7 +133,7 @@ def rescale(
         raise click.UsageError("--migrate needs --old-jar or --old-jar-id: what to go back to")
     with connected(flink) as cluster:
         from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
-        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415
+        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
         from pipelines.operations.live_rescaling import rescale_job  # noqa: PLC0415
         from pipelines.operations.rescale_steps import JarRun, RescalePlan  # noqa: PLC0415
 
