@@ -353,7 +353,6 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
     """`AvroSerializerSnapshot`: the runtime class and the schema."""
 
     java_class = "org.apache.flink.formats.avro.typeutils.AvroSerializerSnapshot"
-    current_version = 3
     versions = range(1, 4)
 
     def __init__(self) -> None:

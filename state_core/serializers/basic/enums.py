@@ -122,7 +122,6 @@ class EnumSerializerSnapshot(TypeSerializerSnapshot):
     """`EnumSerializer$EnumSerializerSnapshot`: the class and its constants, in order."""
 
     java_class = "org.apache.flink.api.common.typeutils.base.EnumSerializer$EnumSerializerSnapshot"
-    current_version = 3
     versions = range(2, 4)
 
     def __init__(self) -> None:

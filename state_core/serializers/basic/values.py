@@ -62,7 +62,7 @@ class StringValueSerializer(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read text; a value with an unpaired surrogate is inexact."""
-        texts = _decode_exactly(self, cursor)
+        texts = self._decode_values(cursor)
         for row, text in enumerate(texts):
             if text is not None and any("\ud800" <= character <= "\udfff" for character in text):
                 texts[row] = text.encode("utf-8", "replace").decode()
@@ -72,23 +72,6 @@ class StringValueSerializer(TypeSerializer):
     def hash_code(self, value: Any) -> int:
         """Return the hash code of the text, as a `String`."""
         return StringSerializer().hash_code(value)
-
-
-def _decode_exactly(serializer: TypeSerializer, cursor: Cursor) -> list[Any]:
-    """Value by value, marking rows that would be written in another way than they were."""
-    texts: list[Any] = [None] * cursor.rows
-    for row in range(cursor.rows):
-        if cursor.present.size and not cursor.present[row]:
-            continue
-        start, end = int(cursor.position[row]), int(cursor.end[row])
-        source = DataInput(cursor.data.data[start:end], cursor.place(start))
-        texts[row] = serializer.read(source)
-        out = DataOutput()
-        serializer.write(texts[row], out)
-        if out.buffer != source.data[: source.position]:
-            cursor.inexact[row] = 1
-        cursor.position[row] = start + source.position
-    return texts
 
 
 def _unit(source: DataInput) -> int:

@@ -33,6 +33,7 @@ from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     WithoutMagicSnapshot,
+    composite_snapshot,
     simple_snapshot,
 )
 
@@ -189,17 +190,9 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
         return GenericArraySerializer(self.component_class, *nested)
 
 
-@register
-class SetSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`SetSerializerSnapshot`, with the snapshot of the element."""
-
-    java_class = f"{BASE}SetSerializerSnapshot"
-    arity = 1
-    nested_names = ("element",)
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a set of these elements."""
-        return SetSerializer(*nested)
+SetSerializerSnapshot = composite_snapshot(
+    f"{BASE}SetSerializerSnapshot", SetSerializer, arity=1, nested_names=("element",)
+)
 
 
 @register

@@ -287,7 +287,6 @@ class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`NullableSerializer$NullableSerializerSnapshot`: the padding, and the value's snapshot."""
 
     java_class = f"{RUNTIME}NullableSerializer$NullableSerializerSnapshot"
-    outer_version = 2
     outer_versions = range(2, 3)
     arity = 1
 

@@ -48,7 +48,6 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
     """
 
     java_class = "org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot"
-    current_version = 2
     versions = range(2, 3)
 
     def __init__(self) -> None:

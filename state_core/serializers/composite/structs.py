@@ -362,7 +362,6 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """
 
     java_class = f"{RUNTIME}TupleSerializerSnapshot"
-    outer_version = 2
     outer_versions = range(2, 3)
     versions = range(2, 4)
     unnamed = "f{}"
@@ -399,7 +398,6 @@ class RowSerializerSnapshot(FlaggedSnapshot):
 
     java_class = f"{RUNTIME}RowSerializer$RowSerializerSnapshot"
     opaque_name = "org.apache.flink.types.Row"
-    outer_version = 4
     outer_versions = range(2, 5)
     versions = range(2, 4)
     unnamed = "f{}"

@@ -17,7 +17,10 @@ from state_core.serializers.composite.structs import StructSerializer, TupleSeri
 from state_core.serializers.framework.base import VARIABLE, TypeSerializer
 from state_core.serializers.framework.columns import Cursor, I64Array, Target
 from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    composite_snapshot,
+)
 
 __all__ = ["TimerSerializer", "TtlSerializer", "flip_sign"]
 
@@ -103,7 +106,6 @@ class TtlSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     java_class = f"{STATE}ttl.TtlStateFactory$TtlSerializerSnapshot"
     same_bytes = (f"{STATE}v2.ttl.TtlStateFactory$TtlSerializerSnapshot",)
-    outer_version = 2
     outer_versions = range(1, 3)
     arity = 2
     delimited = slice(1)
@@ -121,16 +123,10 @@ class AsyncTtlSerializerSnapshot(TtlSerializerSnapshot):
     same_bytes = (TtlSerializerSnapshot.java_class,)
 
 
-@register
-class TimerSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`TimerSerializerSnapshot`, with the snapshots of key and namespace."""
-
-    java_class = "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot"
-    outer_version = 2
-    outer_versions = range(1, 3)
-    arity = 2
-    delimited = slice(0)  # the backend knows where a timer's key ends, or keeps both as bytes
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a timer with this key and namespace."""
-        return TimerSerializer(*nested)
+TimerSerializerSnapshot = composite_snapshot(
+    "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot",
+    TimerSerializer,
+    arity=2,
+    outer_versions=range(1, 3),
+    delimited=slice(0),  # the backend knows where a timer's key ends, or keeps both as bytes
+)

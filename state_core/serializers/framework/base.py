@@ -102,6 +102,14 @@ class TypeSerializer(ABC):
         This implementation reads value by value; built-in types override it with kernels. A value
         is marked inexact if it would be written as other bytes, or if its column can't hold it.
         """
+        values = self._decode_values(cursor)
+        try:
+            return pa.array(values, self.arrow_type)
+        except (*_NO_COLUMN, TypeError, ValueError):
+            return self._nulled(values, cursor)
+
+    def _decode_values(self, cursor: Cursor) -> list[Any]:
+        """Read the values at the cursor one by one, None where there is nothing to read."""
         values: list[Any] = [None] * cursor.rows
         for row in range(cursor.rows):
             if cursor.present.size and not cursor.present[row]:
@@ -112,10 +120,7 @@ class TypeSerializer(ABC):
             cursor.position[row] = start + source.position
             if not self._writes(values[row], source.data[: source.position]):
                 cursor.inexact[row] = 1
-        try:
-            return pa.array(values, self.arrow_type)
-        except (*_NO_COLUMN, TypeError, ValueError):
-            return self._nulled(values, cursor)
+        return values
 
     def _writes(self, value: Any, data: memoryview) -> bool:
         """Return whether the value would be written as these bytes."""
@@ -211,7 +216,7 @@ class TypeSerializerSnapshot(ABC):
 
     Attributes:
         java_class: The binary name that Flink writes.
-        current_version: The version that `write_snapshot` writes.
+        current_version: The version that `write_snapshot` writes; by default the last one read.
         versions: The versions that `read_snapshot` reads; by default the current one.
         version: The version that was read; the current one if it was not read at all.
     """
@@ -224,6 +229,8 @@ class TypeSerializerSnapshot(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         members = vars(cls)
+        if "versions" in members and "current_version" not in members:
+            cls.current_version = cls.versions[-1]
         if "resolve_new_serializer" in members and "resolve_schema_compatibility" not in members:
             # the older direction is all that the class has: what it inherits must not go before it
             ask = TypeSerializerSnapshot.resolve_schema_compatibility

@@ -10,9 +10,10 @@ Source: `SimpleTypeSerializerSnapshot`, `CompositeTypeSerializerSnapshot` and
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from typing_extensions import Self
 
@@ -39,6 +40,7 @@ __all__ = [
     "FlaggedSnapshot",
     "SimpleTypeSerializerSnapshot",
     "WithoutMagicSnapshot",
+    "composite_snapshot",
     "read_nested",
     "simple_snapshot",
     "write_nested",
@@ -57,7 +59,6 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
     Version 3 has no payload; version 2 had the serializer's class name.
     """
 
-    current_version = 3
     versions = range(2, 4)
     serializer_class: ClassVar[type[TypeSerializer]]
 
@@ -88,22 +89,26 @@ def simple_snapshot(
     java_class: str, serializer_class: type[TypeSerializer]
 ) -> type[SimpleTypeSerializerSnapshot]:
     """Make and register the simple snapshot class of a serializer."""
+    module = serializer_class.__module__
+    attributes = {"java_class": java_class, "serializer_class": serializer_class}
+    return _made(SimpleTypeSerializerSnapshot, module, attributes)
+
+
+def _made(base: type[Any], module: str, attributes: dict[str, Any]) -> type[Any]:
+    """Make and register a snapshot class that differs from its base by data alone."""
+    java_class = attributes["java_class"]
     name = java_class.rpartition("$")[2].rpartition(".")[2]
-    namespace = {
-        "java_class": java_class,
-        "serializer_class": serializer_class,
-        "__doc__": f"`{java_class}`.",
-        "__module__": serializer_class.__module__,
-        "__qualname__": name,
-    }
-    return register(type(name, (SimpleTypeSerializerSnapshot,), namespace))
+    named = {"__doc__": f"`{java_class}`.", "__module__": module, "__qualname__": name}
+    return register(type(name, (base,), named | attributes))
 
 
 class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     """A snapshot with nested snapshots.
 
     Attributes:
-        outer_version: The version of the outer payload that is written.
+        outer_version: The version of the outer payload that is written; by default the last of
+            those that are read.
+        outer_versions: The versions of the outer payload that are read.
         arity: The number of nested snapshots; None for any number.
         nested_names: The names of the nested serializers in a reason's path.
         unnamed: The pattern for the names of others, of their index.
@@ -115,7 +120,6 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         outer_version_read: The version of the outer payload that was read.
     """
 
-    current_version = 3
     versions = range(1, 4)
     outer_version: ClassVar[int] = 1
     outer_versions: ClassVar[range] = range(1, 2)
@@ -124,6 +128,11 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     unnamed: ClassVar[str] = "[{}]"
     delimited: ClassVar[slice] = slice(None)
     same_bytes: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "outer_versions" in vars(cls) and "outer_version" not in vars(cls):
+            cls.outer_version = cls.outer_versions[-1]
 
     def __init__(self) -> None:
         self.nested: tuple[TypeSerializerSnapshot, ...] = ()
@@ -230,6 +239,31 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         """Return the outer serializer around these nested ones."""
 
 
+class _ComposedSnapshot(CompositeTypeSerializerSnapshot):
+    """A composite snapshot of nothing but nested ones."""
+
+    composer: Callable[..., TypeSerializer]
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """Return what the composer makes of the nested serializers."""
+        return self.composer(*nested)
+
+
+def composite_snapshot(
+    java_class: str, composer: Callable[..., TypeSerializer], *, arity: int, **attributes: Any
+) -> type[CompositeTypeSerializerSnapshot]:
+    """Make and register the snapshot class of a serializer around others.
+
+    Args:
+        java_class: The binary name that Flink writes.
+        composer: Takes the nested serializers; mostly the serializer's class.
+        arity: The number of nested serializers.
+        attributes: Others of `CompositeTypeSerializerSnapshot`.
+    """
+    attributes |= {"java_class": java_class, "composer": staticmethod(composer), "arity": arity}
+    return _made(_ComposedSnapshot, composer.__module__, attributes)
+
+
 class FlaggedSnapshot(CompositeTypeSerializerSnapshot):
     """A composite snapshot whose outer payload is one flag, for a part that values may lack.
 
@@ -270,9 +304,7 @@ class FlaggedSnapshot(CompositeTypeSerializerSnapshot):
 class WithoutMagicSnapshot(CompositeTypeSerializerSnapshot):
     """A composite snapshot of Flink 1.7, without magic number and outer version."""
 
-    current_version = 2
     versions = range(2, 3)
-    outer_version = 2
     outer_versions = range(2, 3)
 
     def write_snapshot(self, out: DataOutput) -> None:

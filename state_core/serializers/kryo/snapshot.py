@@ -49,7 +49,6 @@ class KryoSerializerSnapshot(CarriedSnapshot):
     """`KryoSerializerSnapshot`: a class and three maps of registrations."""
 
     java_class = f"{RUNTIME}kryo.KryoSerializerSnapshot"
-    current_version = 2
     versions = range(2, 3)
 
     def __init__(self) -> None:

@@ -64,7 +64,6 @@ class GenericSerializerSnapshot(CarriedSnapshot):
     """`ValueSerializer$ValueSerializerSnapshot`: a class that writes itself."""
 
     java_class = f"{RUNTIME}ValueSerializer$ValueSerializerSnapshot"
-    current_version = 2
     versions = range(2, 3)
 
 

@@ -26,8 +26,8 @@ from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
-    CompositeTypeSerializerSnapshot,
     FlaggedSnapshot,
+    composite_snapshot,
     simple_snapshot,
 )
 
@@ -181,75 +181,38 @@ simple_snapshot(
 )
 simple_snapshot(f"{BUFFER}EventId$EventIdSerializer$EventIdSerializerSnapshot", EventIdSerializer)
 
-
-@register
-class NodeIdSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`NodeId$NodeIdSerializer$NodeIdSerializerSnapshot`, with the snapshot of `EventId`."""
-
-    java_class = f"{BUFFER}NodeId$NodeIdSerializer$NodeIdSerializerSnapshot"
-    opaque_name = "NodeId"
-    arity = 1
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a node's id."""
-        return NodeIdSerializer(*nested)
-
-
-@register
-class LockableTypeSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`LockableTypeSerializerSnapshot`, with the snapshot of the element."""
-
-    java_class = f"{BUFFER}LockableTypeSerializerSnapshot"
-    arity = 1
-    nested_names = ("element",)
-    delimited = slice(0)
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of an element with its count of references."""
-        return LockableSerializer(*nested)
-
-
-@register
-class SharedBufferEdgeSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`SharedBufferEdge$...$SharedBufferEdgeSerializerSnapshot`, of target and version."""
-
-    java_class = (
-        f"{BUFFER}SharedBufferEdge$SharedBufferEdgeSerializer$SharedBufferEdgeSerializerSnapshot"
-    )
-    opaque_name = "SharedBufferEdge"
-    arity = 2
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of an edge."""
-        return SharedBufferEdgeSerializer(*nested)
-
-
-@register
-class SharedBufferNodeSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`SharedBufferNodeSerializerSnapshotV2`, with the snapshot of an edge."""
-
-    java_class = f"{BUFFER}SharedBufferNodeSerializerSnapshotV2"
-    opaque_name = "SharedBufferNode"
-    arity = 1
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a node's edges."""
-        return SharedBufferNodeSerializer(*nested)
-
-
-@register
-class SharedBufferNodeListSnapshot(CompositeTypeSerializerSnapshot):
-    """`SharedBufferNode$...Snapshot`, up to Flink 1.13: a list of edges without their counts."""
-
-    java_class = (
-        f"{BUFFER}SharedBufferNode$SharedBufferNodeSerializer$SharedBufferNodeSerializerSnapshot"
-    )
-    arity = 1
-    delimited = slice(0)
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the nested serializer, which is that of a list."""
-        return nested[0]
+composite_snapshot(
+    f"{BUFFER}NodeId$NodeIdSerializer$NodeIdSerializerSnapshot",
+    NodeIdSerializer,
+    arity=1,
+    opaque_name="NodeId",
+)
+composite_snapshot(
+    f"{BUFFER}LockableTypeSerializerSnapshot",
+    LockableSerializer,
+    arity=1,
+    nested_names=("element",),
+    delimited=slice(0),
+)
+composite_snapshot(
+    f"{BUFFER}SharedBufferEdge$SharedBufferEdgeSerializer$SharedBufferEdgeSerializerSnapshot",
+    SharedBufferEdgeSerializer,
+    arity=2,
+    opaque_name="SharedBufferEdge",
+)
+composite_snapshot(
+    f"{BUFFER}SharedBufferNodeSerializerSnapshotV2",
+    SharedBufferNodeSerializer,
+    arity=1,
+    opaque_name="SharedBufferNode",
+)
+# up to Flink 1.13: a list of edges without their counts
+composite_snapshot(
+    f"{BUFFER}SharedBufferNode$SharedBufferNodeSerializer$SharedBufferNodeSerializerSnapshot",
+    lambda edges: edges,
+    arity=1,
+    delimited=slice(0),
+)
 
 
 @register
@@ -258,7 +221,6 @@ class NFAStateSerializerSnapshot(FlaggedSnapshot):
 
     java_class = f"{NFA}NFAStateSerializerSnapshot"
     opaque_name = "NFAState"
-    outer_version = 2
     outer_versions = range(1, 3)
     arity = 3
     forms = ("without previous timestamps", "with previous timestamps")
@@ -269,29 +231,18 @@ class NFAStateSerializerSnapshot(FlaggedSnapshot):
         return NFAStateSerializer(*nested, with_previous=self.flag)
 
 
-class _GoneSnapshot(CompositeTypeSerializerSnapshot):
-    """A snapshot of Flink 1.5, which later versions only name in a state that they have emptied."""
-
-    outer_version = 2
-    outer_versions = range(1, 3)
-    delimited = slice(0)
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return a serializer that carries bytes."""
-        return OpaqueSerializer(self.java_class.rpartition("$")[0])
-
-
-@register
-class MigratedNFASerializerSnapshot(_GoneSnapshot):
-    """`NFA$MigratedNFASerializerSnapshot`, with the snapshots of event and buffer."""
-
-    java_class = f"{NFA}NFA$MigratedNFASerializerSnapshot"
-    arity = 2
-
-
-@register
-class SharedBufferSerializerSnapshot(_GoneSnapshot):
-    """`SharedBuffer$SharedBufferSerializerSnapshot`, with those of key, value and version."""
-
-    java_class = f"{NFA}SharedBuffer$SharedBufferSerializerSnapshot"
-    arity = 3
+# snapshots of Flink 1.5, which later versions only name in a state that they have emptied
+composite_snapshot(
+    f"{NFA}NFA$MigratedNFASerializerSnapshot",
+    lambda _event, _buffer: OpaqueSerializer(f"{NFA}NFA"),
+    arity=2,
+    outer_versions=range(1, 3),
+    delimited=slice(0),
+)
+composite_snapshot(
+    f"{NFA}SharedBuffer$SharedBufferSerializerSnapshot",
+    lambda _key, _value, _version: OpaqueSerializer(f"{NFA}SharedBuffer"),
+    arity=3,
+    outer_versions=range(1, 3),
+    delimited=slice(0),
+)

@@ -14,8 +14,7 @@ from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.basic.numbers import BooleanSerializer
 from state_core.serializers.composite.structs import StructSerializer
 from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.framework.snapshots import composite_snapshot
 
 __all__ = ["BufferEntrySerializer", "UnionSerializer"]
 
@@ -73,36 +72,19 @@ class BufferEntrySerializer(StructSerializer):
         return f"BufferEntry<{self.fields[1][1].name}>"
 
 
-@register
-class UnionSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`CoGroupedStreams$UnionSerializerSnapshot`, with the snapshots of both inputs."""
-
-    java_class = (
-        "org.apache.flink.streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot"
-    )
-    opaque_name = "TaggedUnion"
-    outer_version = 2
-    outer_versions = range(1, 3)
-    arity = 2
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of an element of one of two inputs."""
-        return UnionSerializer(*nested)
-
-
-@register
-class BufferEntrySerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`IntervalJoinOperator$BufferEntrySerializerSnapshot`, with the snapshot of the element."""
-
-    java_class = (
-        "org.apache.flink.streaming.api.operators.co"
-        ".IntervalJoinOperator$BufferEntrySerializerSnapshot"
-    )
-    opaque_name = "BufferEntry"
-    outer_version = 2
-    outer_versions = range(1, 3)
-    arity = 1
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of an element with its mark."""
-        return BufferEntrySerializer(*nested)
+# of the snapshots of both inputs
+composite_snapshot(
+    "org.apache.flink.streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot",
+    UnionSerializer,
+    arity=2,
+    opaque_name="TaggedUnion",
+    outer_versions=range(1, 3),
+)
+composite_snapshot(
+    "org.apache.flink.streaming.api.operators.co"
+    ".IntervalJoinOperator$BufferEntrySerializerSnapshot",
+    BufferEntrySerializer,
+    arity=1,
+    opaque_name="BufferEntry",
+    outer_versions=range(1, 3),
+)

@@ -73,7 +73,6 @@ class StateSerializerSnapshot(FlaggedSnapshot):
 
     java_class = f"{SINKS}legacy.TwoPhaseCommitSinkFunction$StateSerializerSnapshot"
     opaque_name = "TwoPhaseCommitSinkFunction.State"
-    outer_version = 4
     outer_versions = range(1, 5)
     arity = 2
     always = 3

@@ -27,8 +27,7 @@ from state_core.serializers.composite.evolution import (
     struct_column,
 )
 from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.framework.snapshots import composite_snapshot
 
 __all__ = ["StreamElementSerializer"]
 
@@ -143,20 +142,12 @@ class _StreamElementRule(Rule):
         return {**value, "value": migrate_value(old.value, new.value, value["value"])}
 
 
-@register
-class StreamElementSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`StreamElementSerializer$StreamElementSerializerSnapshot`, with the value's snapshot."""
-
-    java_class = (
-        "org.apache.flink.streaming.runtime.streamrecord"
-        ".StreamElementSerializer$StreamElementSerializerSnapshot"
-    )
-    outer_version = 2
-    outer_versions = range(1, 3)
-    arity = 1
-    nested_names = ("value",)
-    delimited = slice(0)
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of stream elements with such values."""
-        return StreamElementSerializer(*nested)
+composite_snapshot(
+    "org.apache.flink.streaming.runtime.streamrecord"
+    ".StreamElementSerializer$StreamElementSerializerSnapshot",
+    StreamElementSerializer,
+    arity=1,
+    nested_names=("value",),
+    outer_versions=range(1, 3),
+    delimited=slice(0),
+)

@@ -81,7 +81,6 @@ class ScalaEnumSerializerSnapshot(TypeSerializerSnapshot):
     """`ScalaEnumSerializerSnapshot`: the class, and its values' names and numbers."""
 
     java_class = "org.apache.flink.api.scala.typeutils.ScalaEnumSerializerSnapshot"
-    current_version = 3
     versions = range(2, 4)
 
     def __init__(self) -> None:

@@ -41,6 +41,7 @@ from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
+    composite_snapshot,
     simple_snapshot,
 )
 
@@ -231,7 +232,6 @@ simple_snapshot(f"{SCALA}NothingSerializerSnapshot", NothingSerializer)
 class _NamedSnapshot(CompositeTypeSerializerSnapshot):
     """A composite snapshot whose outer payload is a text, which must stay the same."""
 
-    outer_version = 2
     outer_versions = range(1, 3)
     rule: ClassVar[str]
 
@@ -295,48 +295,27 @@ class TraversableSerializerSnapshot(_NamedSnapshot):
         return TraversableSerializer(self.text, *nested)
 
 
-@register
-class ScalaOptionSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ScalaOptionSerializerSnapshot`, with the snapshot of the value."""
-
-    java_class = f"{SCALA}ScalaOptionSerializerSnapshot"
-    outer_version = 2
-    outer_versions = range(1, 3)
-    arity = 1
-    nested_names = ("value",)
-    opaque_name = "scala.Option"
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a value that may be absent."""
-        return OptionSerializer(*nested)
-
-
-@register
-class ScalaEitherSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ScalaEitherSerializerSnapshot`, with the snapshots of both sides."""
-
-    java_class = f"{SCALA}ScalaEitherSerializerSnapshot"
-    arity = 2
-    nested_names = ("left", "right")
-    opaque_name = "scala.util.Either"
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a value of one of two types."""
-        return EitherSerializer(*nested)
-
-
-@register
-class ScalaTrySerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`ScalaTrySerializerSnapshot`, with the snapshots of the value and the exception."""
-
-    java_class = f"{SCALA}ScalaTrySerializerSnapshot"
-    outer_version = 2
-    outer_versions = range(1, 3)
-    arity = 2
-    nested_names = ("value", "failure")
-    delimited = slice(1)
-    opaque_name = "scala.util.Try"
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a value or an exception."""
-        return TrySerializer(*nested)
+composite_snapshot(
+    f"{SCALA}ScalaOptionSerializerSnapshot",
+    OptionSerializer,
+    arity=1,
+    nested_names=("value",),
+    opaque_name="scala.Option",
+    outer_versions=range(1, 3),
+)
+composite_snapshot(
+    f"{SCALA}ScalaEitherSerializerSnapshot",
+    EitherSerializer,
+    arity=2,
+    nested_names=("left", "right"),
+    opaque_name="scala.util.Either",
+)
+composite_snapshot(
+    f"{SCALA}ScalaTrySerializerSnapshot",
+    TrySerializer,
+    arity=2,
+    nested_names=("value", "failure"),
+    delimited=slice(1),
+    opaque_name="scala.util.Try",
+    outer_versions=range(1, 3),
+)

@@ -32,7 +32,7 @@ from state_core.serializers.sql.section_data import (
     RowDataSerializer,
     SectionSerializer,
 )
-from state_core.serializers.sql.table_data import DecimalDataSerializerSnapshot
+from state_core.serializers.sql.table_data import DecimalDataSerializerSnapshot, NumbersSnapshot
 from state_core.serializers.sql.table_timestamps import TimestampDataSerializerSnapshot
 from state_core.serializers.sql.types.logical_type_streams import WrittenType, read_logical_type
 from state_core.serializers.sql.types.logical_types import (
@@ -87,7 +87,6 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
     """`RowDataSerializer$RowDataSerializerSnapshot`: types and snapshots of the fields."""
 
     java_class = f"{TYPEUTILS}RowDataSerializer$RowDataSerializerSnapshot"
-    current_version = 3
     versions = range(1, 4)
 
     def __init__(self) -> None:
@@ -156,51 +155,31 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
 
 
 @register
-class BinaryRowDataSerializerSnapshot(TypeSerializerSnapshot):
-    """`BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot`: the number of fields."""
+class BinaryRowDataSerializerSnapshot(NumbersSnapshot):
+    """`BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot`: the number of fields.
+
+    Its values are carried as bytes: without types a slot's content is not known.
+    """
 
     java_class = f"{TYPEUTILS}BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot"
-    current_version = 3
     versions = range(1, 4)
+    label = "a row of {} fields"
+    rule = "the number of fields never changes"
+    numbers = (0,)
 
-    def __init__(self) -> None:
-        self.fields = 0
+    @staticmethod
+    def serializer_of(fields: int) -> TypeSerializer:
+        """Return a serializer of bytes."""
+        return BinarySerializer(f"BinaryRowData({fields})")
 
-    @classmethod
-    def of(cls, fields: int) -> BinaryRowDataSerializerSnapshot:
-        """Return the snapshot of rows with this number of fields."""
-        snapshot = cls()
-        snapshot.fields = fields
-        return snapshot
-
-    def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Read one number."""
-        self.check_version(version, source)
-        self.fields = source.read_int()
-        if not 0 <= self.fields <= MAX_FIELDS:
-            raise source.fault(f"a row of {self.fields} fields")
-
-    def write_snapshot(self, out: DataOutput) -> None:
-        """Write one number."""
-        out.write_int(self.fields)
-
-    def restore_serializer(self) -> TypeSerializer:
-        """Return a serializer of bytes: without types a slot's content is not known."""
-        return BinarySerializer(f"BinaryRowData({self.fields})")
-
-    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Return as is for the same number of fields, else incompatible."""
-        if not isinstance(old, BinaryRowDataSerializerSnapshot):
-            return incompatible(old.type_name, self.type_name, "the type is another one")
-        if self.fields == old.fields:
-            return as_is()
-        return incompatible(old.type_name, self.type_name, "the number of fields never changes")
+    def is_valid(self, *numbers: int) -> bool:
+        """Return whether a row may have so many fields."""
+        return 0 <= numbers[0] <= MAX_FIELDS
 
 
 class _CollectionSnapshot(TypeSerializerSnapshot):
     """A snapshot of logical types and then of their serializers, all as Java streams."""
 
-    current_version = 3
     versions = range(1, 4)
     parts: tuple[str, ...] = ()
 

@@ -26,8 +26,8 @@ from state_core.serializers.framework.compatibility import (
 from state_core.serializers.framework.opaque_values import OpaqueSerializer
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
-    CompositeTypeSerializerSnapshot,
     FlaggedSnapshot,
+    composite_snapshot,
     read_nested,
     write_nested,
 )
@@ -35,7 +35,7 @@ from state_core.serializers.sql.types.logical_type_streams import logical_type_o
 
 __all__ = [
     "LinkedListSerializer", "LinkedListSerializerSnapshot", "NullAwareMapSerializer",
-    "NullAwareMapSerializerSnapshot", "SortedMapSerializer", "SortedMapSerializerSnapshot",
+    "SortedMapSerializer", "SortedMapSerializerSnapshot",
 ]  # fmt: skip
 
 RUNTIME = "org.apache.flink.table.runtime."
@@ -161,7 +161,6 @@ class LinkedListSerializerSnapshot(FlaggedSnapshot):
     """`LinkedListSerializer$LinkedListSerializerSnapshot`: whether there is a mask of nulls."""
 
     java_class = f"{TYPEUTILS}LinkedListSerializer$LinkedListSerializerSnapshot"
-    outer_version = 3
     outer_versions = range(1, 4)
     arity = 1
     always = 2
@@ -182,7 +181,6 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
     """
 
     java_class = f"{TYPEUTILS}SortedMapSerializerSnapshot"
-    current_version = 3
     versions = range(1, 4)
 
     def __init__(self) -> None:
@@ -257,13 +255,4 @@ def _items(value: JavaValue) -> tuple[JavaValue, ...]:
     return tuple(value.items) if isinstance(value, JavaArray) else ()
 
 
-@register
-class NullAwareMapSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`NullAwareMapSerializerSnapshot`, with the snapshots of key and value."""
-
-    java_class = f"{DATAVIEW}NullAwareMapSerializerSnapshot"
-    arity = 2
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of a map of this key and value."""
-        return NullAwareMapSerializer(*nested)
+composite_snapshot(f"{DATAVIEW}NullAwareMapSerializerSnapshot", NullAwareMapSerializer, arity=2)

@@ -6,11 +6,14 @@ Source: `StringDataSerializer`, `DecimalDataSerializer` and `RawValueDataSeriali
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import Self
 
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
@@ -39,7 +42,7 @@ from state_core.serializers.framework.columns import (
 from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
 from state_core.serializers.framework.registry import register
 from state_core.serializers.framework.snapshots import (
-    CompositeTypeSerializerSnapshot,
+    composite_snapshot,
     simple_snapshot,
 )
 from state_core.serializers.sql.binary.columns import (
@@ -51,9 +54,9 @@ from state_core.serializers.sql.binary.columns import (
 )
 
 __all__ = [
-    "DecimalDataSerializer", "DecimalDataSerializerSnapshot", "RawValueDataSerializer",
-    "RawValueDataSerializerSnapshot", "StringDataSerializer", "StringDataSerializerSnapshot",
-    "bytes_hash_codes", "locate_sized", "presence",
+    "DecimalDataSerializer", "DecimalDataSerializerSnapshot", "NumbersSnapshot",
+    "RawValueDataSerializer", "RawValueDataSerializerSnapshot", "StringDataSerializer",
+    "StringDataSerializerSnapshot", "bytes_hash_codes", "locate_sized", "presence",
 ]  # fmt: skip
 
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
@@ -262,60 +265,78 @@ StringDataSerializerSnapshot = simple_snapshot(
 )
 
 
+class NumbersSnapshot(TypeSerializerSnapshot):
+    """A snapshot of nothing but numbers, which never change.
+
+    Attributes:
+        serializer_of: Returns the serializer for the numbers; mostly its class.
+        label: The type in messages, with a place for each number.
+        rule: Why other numbers are refused.
+        numbers: The numbers.
+    """
+
+    serializer_of: ClassVar[Callable[..., TypeSerializer]]
+    label: ClassVar[str]
+    rule: ClassVar[str]
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, *numbers: int) -> Self:
+        """Return the snapshot of a type with these numbers."""
+        snapshot = cls()
+        snapshot.numbers = numbers
+        return snapshot
+
+    @abstractmethod
+    def is_valid(self, *numbers: int) -> bool:
+        """Return whether there is a type of these numbers."""
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """Read the numbers."""
+        self.check_version(version, source)
+        self.numbers = tuple(source.read_int() for _ in self.numbers)
+        if not self.is_valid(*self.numbers):
+            raise source.fault(self.label.format(*self.numbers))
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """Write the numbers."""
+        for number in self.numbers:
+            out.write_int(number)
+
+    def restore_serializer(self) -> TypeSerializer:
+        """Return the serializer of the type with these numbers."""
+        return type(self).serializer_of(*self.numbers)
+
+    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
+        """Return as is for the same numbers, else incompatible."""
+        if type(old) is not type(self) or not isinstance(old, NumbersSnapshot):
+            return incompatible(old.type_name, self.type_name, "the type is another one")
+        if self.numbers == old.numbers:
+            return as_is()
+        return incompatible(old.type_name, self.type_name, self.rule)
+
+
 @register
-class DecimalDataSerializerSnapshot(TypeSerializerSnapshot):
+class DecimalDataSerializerSnapshot(NumbersSnapshot):
     """`DecimalDataSerializer$DecimalSerializerSnapshot`: precision and scale."""
 
     java_class = f"{TYPEUTILS}DecimalDataSerializer$DecimalSerializerSnapshot"
-    current_version = 3
     versions = range(1, 4)
+    serializer_of = DecimalDataSerializer
+    label = "DECIMAL({}, {})"
+    rule = "precision and scale never change"
+    numbers = (MAX_DIGITS, 0)
 
-    def __init__(self) -> None:
-        self.precision = MAX_DIGITS
-        self.scale = 0
-
-    @classmethod
-    def of(cls, precision: int, scale: int) -> DecimalDataSerializerSnapshot:
-        """Return the snapshot of a DECIMAL."""
-        snapshot = cls()
-        snapshot.precision, snapshot.scale = precision, scale
-        return snapshot
-
-    def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Read two numbers."""
-        self.check_version(version, source)
-        self.precision, self.scale = source.read_int(), source.read_int()
-        if not 1 <= self.precision <= MAX_DIGITS or not 0 <= self.scale <= self.precision:
-            raise source.fault(f"DECIMAL({self.precision}, {self.scale})")
-
-    def write_snapshot(self, out: DataOutput) -> None:
-        """Write two numbers."""
-        out.write_int(self.precision)
-        out.write_int(self.scale)
-
-    def restore_serializer(self) -> TypeSerializer:
-        """Return the serializer of this precision and scale."""
-        return DecimalDataSerializer(self.precision, self.scale)
-
-    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Return as is for the same precision and scale, else incompatible."""
-        if not isinstance(old, DecimalDataSerializerSnapshot):
-            return incompatible(old.type_name, self.type_name, "the type is another one")
-        if (self.precision, self.scale) == (old.precision, old.scale):
-            return as_is()
-        return incompatible(old.type_name, self.type_name, "precision and scale never change")
+    def is_valid(self, *numbers: int) -> bool:
+        """Return whether a DECIMAL has this precision and scale."""
+        precision, scale = numbers
+        return 0 <= scale <= precision and 1 <= precision <= MAX_DIGITS
 
 
-@register
-class RawValueDataSerializerSnapshot(CompositeTypeSerializerSnapshot):
-    """`RawValueDataSerializer$RawValueDataSerializerSnapshot`, with the value's snapshot."""
-
-    java_class = f"{TYPEUTILS}RawValueDataSerializer$RawValueDataSerializerSnapshot"
-    outer_version = 0
-    outer_versions = range(1)
-    arity = 1
-    delimited = slice(0)
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of RAW values, which stay bytes."""
-        return RawValueDataSerializer(*nested)
+RawValueDataSerializerSnapshot = composite_snapshot(
+    f"{TYPEUTILS}RawValueDataSerializer$RawValueDataSerializerSnapshot",
+    RawValueDataSerializer,
+    arity=1,
+    outer_versions=range(1),
+    delimited=slice(0),
+)

@@ -153,7 +153,6 @@ class WindowKeySerializerSnapshot(_NamedFieldsSnapshot):
 class _SequenceSnapshot(_NamedFieldsSnapshot):
     """A snapshot of two numbers of the sequenced multiset."""
 
-    outer_version = 0
     outer_versions = range(1)
     arity = 2
 
@@ -187,7 +186,6 @@ class NodeSerializerSnapshot(_NamedFieldsSnapshot):
     java_class = f"{LINKED}NodeSerializer$NodeSerializerSnapshot"
     type_label = "Node"
     nested_names = ("row", "sqn", "prevSqn", "nextSqn", "nextSqnForRecord", "timestamp")
-    outer_version = 0
     outer_versions = range(1)
     arity = 6
 
@@ -204,7 +202,6 @@ class RowDataKeySerializerSnapshot(TypeSerializerSnapshot):
     """`RowDataKeySerializerSnapshot`: generated code in two frames, and the row's snapshot."""
 
     java_class = f"{LINKED}RowDataKeySerializerSnapshot"
-    current_version = 0
     versions = range(1)
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels import encode
 from state_core.kernels.binary_values import FIRST_MILLI, LAST_MILLI
 from state_core.kernels.skip import FIXED
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot, to_int32
+from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
@@ -25,7 +25,6 @@ from state_core.serializers.framework.columns import (
     fixed_sizes,
     require_values,
 )
-from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
 from state_core.serializers.framework.registry import register
 from state_core.serializers.sql.binary.columns import (
     micros_of,
@@ -34,7 +33,7 @@ from state_core.serializers.sql.binary.columns import (
     timestamp_type,
     write_states,
 )
-from state_core.serializers.sql.table_data import TYPEUTILS, presence
+from state_core.serializers.sql.table_data import TYPEUTILS, NumbersSnapshot, presence
 
 __all__ = ["TimestampDataSerializer", "TimestampDataSerializerSnapshot"]
 
@@ -126,42 +125,16 @@ class TimestampDataSerializer(TypeSerializer):
 
 
 @register
-class TimestampDataSerializerSnapshot(TypeSerializerSnapshot):
+class TimestampDataSerializerSnapshot(NumbersSnapshot):
     """`TimestampDataSerializer$TimestampDataSerializerSnapshot`: the precision."""
 
     java_class = f"{TYPEUTILS}TimestampDataSerializer$TimestampDataSerializerSnapshot"
-    current_version = 1
     versions = range(1, 2)
+    serializer_of = TimestampDataSerializer
+    label = "TIMESTAMP({})"
+    rule = "the precision never changes"
+    numbers = (6,)
 
-    def __init__(self) -> None:
-        self.precision = 6
-
-    @classmethod
-    def of(cls, precision: int) -> TimestampDataSerializerSnapshot:
-        """Return the snapshot of a TIMESTAMP, with or without local time zone."""
-        snapshot = cls()
-        snapshot.precision = precision
-        return snapshot
-
-    def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Read one number."""
-        self.check_version(version, source)
-        self.precision = source.read_int()
-        if not 0 <= self.precision <= 9:
-            raise source.fault(f"TIMESTAMP({self.precision})")
-
-    def write_snapshot(self, out: DataOutput) -> None:
-        """Write one number."""
-        out.write_int(self.precision)
-
-    def restore_serializer(self) -> TypeSerializer:
-        """Return the serializer of this precision."""
-        return TimestampDataSerializer(self.precision)
-
-    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Return as is for the same precision, else incompatible."""
-        if not isinstance(old, TimestampDataSerializerSnapshot):
-            return incompatible(old.type_name, self.type_name, "the type is another one")
-        if self.precision == old.precision:
-            return as_is()
-        return incompatible(old.type_name, self.type_name, "the precision never changes")
+    def is_valid(self, *numbers: int) -> bool:
+        """Return whether a TIMESTAMP has this precision."""
+        return 0 <= numbers[0] <= 9

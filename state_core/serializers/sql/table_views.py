@@ -10,49 +10,33 @@ from state_core.files.java_stream import read_java_stream
 from state_core.files.wire import DataInput, DataOutput
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    composite_snapshot,
+)
 
-__all__ = [
-    "ExternalSerializerSnapshot", "ListViewSerializerSnapshot", "MapViewSerializerSnapshot",
-]  # fmt: skip
+__all__ = ["ExternalSerializerSnapshot"]
 
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
 DATAVIEW = "org.apache.flink.table.dataview."
 
 
-class _TransparentSnapshot(CompositeTypeSerializerSnapshot):
-    """The snapshot of a wrapper whose bytes are those of what it wraps."""
-
-    arity = 1
-    delimited = slice(0)
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer of what is wrapped."""
-        return nested[0]
+for _view in ("MapView", "ListView"):
+    composite_snapshot(
+        f"{DATAVIEW}{_view}SerializerSnapshot", lambda view: view, arity=1, delimited=slice(0)
+    )
 
 
 @register
-class MapViewSerializerSnapshot(_TransparentSnapshot):
-    """`MapViewSerializerSnapshot`, with the snapshot of the map."""
-
-    java_class = f"{DATAVIEW}MapViewSerializerSnapshot"
-
-
-@register
-class ListViewSerializerSnapshot(_TransparentSnapshot):
-    """`ListViewSerializerSnapshot`, with the snapshot of the list."""
-
-    java_class = f"{DATAVIEW}ListViewSerializerSnapshot"
-
-
-@register
-class ExternalSerializerSnapshot(_TransparentSnapshot):
+class ExternalSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`ExternalSerializer$ExternalSerializerSnapshot`: a `DataType`, kept as its Java stream.
 
     State has the internal form; the data type only says what Java code sees of it.
     """
 
     java_class = f"{TYPEUTILS}ExternalSerializer$ExternalSerializerSnapshot"
+    arity = 1
+    delimited = slice(0)
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,6 +51,10 @@ class ExternalSerializerSnapshot(_TransparentSnapshot):
         snapshot = cls.around(inner)
         snapshot.data_type, snapshot.internal_input = data_type, internal_input
         return snapshot
+
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """Return the serializer of the internal form."""
+        return nested[0]
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
         """Read the stream, and whether values come in the internal form."""
