@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.compiler import inlined, kernel
+from state_core.kernels.bytes_at import i32
+from state_core.kernels.compiler import inlined, kernel, kernels_by_width
 
 __all__ = [
     "close_sections", "locate_sized", "open_arrays", "open_rows", "read_slots8", "read_slots16",
@@ -46,18 +47,6 @@ def load64(data, at):
 
 
 @inlined
-def _be32(data, at):
-    return np.int64(
-        np.int32(
-            (np.uint32(data[np.uintp(at)]) << np.uint32(24))
-            | (np.uint32(data[np.uintp(at + 1)]) << np.uint32(16))
-            | (np.uint32(data[np.uintp(at + 2)]) << np.uint32(8))
-            | np.uint32(data[np.uintp(at + 3)])
-        )
-    )
-
-
-@inlined
 def all_zero(data, start, stop):
     """Whether there is nothing but zeros."""
     bits = np.uint8(0)
@@ -77,7 +66,7 @@ def locate_sized(data, position, end, present, starts, ends):
         at = position[row]
         if at + 4 > end[row]:
             return np.int64(row)
-        length = _be32(data, at)
+        length = i32(data, at)
         at += 4
         if length < 0 or length > end[row] - at:
             return np.int64(row)
@@ -223,68 +212,23 @@ def split_maps(data, base, end, present, starts, middles):
 # --------------------------------------------------------------------------- numbers in slots
 
 
-@kernel("void(U8R, I64R, U8R, I64, U8)")
-def read_slots64(data, slots, state, out, inexact):
-    """Eight bytes."""
+@kernels_by_width("void(U8R, I64R, U8R, int64, {}, U8)")
+def _read_slots(data, slots, state, padding, out, inexact):
+    """A number as wide as those of `out`, and `padding` zeros."""
+    width = np.iinfo(out.dtype).bits // 8
     for row in range(slots.size):
         out[row] = 0
         if state[row] == ABSENT:
             continue
-        slot = load64(data, slots[row])
+        at, bits = slots[row], np.uint64(0)
+        for step in range(width):
+            bits |= np.uint64(data[np.uintp(at + step)]) << np.uint64(8 * step)
         if state[row] == VALUE:
-            out[row] = slot
-        elif slot != 0:
+            out[row] = out.dtype.type(bits)
+        elif bits != 0:
+            inexact[row] = 1
+        if not all_zero(data, at + width, at + width + padding):
             inexact[row] = 1
 
 
-@kernel("void(U8R, I64R, U8R, int64, I32, U8)")
-def read_slots32(data, slots, state, padding, out, inexact):
-    """Four bytes, and `padding` zeros."""
-    for row in range(slots.size):
-        out[row] = 0
-        if state[row] == ABSENT:
-            continue
-        at = slots[row]
-        slot = load32(data, at)
-        if state[row] == VALUE:
-            out[row] = slot
-        elif slot != 0:
-            inexact[row] = 1
-        if not all_zero(data, at + 4, at + 4 + padding):
-            inexact[row] = 1
-
-
-@kernel("void(U8R, I64R, U8R, int64, I16, U8)")
-def read_slots16(data, slots, state, padding, out, inexact):
-    """Two bytes, and `padding` zeros."""
-    for row in range(slots.size):
-        out[row] = 0
-        if state[row] == ABSENT:
-            continue
-        at = slots[row]
-        low = np.uint16(data[np.uintp(at)])
-        high = np.uint16(data[np.uintp(at + 1)]) << np.uint16(8)
-        slot = np.int16(np.uint16(low | high))
-        if state[row] == VALUE:
-            out[row] = slot
-        elif slot != 0:
-            inexact[row] = 1
-        if not all_zero(data, at + 2, at + 2 + padding):
-            inexact[row] = 1
-
-
-@kernel("void(U8R, I64R, U8R, int64, U8, U8)")
-def read_slots8(data, slots, state, padding, out, inexact):
-    """One byte, and `padding` zeros."""
-    for row in range(slots.size):
-        out[row] = 0
-        if state[row] == ABSENT:
-            continue
-        at = slots[row]
-        slot = data[np.uintp(at)]
-        if state[row] == VALUE:
-            out[row] = slot
-        elif slot != 0:
-            inexact[row] = 1
-        if not all_zero(data, at + 1, at + 1 + padding):
-            inexact[row] = 1
+read_slots8, read_slots16, read_slots32, read_slots64 = _read_slots

@@ -12,7 +12,8 @@ import numpy as np
 
 from state_core.kernels.binary_rows import NULL, VALUE
 from state_core.kernels.binary_values import MAX_INLINE
-from state_core.kernels.compiler import inlined, kernel
+from state_core.kernels.compiler import inlined, kernel, kernels_by_width
+from state_core.kernels.hashing import rotate, times
 
 __all__ = [
     "decimal_lengths", "hash_sections", "set_array_nulls", "set_row_nulls", "write_array_heads",
@@ -76,38 +77,17 @@ def write_array_heads(counts, present, out, base):
             _store32(out, base[row], np.int32(counts[row]))
 
 
-@kernel("void(I64R, U8R, I64R, U8)")
-def write_slots64(values, state, slots, out):
-    """Eight bytes."""
+@kernels_by_width("void({}R, U8R, I64R, U8)")
+def _write_slots(values, state, slots, out):
+    """A number as wide as those of `values`."""
     for row in range(slots.size):
         if state[row] == VALUE:
-            _store64(out, slots[row], values[row])
+            bits, at = np.uint64(values[row]), slots[row]
+            for step in range(np.iinfo(values.dtype).bits // 8):
+                out[np.uintp(at + step)] = bits >> np.uint64(8 * step) & np.uint64(0xFF)
 
 
-@kernel("void(I32R, U8R, I64R, U8)")
-def write_slots32(values, state, slots, out):
-    """Four bytes."""
-    for row in range(slots.size):
-        if state[row] == VALUE:
-            _store32(out, slots[row], values[row])
-
-
-@kernel("void(I16R, U8R, I64R, U8)")
-def write_slots16(values, state, slots, out):
-    """Two bytes."""
-    for row in range(slots.size):
-        if state[row] == VALUE:
-            bits = np.uint16(values[row])
-            out[np.uintp(slots[row])] = bits & np.uint16(0xFF)
-            out[np.uintp(slots[row] + 1)] = bits >> np.uint16(8)
-
-
-@kernel("void(U8R, U8R, I64R, U8)")
-def write_slots8(values, state, slots, out):
-    """One byte."""
-    for row in range(slots.size):
-        if state[row] == VALUE:
-            out[np.uintp(slots[row])] = values[row]
+write_slots8, write_slots16, write_slots32, write_slots64 = _write_slots
 
 
 @kernel("void(I32R, U8R, U8R, I64R, I64R, I64R, I64R, U8)")
@@ -181,20 +161,9 @@ def write_decimals(words, lengths, targets, out):
 
 
 @inlined
-def _times(value, factor):
-    return np.uint32(np.uint64(value) * np.uint64(factor))
-
-
-@inlined
-def _rotate(value, bits):
-    wide = np.uint64(value) << np.uint64(bits)
-    return np.uint32(wide | (wide >> np.uint64(32)))
-
-
-@inlined
 def _absorb(code, word):
-    word = _times(_rotate(_times(word, 0xCC9E2D51), 15), 0x1B873593)
-    return np.uint32(_times(_rotate(np.uint32(code ^ word), 13), 5) + 0xE6546B64)
+    word = times(rotate(times(word, 0xCC9E2D51), 15), 0x1B873593)
+    return np.uint32(times(rotate(np.uint32(code ^ word), 13), 5) + 0xE6546B64)
 
 
 @inlined
@@ -211,8 +180,8 @@ def _hash(data, at, stop):
         code = _absorb(code, np.uint32(np.int32(np.int8(data[np.uintp(at)]))))
         at += 1
     code ^= np.uint32(length)
-    code = _times(np.uint32(code ^ (code >> np.uint32(16))), 0x85EBCA6B)
-    code = _times(np.uint32(code ^ (code >> np.uint32(13))), 0xC2B2AE35)
+    code = times(np.uint32(code ^ (code >> np.uint32(16))), 0x85EBCA6B)
+    code = times(np.uint32(code ^ (code >> np.uint32(13))), 0xC2B2AE35)
     return np.int32(np.uint32(code ^ (code >> np.uint32(16))))
 
 

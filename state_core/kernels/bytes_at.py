@@ -1,15 +1,15 @@
-"""Bytes at positions, for kernels that walk RocksDB's blocks: helpers that are inlined into them.
+"""Numbers at positions of bytes: helpers of kernels.
 
-Source: `util/coding.h` of RocksDB 8.10.
+Source: `util/coding.h` of RocksDB 8.10; `DataInputStream` of Java.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.compiler import inlined
+from state_core.kernels.compiler import helper, inlined
 
-__all__ = ["compare", "copy", "move8", "u8", "u32", "u64", "varint"]
+__all__ = ["compare", "copy", "i32", "move8", "u8", "u32", "u64", "varint", "varint32"]
 
 
 @inlined
@@ -23,6 +23,18 @@ def u32(data, at):
     """Four bytes, the first one lowest."""
     low = u8(data, at) | u8(data, at + 1) << 8
     return low | u8(data, at + 2) << 16 | u8(data, at + 3) << 24
+
+
+@inlined
+def i32(data, at):
+    """Four bytes, the first one highest, with their sign."""
+    high = np.int32(data[np.uintp(at)]) << 24
+    rest = (
+        (np.int32(data[np.uintp(at + 1)]) << 16)
+        | (np.int32(data[np.uintp(at + 2)]) << 8)
+        | np.int32(data[np.uintp(at + 3)])
+    )
+    return np.int64(np.int32(high | rest))
 
 
 @inlined
@@ -51,6 +63,22 @@ def varint(data, at, end):
         if byte < 0x80:
             return value, at
     return np.int64(0), end + 1
+
+
+@helper
+def varint32(data, at, end):
+    """Value, position behind it, and whether it was the shortest form; position -1 on a fault."""
+    value = np.int64(0)
+    shift = 0
+    byte = np.int64(0x80)
+    while at < end and shift <= 28:
+        byte = np.int64(data[np.uintp(at)])
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at, shift == 0 or byte != 0
+        shift += 7
+    return value, np.int64(-1), False
 
 
 @inlined

@@ -7,20 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.bytes_at import compare
-from state_core.kernels.compiler import helper, kernel
+from state_core.kernels.bytes_at import compare, i32
+from state_core.kernels.compiler import kernel
 
 __all__ = ["find_sorted", "locate_changes", "skip_changes"]
 
 LENGTH = 4
-
-
-@helper
-def _length(data, at):
-    value = np.int32(0)
-    for step in range(4):
-        value = (value << np.int32(8)) | np.int32(data[np.uintp(at + step)])
-    return np.int64(np.int32(value))
 
 
 @kernel("int64(U8R, int64, I64)")
@@ -38,7 +30,7 @@ def skip_changes(data, count, position):
     """
     at, passed = position[0], np.int64(0)
     while passed < count and at + LENGTH <= len(data):
-        length = _length(data, at)
+        length = i32(data, at)
         if length < 0:
             position[0] = at
             return ~passed
@@ -64,7 +56,7 @@ def locate_changes(data, at, starts, ends):
     for row in range(len(starts)):
         if at + LENGTH > len(data):
             return np.int64(-1)
-        length = _length(data, at)
+        length = i32(data, at)
         at += LENGTH
         if length < 0 or length > len(data) - at:
             return np.int64(-1)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
 
-__all__ = ["Kernel", "helper", "inlined", "kernel"]
+__all__ = ["Kernel", "helper", "inlined", "kernel", "kernels_by_width"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -101,6 +101,18 @@ def kernel(
             same there, where numbers do not become wider by themselves.
     """
     return lambda function: Kernel(function, signature, counted=counted, interpreted=interpreted)
+
+
+def kernels_by_width(signature: str) -> Callable[[Callable[..., Any]], tuple[Kernel, ...]]:
+    """Decorate a function as four kernels, for arrays of numbers of 1, 2, 4 and 8 bytes.
+
+    Args:
+        signature: The signature, with `{}` for the array whose numbers are of each width; the
+            function has the bits of one as `np.iinfo(array.dtype).bits`, which costs nothing.
+    """
+    return lambda function: tuple(
+        Kernel(function, signature.format(numbers)) for numbers in ("U8", "I16", "I32", "I64")
+    )
 
 
 def _compile(

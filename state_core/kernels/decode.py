@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.compiler import helper, inlined, kernel
+from state_core.kernels.bytes_at import i32, varint32
+from state_core.kernels.compiler import helper, inlined, kernel, kernels_by_width
 
 __all__ = [
     "first_unfinished",
@@ -29,28 +30,6 @@ __all__ = [
 
 # cells of the `totals` array of the variable-length kernels
 BYTES, INEXACT = 0, 1
-
-
-@inlined
-def _b(data, at):
-    return np.uint64(data[np.uintp(at)])
-
-
-@inlined
-def _load32(data, at):
-    return (
-        (np.uint32(data[np.uintp(at)]) << np.uint32(24))
-        | (np.uint32(data[np.uintp(at + 1)]) << np.uint32(16))
-        | (np.uint32(data[np.uintp(at + 2)]) << np.uint32(8))
-        | np.uint32(data[np.uintp(at + 3)])
-    )
-
-
-@inlined
-def _load64(data, at):
-    high = np.uint64(_load32(data, at))
-    low = np.uint64(_load32(data, at + 4))
-    return np.int64((high << np.uint64(32)) | low)
 
 
 @kernel("int64(I64R, I64R, U8R)")
@@ -87,64 +66,26 @@ def read_zeros(data, position, end, present, inexact):
     return np.int64(-1)
 
 
-@kernel("int64(U8R, I64, I64R, U8R, I64)")
-def read_fixed64(data, position, end, present, out):
-    """Eight bytes, big-endian."""
+@kernels_by_width("int64(U8R, I64, I64R, U8R, {})")
+def _read_fixed(data, position, end, present, out):
+    """A number, big-endian, as wide as those of `out`."""
+    width = np.iinfo(out.dtype).bits // 8
     for row in range(position.size):
         if present.size and present[row] == 0:
             out[row] = 0
             continue
         at = position[row]
-        if at + 8 > end[row]:
+        if at + width > end[row]:
             return np.int64(row)
-        out[row] = _load64(data, at)
-        position[row] = at + 8
+        bits = np.uint64(0)
+        for step in range(width):
+            bits |= np.uint64(data[np.uintp(at + step)]) << np.uint64(8 * (width - 1 - step))
+        out[row] = out.dtype.type(bits)
+        position[row] = at + width
     return np.int64(-1)
 
 
-@kernel("int64(U8R, I64, I64R, U8R, I32)")
-def read_fixed32(data, position, end, present, out):
-    """Four bytes, big-endian."""
-    for row in range(position.size):
-        if present.size and present[row] == 0:
-            out[row] = 0
-            continue
-        at = position[row]
-        if at + 4 > end[row]:
-            return np.int64(row)
-        out[row] = np.int32(_load32(data, at))
-        position[row] = at + 4
-    return np.int64(-1)
-
-
-@kernel("int64(U8R, I64, I64R, U8R, I16)")
-def read_fixed16(data, position, end, present, out):
-    """Two bytes, big-endian."""
-    for row in range(position.size):
-        if present.size and present[row] == 0:
-            out[row] = 0
-            continue
-        at = position[row]
-        if at + 2 > end[row]:
-            return np.int64(row)
-        out[row] = np.int16((_b(data, at) << np.uint64(8)) | _b(data, at + 1))
-        position[row] = at + 2
-    return np.int64(-1)
-
-
-@kernel("int64(U8R, I64, I64R, U8R, U8)")
-def read_fixed8(data, position, end, present, out):
-    """One byte as it is."""
-    for row in range(position.size):
-        if present.size and present[row] == 0:
-            out[row] = 0
-            continue
-        at = position[row]
-        if at + 1 > end[row]:
-            return np.int64(row)
-        out[row] = data[np.uintp(at)]
-        position[row] = at + 1
-    return np.int64(-1)
+read_fixed8, read_fixed16, read_fixed32, read_fixed64 = _read_fixed
 
 
 @kernel("int64(U8R, I64, I64R, U8R, U8, U8, I64)")
@@ -206,7 +147,7 @@ def read_byte_arrays(data, position, end, present, offsets, out, totals):
             at = position[row]
             if at + 4 > end[row]:
                 return np.int64(row)
-            length = np.int64(np.int32(_load32(data, at)))
+            length = i32(data, at)
             at += 4
             if length < 0 or length > end[row] - at:
                 return np.int64(row)
@@ -258,22 +199,6 @@ def _put4(out, at, point):
 
 
 @helper
-def _varint(data, at, end):
-    """Value, position behind it, and whether it was the shortest form; position -1 on a fault."""
-    value = np.int64(0)
-    shift = 0
-    byte = np.int64(0x80)
-    while at < end and shift <= 28:
-        byte = np.int64(data[np.uintp(at)])
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at, shift == 0 or byte != 0
-        shift += 7
-    return value, np.int64(-1), False
-
-
-@helper
 def _string_tail(data, at, end, left, out, written):
     """`left` UTF-16 units as LEB128 into UTF-8: position, bytes written, whether exact."""
     high = np.int64(0)
@@ -281,7 +206,7 @@ def _string_tail(data, at, end, left, out, written):
     while left > 0:
         if at >= end:
             return np.int64(-1), written, exact
-        unit, at, shortest = _varint(data, at, end)
+        unit, at, shortest = varint32(data, at, end)
         if at < 0 or unit > 0xFFFF:
             return np.int64(-1), written, exact
         exact &= shortest
@@ -340,7 +265,7 @@ def read_strings(data, position, end, present, offsets, out, valid, inexact, tot
             length = np.int64(data[np.uintp(at)])
             at += 1
             if length >= 0x80:
-                length, at, exact = _varint(data, at - 1, stop)
+                length, at, exact = varint32(data, at - 1, stop)
             left = length - 1
             if at < 0 or left > stop - at:
                 return np.int64(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state_core.kernels.bytes_at import i32
 from state_core.kernels.compiler import kernel
 
 __all__ = ["LENGTH_BYTES", "walk_elements"]
@@ -30,11 +31,9 @@ def walk_elements(data, least, starts, tags):
     at = np.int64(0)
     count = np.int64(0)
     while at + 4 < data.size:
-        length = np.int64(0)
-        for byte in range(4):
-            length = length << np.int64(8) | np.int64(data[np.uintp(at + byte)])
+        length = i32(data, at)
         tag = np.int64(data[np.uintp(at + 4)])
-        if tag >= least.size or length >= np.int64(1) << np.int64(31):
+        if tag >= least.size:
             return np.int64(-1)
         if length < least[np.uintp(tag)] or (tag > 1 and length > least[np.uintp(tag)]):
             return np.int64(-1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.compiler import inlined, kernel
+from state_core.kernels.compiler import inlined, kernel, kernels_by_width
 
 __all__ = [
     "copy_ranges",
@@ -38,51 +38,21 @@ def _store32(out, at, value):
     out[np.uintp(at + 3)] = bits & np.uint32(0xFF)
 
 
-@kernel("void(I64R, U8R, U8, I64)")
-def write_fixed64(values, present, out, position):
-    """Eight bytes, big-endian."""
+@kernels_by_width("void({}R, U8R, U8, I64)")
+def _write_fixed(values, present, out, position):
+    """A number, big-endian, as wide as those of `values`."""
+    width = np.iinfo(values.dtype).bits // 8
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
-        bits = np.uint64(values[row])
-        at = position[row]
-        _store32(out, at, np.uint32(bits >> np.uint64(32)))
-        _store32(out, at + 4, np.uint32(bits & np.uint64(0xFFFFFFFF)))
-        position[row] = at + 8
+        bits, at = np.uint64(values[row]), position[row]
+        for step in range(width):
+            shift = np.uint64(8 * (width - 1 - step))
+            out[np.uintp(at + step)] = bits >> shift & np.uint64(0xFF)
+        position[row] = at + width
 
 
-@kernel("void(I32R, U8R, U8, I64)")
-def write_fixed32(values, present, out, position):
-    """Four bytes, big-endian."""
-    for row in range(position.size):
-        if present.size and present[row] == 0:
-            continue
-        _store32(out, position[row], values[row])
-        position[row] += 4
-
-
-@kernel("void(I16R, U8R, U8, I64)")
-def write_fixed16(values, present, out, position):
-    """Two bytes, big-endian."""
-    for row in range(position.size):
-        if present.size and present[row] == 0:
-            continue
-        bits = np.uint16(values[row])
-        at = position[row]
-        out[np.uintp(at)] = bits >> np.uint16(8)
-        out[np.uintp(at + 1)] = bits & np.uint16(0xFF)
-        position[row] = at + 2
-
-
-@kernel("void(U8R, U8R, U8, I64)")
-def write_fixed8(values, present, out, position):
-    """One byte as it is."""
-    for row in range(position.size):
-        if present.size and present[row] == 0:
-            continue
-        at = position[row]
-        out[np.uintp(at)] = values[row]
-        position[row] = at + 1
+write_fixed8, write_fixed16, write_fixed32, write_fixed64 = _write_fixed
 
 
 @kernel("void(U8R, U8R, int64, U8, I64R)")

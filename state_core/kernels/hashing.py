@@ -13,18 +13,19 @@ from state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "assign_key_groups", "combine_hashes", "fingerprint_entries", "hash_java_longs",
-    "hash_java_strings",
+    "hash_java_strings", "rotate", "times",
 ]  # fmt: skip
 
 
 @inlined
-def _times(value, factor):
+def times(value, factor):
     """A product of 32 bits; Numba would widen it to 64."""
     return np.uint32(np.uint64(value) * np.uint64(factor))
 
 
 @inlined
-def _rotate(value, bits):
+def rotate(value, bits):
+    """32 bits, the highest ones moved to the lowest places."""
     wide = np.uint64(value) << np.uint64(bits)
     return np.uint32(wide | (wide >> np.uint64(32)))
 
@@ -32,11 +33,11 @@ def _rotate(value, bits):
 @inlined
 def _mix(code):
     """`MathUtils.murmurHash` of an int."""
-    mixed = _rotate(_times(np.uint32(code), 0xCC9E2D51), 15)
-    mixed = _rotate(_times(mixed, 0x1B873593), 13)
-    mixed = np.uint32(_times(mixed, 5) + np.uint32(0xE6546B64)) ^ np.uint32(4)
-    mixed = _times(np.uint32(mixed ^ (mixed >> np.uint32(16))), 0x85EBCA6B)
-    mixed = _times(np.uint32(mixed ^ (mixed >> np.uint32(13))), 0xC2B2AE35)
+    mixed = rotate(times(np.uint32(code), 0xCC9E2D51), 15)
+    mixed = rotate(times(mixed, 0x1B873593), 13)
+    mixed = np.uint32(times(mixed, 5) + np.uint32(0xE6546B64)) ^ np.uint32(4)
+    mixed = times(np.uint32(mixed ^ (mixed >> np.uint32(16))), 0x85EBCA6B)
+    mixed = times(np.uint32(mixed ^ (mixed >> np.uint32(13))), 0xC2B2AE35)
     mixed = np.uint32(mixed ^ (mixed >> np.uint32(16)))
     signed = np.int64(np.int32(mixed))
     if signed >= 0:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state_core.kernels.bytes_at import i32
 from state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
@@ -41,17 +42,6 @@ BETWEEN_RUNS = -1
 @inlined
 def _u16(data, at):
     return (np.int64(data[np.uintp(at)]) << 8) | np.int64(data[np.uintp(at + 1)])
-
-
-@inlined
-def _i32(data, at):
-    high = np.int32(data[np.uintp(at)]) << 24
-    rest = (
-        (np.int32(data[np.uintp(at + 1)]) << 16)
-        | (np.int32(data[np.uintp(at + 2)]) << 8)
-        | np.int32(data[np.uintp(at + 3)])
-    )
-    return np.int64(np.int32(high | rest))
 
 
 @kernel(
@@ -108,7 +98,7 @@ def scan_unified(
             if at + 4 > end:
                 status = MORE if open_ended else BAD_LENGTH
                 break
-            key_length = _i32(data, at)
+            key_length = i32(data, at)
             value_at = at + 4 + key_length
             if key_length < prefix:
                 status = BAD_LENGTH
@@ -116,7 +106,7 @@ def scan_unified(
             if value_at + 4 > end:
                 status = MORE if open_ended else BAD_LENGTH
                 break
-            value_length = _i32(data, value_at)
+            value_length = i32(data, value_at)
             if value_length < 0:
                 status = BAD_LENGTH
                 break

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state_core.kernels.bytes_at import i32, varint32
 from state_core.kernels.compiler import helper, kernel
 
 __all__ = [
@@ -70,32 +71,9 @@ UNKNOWN = -2
 
 
 @helper
-def _i32(data, at):
-    value = np.int32(0)
-    for step in range(4):
-        value = (value << np.int32(8)) | np.int32(data[np.uintp(at + step)])
-    return np.int64(np.int32(value))
-
-
-@helper
-def _skip_varint(data, at, end):
-    """The value and the position behind a LEB128 number, or -1 and -1."""
-    value = np.int64(0)
-    shift = 0
-    while at < end and shift <= 28:
-        byte = np.int64(data[np.uintp(at)])
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    return np.int64(-1), np.int64(-1)
-
-
-@helper
 def _skip_string(data, at, end):
-    length, at = _skip_varint(data, at, end)
-    if length < 0 or length - 1 > end - at:
+    length, at, _ = varint32(data, at, end)
+    if at < 0 or length - 1 > end - at:
         return np.int64(-1)
     left = length - 1
     while left > 0:
@@ -105,8 +83,8 @@ def _skip_string(data, at, end):
             at += 1
             left -= 1
         else:
-            unit, at = _skip_varint(data, at, end)
-            if unit < 0:
+            _, at, _ = varint32(data, at, end)
+            if at < 0:
                 return np.int64(-1)
             left -= 1
     return at
@@ -116,7 +94,7 @@ def _skip_string(data, at, end):
 def _skip_sized(data, at, end, width):
     if at + 4 > end:
         return np.int64(-1)
-    count = _i32(data, at)
+    count = i32(data, at)
     at += 4
     if count < 0 or count * width > end - at:
         return np.int64(-1)
@@ -127,7 +105,7 @@ def _skip_sized(data, at, end, width):
 def _skip_bigint(data, at, end, with_scale):
     if at + 4 > end:
         return np.int64(-1)
-    tag = _i32(data, at)
+    tag = i32(data, at)
     at += 4
     if tag > 4:
         at += tag - 4
@@ -229,7 +207,7 @@ def skip_one(data, at, end, program, stack):
             body, body_end = pc + 2, pc + 2 + program[pc + 1]
             if at + 4 > end:
                 return np.int64(-1)
-            count = _i32(data, at)
+            count = i32(data, at)
             at += 4
             if count < 0 or count > end - at:
                 return np.int64(-1)

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import decode, encode
 from state_core.kernels.skip import FIXED
+from state_core.serializers.basic.numbers import CODECS
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.framework.columns import (
     Cursor,
@@ -45,12 +45,6 @@ __all__ = [
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-_READERS: dict[int, tuple[Any, Any, Any]] = {
-    1: (decode.read_fixed8, encode.write_fixed8, np.int8),
-    2: (decode.read_fixed16, encode.write_fixed16, np.int16),
-    4: (decode.read_fixed32, encode.write_fixed32, np.int32),
-    8: (decode.read_fixed64, encode.write_fixed64, np.int64),
-}
 NULL_LONG, NULL_INT, NULL_BYTE = -(1 << 63), -(1 << 31), -(1 << 7)
 
 
@@ -129,11 +123,11 @@ class FieldsSerializer(TypeSerializer):
         """Read each number of all rows, and make the column of them."""
         fields = []
         for width in self.widths:
-            read, _, dtype = _READERS[width]
-            out = np.zeros(cursor.rows, np.uint8 if width == 1 else dtype)
+            read, _, dtype = CODECS[width]
+            out: npt.NDArray[Any] = np.zeros(cursor.rows, dtype)
             failed = read(cursor.data, cursor.position, cursor.end, cursor.present, out)
             cursor.check(failed, f"a {self.java_name}")
-            fields.append(out.view(dtype).astype(np.int64))
+            fields.append(out.view(f"i{width}").astype(np.int64))
         times = self.to_column(fields)
         there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
         cursor.inexact |= (there & ~times.exact).astype(np.uint8)
@@ -152,10 +146,8 @@ class FieldsSerializer(TypeSerializer):
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write each number of all rows."""
         for width, field in zip(self.widths, self.to_fields(values), strict=True):
-            _, write, dtype = _READERS[width]
-            numbers = field.astype(dtype)
-            out = numbers.view(np.uint8) if width == 1 else numbers
-            write(out, target.present, target.out, target.position)
+            _, write, dtype = CODECS[width]
+            write(field.astype(dtype), target.present, target.out, target.position)
 
 
 def null_rows(values: pa.Array) -> Bools:

@@ -48,7 +48,8 @@ __all__ = [
 
 BASE = "org.apache.flink.api.common.typeutils.base."
 
-_READERS: dict[int, tuple[Kernel, Kernel, type]] = {
+# by width: what reads and writes numbers, and their type there
+CODECS: dict[int, tuple[Kernel, Kernel, type]] = {
     1: (decode.read_fixed8, encode.write_fixed8, np.uint8),
     2: (decode.read_fixed16, encode.write_fixed16, np.int16),
     4: (decode.read_fixed32, encode.write_fixed32, np.int32),
@@ -95,7 +96,7 @@ class FixedWidthSerializer(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read big-endian numbers into an Arrow column."""
-        read, _, dtype = _READERS[self.length]
+        read, _, dtype = CODECS[self.length]
         out: npt.NDArray[Any] = np.empty(cursor.rows, dtype)
         failed = read(cursor.data, cursor.position, cursor.end, cursor.present, out)
         cursor.check(failed, f"a {self.java_name}")
@@ -110,7 +111,7 @@ class FixedWidthSerializer(TypeSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write an Arrow column as big-endian numbers."""
-        _, write, dtype = _READERS[self.length]
+        _, write, dtype = CODECS[self.length]
         write(fixed_values(values, dtype), target.present, target.out, target.position)
 
 

@@ -379,6 +379,6 @@ def read_numbers(slots: Slots, width: int) -> npt.NDArray[Any]:
     """Read little-endian numbers of this width; 0 where there is none."""
     read, _, dtype = _NUMBERS[width]
     out: npt.NDArray[Any] = np.empty(len(slots.slots), dtype)
-    padding = () if width == 8 else (max(0, slots.padding - width),)
-    read(slots.data, slots.slots, slots.state, *padding, out, slots.inexact)
+    padding = max(0, slots.padding - width)
+    read(slots.data, slots.slots, slots.state, padding, out, slots.inexact)
     return out
