@@ -115,14 +115,32 @@ class Timers:
         self._keyed.delete_processing_time_timer(timestamp)
 
 
-class PartitionedContext:
-    """The context of a call for one partition.
+class _Context:
+    """What the contexts of all calls have.
 
     Attributes:
         runtime: The subtask and the run.
         state_manager: The states.
-        timers: The timers of the current key.
         watermark: The current watermark; None before there was any.
+    """
+
+    def __init__(self, runtime: RuntimeContext, state_manager: StateManager) -> None:
+        self.runtime = runtime
+        self.state_manager = state_manager
+        self.get_state = state_manager.get_state
+        self.watermark: int | None = None
+
+    @property
+    def processing_time(self) -> int:
+        """The time of the run, in milliseconds."""
+        return self.runtime.processing_time
+
+
+class PartitionedContext(_Context):
+    """The context of a call for one partition.
+
+    Attributes:
+        timers: The timers of the current key.
     """
 
     def __init__(
@@ -132,11 +150,8 @@ class PartitionedContext:
         timers: Timers,
         key_of: Callable[[], Any],
     ) -> None:
-        self.runtime = runtime
-        self.state_manager = state_manager
-        self.get_state = state_manager.get_state
+        super().__init__(runtime, state_manager)
         self.timers = timers
-        self.watermark: int | None = None
         self._key_of = key_of
 
     @property
@@ -148,20 +163,9 @@ class PartitionedContext:
         """
         return self._key_of()
 
-    @property
-    def processing_time(self) -> int:
-        """The time of the run, in milliseconds."""
-        return self.runtime.processing_time
 
-
-class NonPartitionedContext:
-    """The context of a call for no partition in particular.
-
-    Attributes:
-        runtime: The subtask and the run.
-        state_manager: The states; those of a partition are not available.
-        watermark: The current watermark; None before there was any.
-    """
+class NonPartitionedContext(_Context):
+    """The context of a call for no partition in particular: states of a partition are not there."""
 
     def __init__(
         self,
@@ -170,17 +174,9 @@ class NonPartitionedContext:
         outputs: Sequence[Collector],
         for_each_partition: Callable[[Callable[[PartitionedContext], None]], None],
     ) -> None:
-        self.runtime = runtime
-        self.state_manager = state_manager
-        self.get_state = state_manager.get_state
-        self.watermark: int | None = None
+        super().__init__(runtime, state_manager)
         self._outputs = outputs
         self._for_each_partition = for_each_partition
-
-    @property
-    def processing_time(self) -> int:
-        """The time of the run, in milliseconds."""
-        return self.runtime.processing_time
 
     def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
         """Call `function(output, ctx)` for each partition of this subtask.

@@ -9,6 +9,7 @@ Source: `AbstractRocksDBState` and its kinds, `HeapReducingState`, `HeapAggregat
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -28,7 +29,7 @@ TableOf = TypeVar("TableOf", bound=EntryTable)
 NOT_NULL, NULL = b"\x00", b"\x01"
 
 
-class State(Generic[TableOf]):
+class State(ABC, Generic[TableOf]):
     """A state of the current key, in the current namespace.
 
     Args:
@@ -53,6 +54,10 @@ class State(Generic[TableOf]):
         """Set the namespace of the state, a window for instance; it stays until the next call."""
         self.namespace = namespace
         self._namespace = written(self.layout.namespace, namespace)
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove the state of the current key."""
 
     @property
     def _at(self) -> tuple[int, bytes]:

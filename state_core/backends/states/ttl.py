@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 Original = TypeVar("Original", bound=State[Any])
+SingleOf = TypeVar("SingleOf", ValueState, ReducingState, AggregatingState)
+MergingOf = TypeVar("MergingOf", ReducingState, AggregatingState)
 TtlValue: TypeAlias = "dict[str, Any]"
 
 
@@ -103,67 +105,65 @@ class _Ttl(Generic[Original]):
         """Set the namespace of the state."""
         self.original.set_current_namespace(namespace)
 
+    def clear(self) -> None:
+        """Remove the state of the current key."""
+        self.original.clear()
 
-class TtlValueState(_Ttl[ValueState]):
+
+class _SingleTtl(_Ttl[SingleOf]):
+    """A wrapper of a state with one entry for each key."""
+
+    def _stored(self) -> TtlValue | None:
+        """Return the stored value with its time; None if there is none, or it has expired."""
+        state = self.original
+        return self.access.read(state.get_internal(), state.update_internal, state.clear)
+
+
+class _MergingTtl(_SingleTtl[MergingOf]):
+    """A wrapper of a state whose entries can be merged."""
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        """Merge the values of the source namespaces into the target, and remove the sources."""
+        self.original.merge_namespaces(target, sources)
+
+
+class TtlValueState(_SingleTtl[ValueState]):
     """A value state."""
 
     def value(self) -> Any:
         """Return the value; None if there is none, or it has expired."""
-        state = self.original
-        stored = self.access.read(state.value(), state.update, state.clear)
+        stored = self._stored()
         return None if stored is None else stored["value"]
 
     def update(self, value: Any) -> None:
         """Set the value; None removes it."""
         self.original.update(None if value is None else self.access.wrap(value))
 
-    def clear(self) -> None:
-        """Remove the state of the current key."""
-        self.original.clear()
 
-
-class TtlReducingState(_Ttl[ReducingState]):
+class TtlReducingState(_MergingTtl[ReducingState]):
     """A reducing state: a function combines the stored value with each added one."""
 
     def get(self) -> Any:
         """Return the value; None if there is none, or it has expired."""
-        state = self.original
-        stored = self.access.read(state.get_internal(), state.update_internal, state.clear)
+        stored = self._stored()
         return None if stored is None else stored["value"]
 
     def add(self, value: Any) -> None:
         """Add a value; None clears the state."""
         self.original.add(None if value is None else self.access.wrap(value))
 
-    def clear(self) -> None:
-        """Remove the state of the current key."""
-        self.original.clear()
 
-    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        """Merge the values of the source namespaces into the target, and remove the sources."""
-        self.original.merge_namespaces(target, sources)
-
-
-class TtlAggregatingState(_Ttl[AggregatingState]):
+class TtlAggregatingState(_MergingTtl[AggregatingState]):
     """An aggregating state: a function adds each value to the stored accumulator."""
 
     def get(self) -> Any:
         """Return the result; None if there is no accumulator, or it has expired."""
-        state = self.original
-        stored = self.access.read(state.get_internal(), state.update_internal, state.clear)
-        return None if stored is None else state.aggregate.get_result(stored)
+        stored = self._stored()
+        return None if stored is None else self.original.aggregate.get_result(stored)
 
     def add(self, value: Any) -> None:
         """Add a value; None clears the state."""
         self.original.add(value)
-
-    def clear(self) -> None:
-        """Remove the state of the current key."""
-        self.original.clear()
-
-    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        """Merge the values of the source namespaces into the target, and remove the sources."""
-        self.original.merge_namespaces(target, sources)
 
 
 class TtlListState(_Ttl[ListState]):
@@ -192,10 +192,6 @@ class TtlListState(_Ttl[ListState]):
     def update(self, values: Iterable[Any]) -> None:
         """Replace the list."""
         self.original.update([self._wrapped(value) for value in values])
-
-    def clear(self) -> None:
-        """Remove the state of the current key."""
-        self.original.clear()
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         """Append the elements of the source namespaces to the target, and remove the sources."""
@@ -249,10 +245,6 @@ class TtlMapState(_Ttl[MapState]):
     def is_empty(self) -> bool:
         """Return whether there is no entry; expired ones count until they are removed."""
         return self.original.is_empty()
-
-    def clear(self) -> None:
-        """Remove the state of the current key."""
-        self.original.clear()
 
     def _read(self, user_key: Any, stored: TtlValue | None) -> TtlValue | None:
         state = self.original

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any
+from typing import Any, ClassVar
 
 from state_core.commit.contract.futures import Pool, wait_for
 from state_core.commit.contract.measures import CommitMeasures
@@ -73,33 +73,69 @@ class TaskContext:
         return self.clock() // 1_000_000
 
 
-class TaskBackupManager(ABC):
-    """Backs up some stores of one task; the module's docstring has the order of calls.
+class _TaskManager(ABC):
+    """Works for some stores of one task; the module's docstring has the order of calls.
 
     Args:
         context: The task.
-        stores: The names of the stores that this backend backs up.
+        stores: The names of the stores that this backend backs up or restores.
     """
+
+    order: ClassVar[str]
 
     def __init__(self, context: TaskContext, stores: Iterable[str]) -> None:
         self.context = context
         self.stores = tuple(stores)
         self._state = "new"
-        self._snapshot_id: CheckpointId | None = None
-        self._uploading: Future[dict[str, str]] | None = None
 
     def init(self, checkpoint: Checkpoint | None) -> None:
         """Initialize the manager.
 
         Args:
-            checkpoint: The checkpoint that the stores were restored to; None if there is none.
+            checkpoint: The checkpoint to restore, or that the stores were restored to; None if
+                there is none.
 
         Raises:
             CommitOrderError: This is not the first call.
+            CommitError: The checkpoint's markers lead nowhere.
         """
         self._expect("init", "new")
         self._init(checkpoint)
         self._state = "ready"
+
+    def close(self) -> None:
+        """Release everything; may be called any number of times."""
+        if self._state != "closed":
+            self._state = "closed"
+            self._close()
+
+    @abstractmethod
+    def _init(self, checkpoint: Checkpoint | None) -> None: ...
+
+    def _close(self) -> None:
+        return
+
+    def _expect(self, call: str, state: str) -> None:
+        if self._state != state:
+            raise self._out_of_order(call, f"it is {self._state}")
+
+    def _out_of_order(self, call: str, problem: str) -> CommitOrderError:
+        return CommitOrderError(
+            f"`{call}` was called, but {problem}",
+            place=f"{type(self).__name__} of task {self.context.task}",
+            remedy=f"the order is {self.order}",
+        )
+
+
+class TaskBackupManager(_TaskManager):
+    """Backs up some stores of one task."""
+
+    order = "init, then snapshot, upload and clean_up, and close at last"
+
+    def __init__(self, context: TaskContext, stores: Iterable[str]) -> None:
+        super().__init__(context, stores)
+        self._snapshot_id: CheckpointId | None = None
+        self._uploading: Future[dict[str, str]] | None = None
 
     def snapshot(self, checkpoint: CheckpointId) -> dict[str, str]:
         """Fix what is to be uploaded, while nothing is processed.
@@ -158,15 +194,6 @@ class TaskBackupManager(ABC):
         ours = {store: marker for store, marker in markers.items() if store in self.stores}
         return self._clean_up(checkpoint, ours)
 
-    def close(self) -> None:
-        """Release everything; may be called any number of times."""
-        if self._state != "closed":
-            self._state = "closed"
-            self._close()
-
-    @abstractmethod
-    def _init(self, checkpoint: Checkpoint | None) -> None: ...
-
     @abstractmethod
     def _snapshot(self, checkpoint: CheckpointId) -> dict[str, str]: ...
 
@@ -178,48 +205,15 @@ class TaskBackupManager(ABC):
     @abstractmethod
     def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]: ...
 
-    def _close(self) -> None:
-        return
 
-    def _expect(self, call: str, state: str) -> None:
-        if self._state != state:
-            raise self._out_of_order(call, f"it is {self._state}")
+class TaskRestoreManager(_TaskManager):
+    """Restores some stores of one task."""
 
-    def _out_of_order(self, call: str, problem: str) -> CommitOrderError:
-        return CommitOrderError(
-            f"`{call}` was called, but {problem}",
-            place=f"{type(self).__name__} of task {self.context.task}",
-            remedy="the order is init, then snapshot, upload and clean_up, and close at last",
-        )
-
-
-class TaskRestoreManager(ABC):
-    """Restores some stores of one task; the module's docstring has the order of calls.
-
-    Args:
-        context: The task.
-        stores: The names of the stores to restore.
-    """
+    order = "init, restore, close"
 
     def __init__(self, context: TaskContext, stores: Iterable[str]) -> None:
-        self.context = context
-        self.stores = tuple(stores)
-        self._state = "new"
+        super().__init__(context, stores)
         self._stopped = Event()
-
-    def init(self, checkpoint: Checkpoint | None) -> None:
-        """Determine what is to be restored, and from where.
-
-        Args:
-            checkpoint: The checkpoint to restore; None if there is none.
-
-        Raises:
-            CommitOrderError: This is not the first call.
-            CommitError: The checkpoint's markers lead nowhere.
-        """
-        self._expect("init", "new")
-        self._init(checkpoint)
-        self._state = "ready"
 
     def restore(self) -> None:
         """Restore the stores to the checkpoint, whatever they contain now.
@@ -239,21 +233,9 @@ class TaskRestoreManager(ABC):
         """Cancel a restore within a second, from any thread."""
         self._stopped.set()
 
-    def close(self) -> None:
-        """Release everything; may be called any number of times."""
-        if self._state != "closed":
-            self._state = "closed"
-            self._close()
-
-    @abstractmethod
-    def _init(self, checkpoint: Checkpoint | None) -> None: ...
-
     @abstractmethod
     def _restore(self, store: str) -> None:
         """Fill one store, which is empty; call `_check` at least once a mebibyte."""
-
-    def _close(self) -> None:
-        return
 
     def _check(self) -> None:
         if self._stopped.is_set():
@@ -261,14 +243,6 @@ class TaskRestoreManager(ABC):
                 "the restore was interrupted",
                 place=f"task {self.context.task}",
                 remedy="start the task again: a restore begins anew",
-            )
-
-    def _expect(self, call: str, state: str) -> None:
-        if self._state != state:
-            raise CommitOrderError(
-                f"`{call}` was called, but it is {self._state}",
-                place=f"{type(self).__name__} of task {self.context.task}",
-                remedy="the order is init, restore, close",
             )
 
 

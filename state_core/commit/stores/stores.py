@@ -104,7 +104,7 @@ class MemoryStore(KeyValueStore):
         return sorted(self._values.items())
 
 
-class SegmentStore(PersistentStore):
+class SegmentStore(MemoryStore, PersistentStore):
     """A store of immutable files, read into memory when it is opened.
 
     Args:
@@ -122,7 +122,6 @@ class SegmentStore(PersistentStore):
         self._disk = disk
         self._path = path
         self._max = max_segments
-        self._values: dict[bytes, bytes] = {}
         self._changed: set[bytes] = set()
         self._segments: list[tuple[str, int]] = []
         self._next = 1
@@ -135,19 +134,8 @@ class SegmentStore(PersistentStore):
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Set or remove a key."""
-        if value is None:
-            self._values.pop(key, None)
-        else:
-            self._values[key] = value
+        super().apply(key, value)
         self._changed.add(key)
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key; None if there is none."""
-        return self._values.get(key)
-
-    def items(self) -> Iterable[tuple[bytes, bytes]]:
-        """Return every key with its value."""
-        return sorted(self._values.items())
 
     def flush(self) -> None:
         """Write what changed since the last flush as one more file, or all as the only one."""
@@ -191,10 +179,7 @@ class SegmentStore(PersistentStore):
                 raise CorruptSnapshotError("damaged", place=join(self._path, name))
             self._segments.append((name, checksum))
             for key, value in _frames(data):
-                if value is None:
-                    self._values.pop(key, None)
-                else:
-                    self._values[key] = value
+                super().apply(key, value)
 
 
 def _frame(key: bytes, value: bytes | None) -> bytes:

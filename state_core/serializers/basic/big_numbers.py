@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -37,10 +37,8 @@ LARGEST = 10**MAX_DIGITS
 CONSTANTS = {1: 0, 2: 1, 3: 10}
 TAGS = {number: tag for tag, number in CONSTANTS.items()}
 FIRST_LENGTH = 4
-MAX_SHOWN_EXPONENT = -6
-PIECE_DIGITS = 1000  # of a number that becomes text, or the reverse, piece by piece
-PIECE = 10**PIECE_DIGITS
 MOST_DIGITS = BIG_NUMBER_BYTES.most * 5 // 2
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 class BigIntegerSerializer(TypeSerializer):
@@ -207,35 +205,8 @@ def write_big_integer(number: int | None, out: DataOutput) -> None:
 
 
 def _decimal_text(unscaled: int, scale: int) -> str:
-    """Return the text that `BigDecimal.toString` gives."""
-    digits, sign = _digits_of(abs(unscaled)), "-" if unscaled < 0 else ""
-    if scale == 0:
-        return sign + digits
-    adjusted = len(digits) - 1 - scale
-    if scale > 0 and adjusted >= MAX_SHOWN_EXPONENT:
-        digits = digits.rjust(scale + 1, "0")
-        return f"{sign}{digits[:-scale]}.{digits[-scale:]}"
-    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
-    exponent = f"E{adjusted:+d}" if adjusted else ""
-    return f"{sign}{digits[0]}{fraction}{exponent}"
-
-
-def _digits_of(number: int) -> str:
-    """Its decimal digits; Python itself makes text of some thousand digits and no more."""
-    pieces = []
-    while number >= PIECE:
-        number, piece = divmod(number, PIECE)
-        pieces.append(str(piece).rjust(PIECE_DIGITS, "0"))
-    return "".join([str(number), *reversed(pieces)])
-
-
-def _number_of(digits: str) -> int:
-    """The reverse of `_digits_of`."""
-    first = len(digits) % PIECE_DIGITS
-    number = int(digits[:first] or "0")
-    for at in range(first, len(digits), PIECE_DIGITS):
-        number = number * PIECE + int(digits[at : at + PIECE_DIGITS])
-    return number
+    """Return the text that `BigDecimal.toString` gives, which is Python's, too."""
+    return str(Decimal(unscaled).scaleb(-scale, _EXACT))
 
 
 def _parse(text: str) -> tuple[int, int]:
@@ -247,8 +218,7 @@ def _parse(text: str) -> tuple[int, int]:
     if not isinstance(exponent, int) or not -(1 << 31) <= -exponent < 1 << 31:
         raise EncodeError(f"{text!r} is no BigDecimal")
     _check_digits(Decimal((0, digits, 0)))
-    unscaled = _number_of("".join(map(str, digits)) or "0")
-    return (-unscaled if sign else unscaled), -exponent
+    return int(Decimal((sign, digits, 0))), -exponent
 
 
 simple_snapshot(f"{BASE}BigIntSerializer$BigIntSerializerSnapshot", BigIntegerSerializer)

@@ -65,50 +65,35 @@ class LogicalType:
         return replace(self, nullable=False)
 
 
-_SQL_NAMES = {
-    "BOOLEAN": "BOOLEAN",
-    "TINYINT": "TINYINT",
-    "SMALLINT": "SMALLINT",
-    "INTEGER": "INT",
-    "BIGINT": "BIGINT",
-    "FLOAT": "FLOAT",
-    "DOUBLE": "DOUBLE",
-    "DATE": "DATE",
-    "NULL": "NULL",
-    "VARIANT": "VARIANT",
-    "BITMAP": "BITMAP",
-    "DESCRIPTOR": "DESCRIPTOR",
-}
+class _NamedByRoot:
+    """A type of one of several roots."""
+
+    name: str
+
+    @property
+    def root(self) -> str:
+        """The name."""
+        return self.name
 
 
 @dataclass(frozen=True)
-class SimpleType(LogicalType):
+class SimpleType(_NamedByRoot, LogicalType):
     """A type whose root says everything: BIGINT, BOOLEAN, DATE, ..."""
 
     name: str
 
     @property
-    def root(self) -> str:
-        """The name as given."""
-        return self.name
-
-    @property
     def text(self) -> str:
         """`INT` for INTEGER, else the root."""
-        return _SQL_NAMES[self.name]
+        return "INT" if self.name == "INTEGER" else self.name
 
 
 @dataclass(frozen=True)
-class LengthType(LogicalType):
+class LengthType(_NamedByRoot, LogicalType):
     """CHAR, VARCHAR, BINARY and VARBINARY, which have a length."""
 
     name: str
     length: int = MAX_LENGTH
-
-    @property
-    def root(self) -> str:
-        """The name as given."""
-        return self.name
 
     @property
     def text(self) -> str:
@@ -151,7 +136,7 @@ _ZONES = {
 
 
 @dataclass(frozen=True)
-class TimestampType(LogicalType):
+class TimestampType(_NamedByRoot, LogicalType):
     """TIMESTAMP, with or without a time zone.
 
     Attributes:
@@ -163,11 +148,6 @@ class TimestampType(LogicalType):
     precision: int = 6
     name: str = "TIMESTAMP_WITHOUT_TIME_ZONE"
     kind: str = field(default="REGULAR", compare=False)
-
-    @property
-    def root(self) -> str:
-        """The name as given."""
-        return self.name
 
     @property
     def text(self) -> str:
@@ -379,17 +359,12 @@ class RawType(LogicalType):
 
 
 @dataclass(frozen=True)
-class UnknownType(LogicalType):
-    """A type whose form in the binary format is not known here."""
+class UnknownType(_NamedByRoot, LogicalType):
+    """A type whose form in the binary format is not known here; the stream names its root."""
 
     java_class: str
     name: str
     content: object = ()
-
-    @property
-    def root(self) -> str:
-        """The root that the stream names."""
-        return self.name
 
     @property
     def text(self) -> str:
