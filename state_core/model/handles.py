@@ -186,8 +186,21 @@ class KeyGroupsHandle:
         return KeyGroupRange(self.first, self.first + len(self.offsets) - 1)
 
 
+class _OfKeyGroups:
+    """A handle that says its key groups by the first and their number."""
+
+    __slots__ = ()
+    first: int
+    count: int
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """The key groups in it; its files may have others, which do not count."""
+        return KeyGroupRange(self.first, self.first + self.count - 1)
+
+
 @dataclass(frozen=True, slots=True)
-class IncrementalHandle:
+class IncrementalHandle(_OfKeyGroups):
     """`IncrementalRemoteKeyedStateHandle`: the files of a RocksDB instance."""
 
     checkpoint_id: int
@@ -200,14 +213,9 @@ class IncrementalHandle:
     checkpointed_size: int = -1
     handle_id: str = ""
 
-    @property
-    def key_groups(self) -> KeyGroupRange:
-        """The key groups in it; the files may have others, which do not count."""
-        return KeyGroupRange(self.first, self.first + self.count - 1)
-
 
 @dataclass(frozen=True, slots=True)
-class ChangelogHandle:
+class ChangelogHandle(_OfKeyGroups):
     """`ChangelogStateBackendHandle`: a materialized snapshot, and the changes since then."""
 
     first: int
@@ -219,14 +227,9 @@ class ChangelogHandle:
     checkpoint_id: int
     handle_id: str
 
-    @property
-    def key_groups(self) -> KeyGroupRange:
-        """The key groups in it."""
-        return KeyGroupRange(self.first, self.first + self.count - 1)
-
 
 @dataclass(frozen=True, slots=True)
-class ChangelogByteHandle:
+class ChangelogByteHandle(_OfKeyGroups):
     """`InMemoryChangelogStateHandle`: changes as `(key group, bytes)`; -1 is a metadata change."""
 
     first: int
@@ -236,14 +239,9 @@ class ChangelogByteHandle:
     changes: tuple[tuple[int, bytes], ...]
     handle_id: str
 
-    @property
-    def key_groups(self) -> KeyGroupRange:
-        """The key groups in it."""
-        return KeyGroupRange(self.first, self.first + self.count - 1)
-
 
 @dataclass(frozen=True, slots=True)
-class ChangelogFileHandle:
+class ChangelogFileHandle(_OfKeyGroups):
     """`ChangelogStateHandleStreamImpl`: changes in files, as `(offset, file)`."""
 
     first: int
@@ -253,11 +251,6 @@ class ChangelogFileHandle:
     checkpointed_size: int
     handle_id: str
     storage: str = "filesystem"
-
-    @property
-    def key_groups(self) -> KeyGroupRange:
-        """The key groups in it."""
-        return KeyGroupRange(self.first, self.first + self.count - 1)
 
 
 KeyedHandle: TypeAlias = (

@@ -73,28 +73,21 @@ class HeapResources(FullSnapshotResources, Protocol):
         """The frozen states, by id."""
 
 
+@dataclass(frozen=True)
 class HeapCheckpointStrategy:
     """Writes checkpoints in the heap backend's own format.
 
-    Args:
+    Attributes:
         prepare: Prepares the snapshot's resources.
         key_groups: The key groups of this subtask.
-        compressed: Whether states are compressed.
         unified: The strategy for states whose values only their own class can walk.
+        compressed: Whether states are compressed.
     """
 
-    def __init__(
-        self,
-        prepare: Callable[[], HeapResources],
-        key_groups: KeyGroupRange,
-        unified: SavepointStrategy,
-        *,
-        compressed: bool,
-    ) -> None:
-        self.prepare = prepare
-        self.key_groups = key_groups
-        self.unified = unified
-        self.compressed = compressed
+    prepare: Callable[[], HeapResources]
+    key_groups: KeyGroupRange
+    unified: SavepointStrategy
+    compressed: bool
 
     def sync_prepare_resources(self, checkpoint_id: int) -> HeapResources:
         """Freeze the dictionaries as they are now."""

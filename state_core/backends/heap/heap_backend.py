@@ -80,22 +80,15 @@ class HeapStorage:
         """Do nothing: everything is in memory."""
 
 
+@dataclass
 class _HeapResources:
     """Snapshot resources: dictionaries that are not changed until they are released."""
 
-    def __init__(
-        self,
-        header: KeyedHeader,
-        versions: SnapshotVersions,
-        version: int,
-        first: int,
-        frozen: Sequence[FrozenState],
-    ) -> None:
-        self.header = header
-        self.versions = versions
-        self.version = version
-        self.first = first
-        self.frozen = frozen
+    header: KeyedHeader
+    versions: SnapshotVersions
+    version: int
+    first: int
+    frozen: Sequence[FrozenState]
 
     def iterators(self) -> Sequence[_HeapIterator]:
         """Return one iterator for each state."""

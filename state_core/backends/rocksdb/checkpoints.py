@@ -14,6 +14,7 @@ from __future__ import annotations
 import posixpath
 import shutil
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,13 +54,13 @@ class _Storage(Protocol):
         """Write what is still in memory."""
 
 
+@dataclass(frozen=True)
 class _LinkedFiles:
     """Links to the files of a snapshot, in a directory of their own."""
 
-    def __init__(self, header: KeyedHeader, directory: Path, base: dict[str, str]) -> None:
-        self.header = header
-        self.directory = directory
-        self.base = base
+    header: KeyedHeader
+    directory: Path
+    base: dict[str, str]
 
     def release(self) -> None:
         """Remove the links."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -379,7 +380,4 @@ def scanned_entries(
     keys, values = zip(*piece, strict=True)
     entries = entries_of(state, group, list(keys), list(values))
     starts = np.ascontiguousarray(entries.key_start + prefix)
-    return Entries(
-        entries.data, entries.state_of, entries.group_of, starts, entries.key_end,
-        entries.value_start, entries.value_end, entries.place,
-    )  # fmt: skip
+    return replace(entries, key_start=starts)

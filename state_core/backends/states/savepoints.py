@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from state_core.backends.states.snapshots import (
@@ -33,28 +33,21 @@ __all__ = ["SavepointStrategy"]
 
 
 @final
+@dataclass(frozen=True)
 class SavepointStrategy:
     """Writes the unified format.
 
-    Args:
+    Attributes:
         prepare: Prepares the snapshot's resources: the only part in which backends differ.
         key_groups: The key groups of this subtask.
         prefix: Bytes of the key-group prefix.
         compressed: Whether key groups are compressed.
     """
 
-    def __init__(
-        self,
-        prepare: Callable[[], FullSnapshotResources],
-        key_groups: KeyGroupRange,
-        prefix: int,
-        *,
-        compressed: bool = False,
-    ) -> None:
-        self.prepare = prepare
-        self.key_groups = key_groups
-        self.prefix = prefix
-        self.compressed = compressed
+    prepare: Callable[[], FullSnapshotResources]
+    key_groups: KeyGroupRange
+    prefix: int
+    compressed: bool = False
 
     def sync_prepare_resources(self, checkpoint_id: int) -> FullSnapshotResources:
         """Take a view of all states."""

@@ -274,7 +274,8 @@ class CharSerializer(TypeSerializer):
         encode.write_fixed16(units, target.present, target.out, target.position)
 
 
-_SNAPSHOTS: dict[str, type[Any]] = {
+# by the word in the names of their classes, and of those made of them
+NUMBERS: dict[str, type[Any]] = {
     "Byte": ByteSerializer,
     "Short": ShortSerializer,
     "Int": IntSerializer,
@@ -286,5 +287,5 @@ _SNAPSHOTS: dict[str, type[Any]] = {
 }
 SNAPSHOTS = {
     serializer: simple_snapshot(f"{BASE}{name}Serializer${name}SerializerSnapshot", serializer)
-    for name, serializer in _SNAPSHOTS.items()
+    for name, serializer in NUMBERS.items()
 }

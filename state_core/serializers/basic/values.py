@@ -16,16 +16,7 @@ import pyarrow as pa
 from state_core.errors import EncodeError
 from state_core.files.wire import DataInput, DataOutput
 from state_core.kernels.skip import FIXED
-from state_core.serializers.basic.numbers import (
-    BooleanSerializer,
-    ByteSerializer,
-    CharSerializer,
-    DoubleSerializer,
-    FloatSerializer,
-    IntSerializer,
-    LongSerializer,
-    ShortSerializer,
-)
+from state_core.serializers.basic.numbers import NUMBERS, DoubleSerializer, LongSerializer
 from state_core.serializers.basic.text import StringSerializer
 from state_core.serializers.framework.base import TypeSerializer, to_int32
 from state_core.serializers.framework.columns import Cursor
@@ -153,17 +144,7 @@ def _twin(basic: type[Any], kind: str) -> None:
     simple_snapshot(f"{BASE}{kind}ValueSerializer${kind}ValueSerializerSnapshot", twin)
 
 
-_BASIC: dict[str, type[Any]] = {
-    "Boolean": BooleanSerializer,
-    "Byte": ByteSerializer,
-    "Char": CharSerializer,
-    "Double": DoubleSerializer,
-    "Float": FloatSerializer,
-    "Int": IntSerializer,
-    "Long": LongSerializer,
-    "Short": ShortSerializer,
-}
-for _kind, _basic in _BASIC.items():
+for _kind, _basic in NUMBERS.items():
     _twin(_basic, _kind)
 simple_snapshot(f"{BASE}StringValueSerializer$StringValueSerializerSnapshot", StringValueSerializer)
 

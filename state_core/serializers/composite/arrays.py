@@ -14,15 +14,7 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import (
-    BooleanSerializer,
-    CharSerializer,
-    DoubleSerializer,
-    FloatSerializer,
-    IntSerializer,
-    LongSerializer,
-    ShortSerializer,
-)
+from state_core.serializers.basic.numbers import NUMBERS
 from state_core.serializers.basic.text import StringSerializer
 from state_core.serializers.composite.collections import ListSerializer, ListSerializerSnapshot
 from state_core.serializers.composite.evolution import Rule, evolves, migrate_column, migrate_value
@@ -130,16 +122,9 @@ def _simple_array(java_name: str, element: type[TypeSerializer], java_class: str
     simple_snapshot(f"{BASE}array.{name}${name}Snapshot", kind)
 
 
-for _name, _element in (
-    ("boolean", BooleanSerializer),
-    ("char", CharSerializer),
-    ("short", ShortSerializer),
-    ("int", IntSerializer),
-    ("long", LongSerializer),
-    ("float", FloatSerializer),
-    ("double", DoubleSerializer),
-):
-    _simple_array(f"{_name}[]", _element, f"{_name.capitalize()}PrimitiveArray")
+for _name, _element in NUMBERS.items():
+    if _name != "Byte":  # whose arrays are bytes
+        _simple_array(f"{_name.lower()}[]", _element, f"{_name}PrimitiveArray")
 _simple_array("String[]", StringSerializer, "StringArray")
 
 
