@@ -73,7 +73,7 @@ class HeapResources(FullSnapshotResources, Protocol):
         """The frozen states, by id."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class HeapCheckpointStrategy:
     """Writes checkpoints in the heap backend's own format.
 

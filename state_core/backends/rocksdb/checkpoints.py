@@ -54,7 +54,7 @@ class _Storage(Protocol):
         """Write what is still in memory."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _LinkedFiles:
     """Links to the files of a snapshot, in a directory of their own."""
 

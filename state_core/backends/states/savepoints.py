@@ -33,7 +33,7 @@ __all__ = ["SavepointStrategy"]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass
 class SavepointStrategy:
     """Writes the unified format.
 
