@@ -26,7 +26,7 @@ from state_core.errors import MissingFileError, SnapshotError, StateError, Unsaf
 from state_core.files import object_stores as stores
 from state_core.files.byte_sources import ByteSource, InlineSource, too_short
 from state_core.files.confinement import ConfinedTree, given_to_arrow, relative_path, shortened
-from state_core.files.file_sources import FileSource, RemoteFile
+from state_core.files.file_sources import FileSource, RemoteFile, version_of
 from state_core.files.storage_options import with_stores_options
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
@@ -221,15 +221,15 @@ class Directory:
         return sorted(files)
 
     def source(self, path: str) -> FileSource:
-        """A whole file, which does not change meanwhile, as a byte source.
+        """A whole file, which must not change meanwhile, as a byte source.
 
         Raises:
             MissingFileError: There is no such file.
         """
         if self.local:
-            return FileSource(self, path, 0, self.size(path))
+            return FileSource(self, path, 0, self.size(path), version=version_of(self, path))
         remote = RemoteFile(self.open_input(path), self.full(path), (self, path))
-        return FileSource(self, path, 0, remote.size, remote)
+        return FileSource(self, path, 0, remote.size, remote, remote.version)
 
     def read(self, path: str) -> bytes:
         """A whole file.

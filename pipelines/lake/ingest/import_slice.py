@@ -107,7 +107,11 @@ def opened_snapshot(
     Raises:
         SnapshotError: The snapshot can't be read.
     """
-    return _opened(source, digest, allow_external, uids, changes())
+    snapshot = _opened(source, digest, allow_external, uids, changes())
+    if snapshot.files.has_changed:
+        _opened.cache_clear()
+        snapshot = _opened(source, digest, allow_external, uids, changes())
+    return snapshot
 
 
 @lru_cache(maxsize=4)

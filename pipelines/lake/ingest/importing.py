@@ -186,8 +186,9 @@ class _Import:
             )
             if previous is not None and previous.snapshot_id not in kept:
                 previous = None  # it was dropped at this moment, and its files with it
-            pieces = self._map_pieces(engine, attempt.token, previous)
-            results = self._map(engine, attempt.token, tables, previous, progress)
+            with self.snapshot.files.unchanged():
+                pieces = self._map_pieces(engine, attempt.token, previous)
+                results = self._map(engine, attempt.token, tables, previous, progress)
             record = self._record(name, tables, results, pieces, previous, attempt.token)
             self.lake.append(record)
         units = [u for op in record.operators for t in op.tables for u in t.units]
@@ -298,8 +299,9 @@ class _Import:
         """Commit every table, and describe the snapshot."""
         # first what may still fail for the snapshot's sake: a table that is made stays
         files = StateFiles(self.directory, self.allow_external)
-        stripped = without_raw_timers(self.snapshot.metadata, files)
-        metadata, carried = carry_state(stripped, files, self.lake.directory)
+        with files.unchanged():
+            stripped = without_raw_timers(self.snapshot.metadata, files)
+            metadata, carried = carry_state(stripped, files, self.lake.directory)
         operators = []
         for operator in self._operators():
             slices = results[operator.operator_id]
