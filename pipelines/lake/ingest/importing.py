@@ -8,6 +8,7 @@ a note, by which the next run finds and removes what was left.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -152,10 +153,11 @@ class _Import:
         self.directory = snapshot_directory(source)
         files = StateFiles(self.directory, allow_external)
         self.digest = hashlib.sha256(files.metadata()).hexdigest()  # let go before it is opened
+        self.opening = secrets.token_hex(8)
         # where opening costs requests, tasks here share this one
         if self.directory.is_object_store:
             location = self.directory.location
-            self.snapshot = opened_snapshot(location, self.digest, allow_external, uids)
+            self.snapshot = opened_snapshot(location, self.opening, allow_external, uids)
         else:
             self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
 
@@ -218,7 +220,6 @@ class _Import:
         tasks = [
             OperatorTask(
                 self.directory.location,
-                self.digest,
                 self.allow_external,
                 self.lake.location,
                 token,
@@ -269,7 +270,7 @@ class _Import:
                 tasks.append(
                     ImportTask(
                         self.directory.location,
-                        self.digest,
+                        self.opening,
                         self.allow_external,
                         operator.operator_id,
                         parts,

@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 
 from state_core.bounds import SHARED_BYTES, Budget
 from state_core.errors import (
-    ChangedFileError,
     CorruptSnapshotError,
     MissingFileError,
     SnapshotError,
@@ -72,9 +71,6 @@ class StateFiles:
     Args:
         directory: The directory that holds `_metadata`.
         allow_external: Directories elsewhere that absolute handles and links may lead to.
-
-    Attributes:
-        has_changed: Whether a file was seen to have changed since it was opened.
     """
 
     def __init__(self, directory: Directory, allow_external: tuple[str, ...] = ()) -> None:
@@ -84,7 +80,6 @@ class StateFiles:
         self.heads = Heads()
         self._opened: dict[StreamHandle, Any] = {}
         self._seen: dict[str, FileSource] = {}
-        self.has_changed = False
         self._copies = Copies()
         self._parts: set[StreamHandle] = set()
         self._extents = _Extents(self.heads.budget)
@@ -122,12 +117,8 @@ class StateFiles:
             with suppress(MissingFileError):
                 source.refuse_change()
 
-        try:
-            with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
-                list(pool.map(refuse, self._seen.values()))
-        except ChangedFileError:
-            self.has_changed = True
-            raise
+        with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
+            list(pool.map(refuse, self._seen.values()))
 
     def open(
         self,
