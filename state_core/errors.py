@@ -164,6 +164,12 @@ class MissingFileError(SnapshotError, FileNotFoundError):
     usual_remedy = "copy the whole directory of the snapshot, not `_metadata` alone"
 
 
+class ChangedFileError(SnapshotError):
+    """A file is another than the one that was opened."""
+
+    usual_remedy = "do it again when nobody writes there: Flink leaves a complete snapshot as it is"
+
+
 class UnsafePathError(SnapshotError, ValueError):
     """A handle leads outside the snapshot."""
 

@@ -133,7 +133,6 @@ def bootstrap(
         to, new_operators, compression=compression, metadata_version=metadata_version,
         operator_state_version=operator_state_version, run=run.map,
     )  # fmt: skip
-    _sweep(to)
     record = None
     if lake is not None:
         uids = [operator.uid for operator in operators]
@@ -157,14 +156,6 @@ def _check_lake(lake: Catalog, job: str, snapshot_id: str | None) -> None:
         raise ConflictError(
             f"job {job} has a snapshot {snapshot_id}", remedy="choose another --snapshot"
         )
-
-
-def _sweep(to: str | os.PathLike[str]) -> None:
-    """Remove what tasks left that Spark ran twice."""
-    directory = Directory(to).confined()
-    for name in directory.names():
-        if name.endswith(".spill"):
-            directory.delete(name)
 
 
 class _Bootstrap:

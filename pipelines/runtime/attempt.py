@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ from state_core.formats.metadata.checkpoint_metadata import (
     OperatorState,
     SubtaskState,
 )
+from state_core.formats.metadata.stream_map import named_files
 from state_core.formats.writing.writer import SavepointDirectory
 from state_core.model.operator_ids import operator_id_of_uid
 from state_core.process import Job
@@ -71,6 +73,7 @@ class Attempt:
     _watermark: int | None = None
     _records: int = 0
     _files: list[OutputFile] = field(default_factory=list)
+    _inputs: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def parallelism(self, operator: OperatorNode) -> int:
         """Of an operator: a global stream has one partition."""
@@ -147,7 +150,11 @@ class Attempt:
             ExchangeTask(records, number, split, channels, self.job.max_parallelism)
             for number, split in enumerate(splits)
         ]
-        return self._map(exchange, tasks) if tasks else []
+        exchanged = self._map(exchange, tasks) if tasks else []
+        for split in exchanged:
+            for path, name in split.files.items():
+                self._inputs[path].append(name)
+        return exchanged
 
     def _run(self, operator: OperatorNode) -> None:
         parallelism = self.parallelism(operator)
@@ -157,7 +164,7 @@ class Attempt:
                 self.job.name, operator, index, parallelism,
                 self.max_parallelism(operator),
                 self.plan.processing_time, self.directory.child("records"),
-                self._saved.directory, self.backend,
+                self._inputs_of(operator, index), self._saved.directory, self.backend,
                 None if restored is None else restored[index],
                 self._targets(operator, index), self.plan.watermark, self._watermark,
                 self.plan.final, self.compressed, self.backup, self.plan.checkpoint,
@@ -168,14 +175,21 @@ class Attempt:
         self._results[operator.uid] = self._map(run_subtask, tasks)
         self._files += [file for result in self._results[operator.uid] for file in result.files]
 
+    def _inputs_of(self, operator: OperatorNode, subtask: int) -> tuple[tuple[str, ...], ...]:
+        """The files that a subtask reads, input by input."""
+        parallelism = self.parallelism(operator)
+        return tuple(
+            tuple(self._inputs[Channel(operator, index, parallelism).path(subtask)])
+            for index in range(len(operator.inputs))
+        )
+
     def _targets(self, operator: OperatorNode, subtask: int) -> tuple[OutputTarget, ...]:
         targets = []
         tables = {name: Directory(sink.path).confined() for name, sink in self.job.sinks.items()}
         for output in range(len(operator.outputs)):
-            path = f"{operator.uid}-{output}-{subtask:05d}.parquet"
-            below = output_directory(self.job.name, self.plan.run, self.name)
+            path = f"{operator.uid}-{output}-{subtask:05d}"
             targets += [
-                OutputTarget(output, name, tables[name], f"{below}/{name}-{path}")
+                OutputTarget(output, name, tables[name], f"{self._below}/{name}-{path}")
                 for name, sink in self.job.sinks.items()
                 if (sink.input.node, sink.input.output) == (operator.uid, output)
             ]
@@ -199,17 +213,19 @@ class Attempt:
     # ------------------------------------------------------------------------- finish
 
     def __post_init__(self) -> None:
+        self._below = output_directory(self.job.name, self.plan.run, self.name)
         self._saved = SavepointDirectory(self.directory.checked_location(SAVEPOINT))
 
     def finish(self) -> Prepared:
         """Make the state a savepoint, and say what came of everything."""
-        self._saved.commit(
-            CheckpointMetadata(
-                METADATA_VERSION,
-                self.plan.run,
-                [self._operator_state(operator) for operator in self.job.operators.values()],
-            )
+        metadata = CheckpointMetadata(
+            METADATA_VERSION,
+            self.plan.run,
+            [self._operator_state(operator) for operator in self.job.operators.values()],
         )
+        if self.engine.repeats:
+            self._remove_others(metadata)
+        self._saved.commit(metadata)
         for name in ("records", "between", "restored"):
             self.directory.delete_tree(name)
         outputs: dict[str, list[list[Any]]] = {name: [] for name in self.job.sinks}
@@ -227,6 +243,18 @@ class Attempt:
             {name: result.marker for name, result in results.items()},
             {name: result.counts for name, result in results.items()},
         )  # fmt: skip
+
+    def _remove_others(self, metadata: CheckpointMetadata) -> None:
+        """Remove state and output of tasks that ran more than once, but for the run that counts."""
+        saved = self._saved.directory
+        for name in set(saved.names()) - named_files(metadata):
+            saved.delete(name)
+        written = {file.target.path for file in self._files}
+        for sink in self.job.sinks.values():
+            table = Directory(sink.path).confined()
+            for path, _ in table.files_below(self._below):
+                if path not in written:
+                    table.delete(path)
 
     def _operator_state(self, operator: OperatorNode) -> OperatorState:
         results = self._results[operator.uid]

@@ -213,9 +213,8 @@ def restore_task(task: RestoreTask) -> OperatorState:
         data = disk.read(f"{folder}/{METADATA_FILE}")
         for path, _ in disk.files(folder):
             if path != METADATA_FILE:
-                with target.open_output(path) as file:
-                    for piece in disk.chunks(f"{folder}/{path}"):
-                        file.write(piece)
+                # whole at once: another run of this task may write it while it is read
+                target.write_pieces(path, disk.chunks(f"{folder}/{path}"))
     (operator,) = read_metadata(data, f"task {task.name}").operators
     return operator
 

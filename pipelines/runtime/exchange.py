@@ -1,13 +1,15 @@
 """Records of a split, to the subtasks that are to process them.
 
-Every input of every operator has a directory a subtask, and in it a file a split: read by name,
-they give the records in the order of the source, whatever ran first. Rows of keyed inputs go by
-the key group of their key, as Flink's do, so a record meets its state.
+Every input of every operator has a directory a subtask, and in it a file a split: in the order of
+splits, they give the records in the order of the source, whatever ran first. A task may run twice,
+and each run has files of its own; those of the run whose result came are read. Rows of keyed inputs
+go by the key group of their key, as Flink's do, so a record meets its state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +26,10 @@ from state_core.model.key_groups import key_group_ranges, key_groups_of_hashes
 from state_core.process.jobs import Input, OperatorNode
 from state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["GROUP", "KEY", "Channel", "ExchangeTask", "Exchanged", "exchange", "records_of"]
+__all__ = [
+    "GROUP", "KEY", "Channel", "ChannelWriter", "ExchangeTask", "Exchanged", "exchange",
+    "records_of",
+]  # fmt: skip
 
 # columns that are put before a record's own
 KEY, GROUP = "__key", "__key_group"
@@ -83,10 +88,12 @@ class Exchanged:
     Attributes:
         rows: Its records.
         event_time: The greatest event time in milliseconds; None if there is none.
+        files: The file of each path of a channel that has some of them.
     """
 
     rows: int
     event_time: int | None
+    files: dict[str, str]
 
 
 def exchange(task: ExchangeTask) -> Exchanged:
@@ -97,7 +104,8 @@ def exchange(task: ExchangeTask) -> Exchanged:
         KeyGroupError: A key is null, or its hash can't be derived.
         EncodeError: A key is not of its type.
     """
-    writers = [_ChannelWriter(task, channel) for channel in task.channels]
+    run = secrets.token_hex(8)
+    writers = [ChannelWriter(task, channel, run) for channel in task.channels]
     rows, latest = 0, None
     try:
         for batch in batches_of(task.split):
@@ -110,7 +118,7 @@ def exchange(task: ExchangeTask) -> Exchanged:
     finally:
         for writer in writers:
             writer.close()
-    return Exchanged(rows, latest)
+    return Exchanged(rows, latest, {p: f for writer in writers for p, f in writer.names.items()})
 
 
 def _later(first: int | None, second: int | None) -> int | None:
@@ -136,11 +144,22 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return batch.column(name)
 
 
-class _ChannelWriter:
-    """Writes the records of a split for one channel, a file a subtask."""
+class ChannelWriter:
+    """Writes the records of a split for one channel, a file a subtask.
 
-    def __init__(self, task: ExchangeTask, channel: Channel) -> None:
+    Args:
+        task: The split.
+        channel: The channel.
+        run: What the names of files end with, as no other run of the task has it.
+
+    Attributes:
+        names: The file of each path of the channel.
+    """
+
+    def __init__(self, task: ExchangeTask, channel: Channel, run: str) -> None:
         self.task = task
+        self.run = run
+        self.names: dict[str, str] = {}
         self.channel = channel
         self.directory = task.directory
         self.files: dict[int, tuple[Any, pa.ipc.RecordBatchFileWriter]] = {}
@@ -182,7 +201,8 @@ class _ChannelWriter:
 
     def _put(self, subtask: int, batch: pa.RecordBatch) -> None:
         if subtask not in self.files:
-            name = f"{self.channel.path(subtask)}/{self.task.number:08d}.arrow"
+            path = self.channel.path(subtask)
+            name = self.names[path] = f"{path}/{self.task.number:08d}-{self.run}.arrow"
             file = self.directory.open_output(name)
             self.files[subtask] = file, pa.ipc.new_file(file, batch.schema, options=_OPTIONS)
         self.files[subtask][1].write_batch(batch)
@@ -214,18 +234,21 @@ def _keys(read: Input, batch: pa.RecordBatch, serializer: TypeSerializer) -> pa.
 
 
 def records_of(
-    directory: ConfinedDirectory, channel: Channel, subtask: int
+    directory: ConfinedDirectory, files: Sequence[str], kind: StreamKind
 ) -> Iterator[tuple[pa.Array | None, npt.NDArray[np.int32] | None, pa.RecordBatch]]:
-    """The records of a subtask's input, in the order of the source: keys, key groups, columns."""
-    path = channel.path(subtask)
-    if not directory.exists(path):
-        return
-    for name in directory.names(path):
-        with directory.open_input(f"{path}/{name}") as file:
+    """The records of a subtask's input: keys, key groups, columns.
+
+    Args:
+        directory: Where channels are.
+        files: Those of the subtask, in the order of the source.
+        kind: The input's.
+    """
+    for name in files:
+        with directory.open_input(name) as file:
             reader = pa.ipc.open_file(file)
             for index in range(reader.num_record_batches):
                 batch = reader.get_batch(index)
-                if channel.input.kind is not StreamKind.KEYED:
+                if kind is not StreamKind.KEYED:
                     yield None, None, batch
                     continue
                 rest = pa.RecordBatch.from_arrays(

@@ -1,15 +1,17 @@
 """One subtask of an operator: restored, run over its records, and its state written.
 
-Everything that a subtask reads and writes lies in files, so it runs anywhere, and again: its output
-and its state are in directories of the attempt, and nobody sees them before the run is committed.
+Everything that a subtask reads and writes lies in files, so it runs anywhere, and again, even twice
+at once: its output and its state are files of this very run in directories of the attempt, and
+nobody sees them before the run is committed.
 """
 
 from __future__ import annotations
 
 import copy
+import secrets
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -20,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.runtime.backups import BackedUp, BackupSettings, back_up, task_name
-from pipelines.runtime.exchange import Channel, records_of
+from pipelines.runtime.exchange import records_of
 from state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
@@ -75,7 +77,7 @@ class OutputTarget:
         output: The name of the output.
         name: The sink's name; empty if other operators read it.
         directory: The sink's table, or one of the run's.
-        path: Below it.
+        path: Below it, but for what the run of the task adds to its name.
     """
 
     output: int
@@ -105,6 +107,7 @@ class SubtaskTask:
         max_parallelism: How many key groups.
         processing_time: The run's processing time.
         records: The directory of the channels; confined to the lake.
+        inputs: The files there of each input, in the order of the source.
         state: The directory that the state is written to.
         backend: `heap` or `rocksdb`.
         restored: The state that it begins with; None in the first run.
@@ -125,6 +128,7 @@ class SubtaskTask:
     max_parallelism: int
     processing_time: int
     records: ConfinedDirectory
+    inputs: tuple[tuple[str, ...], ...]
     state: ConfinedDirectory
     backend: str = "heap"
     restored: Restored | None = None
@@ -253,10 +257,10 @@ class _Subtask:
         """All records of one input; how many there were."""
         task = self.task
         side = sides_of(task.operator.declaration.inputs)[index]
-        channel = Channel(task.operator, index, task.parallelism)
+        kind = task.operator.inputs[index].kind
         count = 0
         pending: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]] = []
-        for keys, groups, batch in records_of(task.records, channel, task.subtask):
+        for keys, groups, batch in records_of(task.records, task.inputs[index], kind):
             count += batch.num_rows
             if self.operator.batched and keys is not None and groups is not None:
                 pending.append((keys, groups, batch))
@@ -329,7 +333,8 @@ class _OutputWriter:
     ) -> None:
         self.collector = collector
         self.schema = schema
-        self.targets = targets
+        run = secrets.token_hex(8)
+        self.targets = [replace(target, path=f"{target.path}-{run}.parquet") for target in targets]
         self.rows = 0
         self.files: list[tuple[Any, pq.ParquetWriter]] = []
 

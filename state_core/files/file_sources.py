@@ -4,6 +4,10 @@ Such a file is opened once. Each request costs some ten milliseconds, whatever i
 that follow on each other, as those of key groups do, are put together: each asks for twice as much
 as the one before it, up to `MOST_AHEAD`. What is read from anywhere, as one key is, asks for its
 own bytes alone. What is large is asked for in parts, several at once.
+
+A file that was opened must not change. Of each it is known which version was opened: by its ETag,
+or else by its size and when it was written. Arrow does not notice when S3 gives less than was
+asked for, as it does of a file that got shorter; so a byte stands where the last one is to come.
 """
 
 from __future__ import annotations
@@ -20,13 +24,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import StateError
+from state_core.errors import ChangedFileError, StateError
 from state_core.files.byte_sources import too_short
 
 if TYPE_CHECKING:
     from state_core.files.filesystem import Directory
 
-__all__ = ["FileSource", "RemoteFile"]
+__all__ = ["FileSource", "RemoteFile", "version_of"]
 
 FIRST_AHEAD = 256 << 10
 MOST_AHEAD = 16 << 20
@@ -34,6 +38,7 @@ PART = 4 << 20
 PARTS_AT_ONCE = 4
 MOST_AHEAD_OF_A_THREAD = 4 * MOST_AHEAD  # a reader that merges has several files in hand
 MOST_FILES = 256
+NOT_READ = 0xA7  # a last byte that is this one may be missing: to be asked for costs a request
 MOST_PARTS = PARTS_AT_ONCE * max(4, os.cpu_count() or 1)  # of all readers, who share the threads
 
 
@@ -47,6 +52,7 @@ class FileSource:
         start: Where the bytes begin in it.
         size: How many there are.
         remote: The file as it was opened, where that costs requests.
+        version: What it has that another file under its name has not.
     """
 
     directory: Directory
@@ -54,11 +60,22 @@ class FileSource:
     start: int
     size: int
     remote: RemoteFile | None = field(default=None, compare=False, repr=False)
+    version: str = field(default="", compare=False, repr=False)
 
     @property
     def name(self) -> str:
         """The file's path."""
         return self.directory.full(self.path)
+
+    def refuse_change(self) -> None:
+        """Look whether the file is still the one that was opened.
+
+        Raises:
+            ChangedFileError: It is another.
+            MissingFileError: There is none any more.
+        """
+        if self.directory.source(self.path).version != self.version:
+            raise ChangedFileError("it has changed while it was read", place=self.name)
 
     def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
         """Read from the file."""
@@ -146,6 +163,7 @@ class RemoteFile:
 
     Attributes:
         size: Its bytes.
+        version: What it has that another file under its name has not.
     """
 
     def __init__(
@@ -155,6 +173,7 @@ class RemoteFile:
         self._origin = origin
         self.name = name
         self.size = int(file.size())
+        self.version = "" if origin is None else version_of(*origin, file)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes as it is opened anew."""
@@ -167,6 +186,7 @@ class RemoteFile:
 
         Raises:
             TruncatedError: There are not as many.
+            ChangedFileError: The file is no longer as long as it was, or another.
             OSError: The store does not give them.
         """
         if offset + out.size > self.size:
@@ -212,10 +232,30 @@ class RemoteFile:
             pass
 
     def _ask_part(self, start: int, out: npt.NDArray[np.uint8]) -> None:
-        data = self._file.read_at(out.size, start)
-        if len(data) < out.size:
-            raise too_short(self.name, start, out.size, len(data))
-        out[:] = np.frombuffer(data, np.uint8)
+        if not out.size:
+            return
+        out[-1] = NOT_READ
+        count = self._file.get_stream(start, out.size).readinto(out)
+        if count < out.size:
+            raise too_short(self.name, start, out.size, count)
+        if out[-1] == NOT_READ and self._origin is not None:
+            directory, path = self._origin
+            FileSource(directory, path, 0, self.size, self, self.version).refuse_change()
+
+
+def version_of(directory: Directory, path: str, file: pa.NativeFile | None = None) -> str:
+    """What a file has that another one under its name has not.
+
+    Args:
+        directory: The directory that has it.
+        path: The file.
+        file: The file, opened, where a store says something of it then.
+    """
+    told = {} if file is None else {name.lower(): tag for name, tag in file.metadata().items()}
+    if "etag" in told:
+        return str(told["etag"], "utf-8", "replace")
+    modified, size = directory.modified_and_size(path)
+    return f"{size} bytes, {modified}"
 
 
 def _opened_again(directory: Directory, path: str) -> RemoteFile | None:

@@ -26,7 +26,7 @@ from state_core.errors import MissingFileError, SnapshotError, StateError, Unsaf
 from state_core.files import object_stores as stores
 from state_core.files.byte_sources import ByteSource, InlineSource, too_short
 from state_core.files.confinement import ConfinedTree, given_to_arrow, relative_path, shortened
-from state_core.files.file_sources import FileSource, RemoteFile
+from state_core.files.file_sources import FileSource, RemoteFile, version_of
 from state_core.files.storage_options import with_stores_options
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
@@ -221,15 +221,15 @@ class Directory:
         return sorted(files)
 
     def source(self, path: str) -> FileSource:
-        """A whole file, which does not change meanwhile, as a byte source.
+        """A whole file, which must not change meanwhile, as a byte source.
 
         Raises:
             MissingFileError: There is no such file.
         """
         if self.local:
-            return FileSource(self, path, 0, self.size(path))
+            return FileSource(self, path, 0, self.size(path), version=version_of(self, path))
         remote = RemoteFile(self.open_input(path), self.full(path), (self, path))
-        return FileSource(self, path, 0, remote.size, remote)
+        return FileSource(self, path, 0, remote.size, remote, remote.version)
 
     def read(self, path: str) -> bytes:
         """A whole file.
@@ -247,14 +247,7 @@ class Directory:
             TruncatedError: The file ends too soon.
         """
         if not self.local:
-            with self.open_input(path) as file:
-                try:
-                    data = file.read_at(out.size, offset)
-                except OSError as error:
-                    raise self.not_read(path, error) from error
-            if len(data) < out.size:
-                raise too_short(self.full(path), offset, out.size, len(data))
-            out[:] = np.frombuffer(data, np.uint8)
+            self.source(path).read_into(offset, out)
             return
         try:
             handle = self._opened(path)
@@ -326,12 +319,17 @@ class Directory:
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file so that it appears complete or not at all."""
+        self.write_pieces(path, [data])
+
+    def write_pieces(self, path: str, pieces: Iterable[bytes]) -> None:
+        """As `write`, of a file that need not be in memory as a whole."""
         target = self.full(path)
         if self.local:
-            ConfinedTree(posixpath.dirname(target)).write(posixpath.basename(target), [data])
+            ConfinedTree(posixpath.dirname(target)).write(posixpath.basename(target), pieces)
             return
         with self.open_output(path) as file:
-            file.write(data)
+            for piece in pieces:
+                file.write(piece)
 
     def sync(self, path: str) -> None:
         """Bring a file to the disk; where there is none it is there already."""
@@ -504,8 +502,8 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
     def open_append(self, path: str) -> pa.NativeFile:
         return given_to_arrow(self.tree.append(self.below(path)), "ab")
 
-    def write(self, path: str, data: bytes) -> None:
-        self.tree.write(self.below(path), [data])
+    def write_pieces(self, path: str, pieces: Iterable[bytes]) -> None:
+        self.tree.write(self.below(path), pieces)
 
     def delete(self, path: str) -> None:
         self.tree.remove(self.below(path))

@@ -28,6 +28,7 @@ AZURE_SCHEMES = ("abfs", "abfss")
 HDFS_SCHEMES = ("hdfs", "viewfs")
 # each waits twice as long as the one before it: 3 s in all, as delta-rs does
 ATTEMPTS = 7
+ANSWER_SECONDS = 30  # to wait for an answer, as delta-rs does; a store under load takes its time
 STORE_REMEDY = "check the credentials, and whether the store can be reached"
 _MISSING = re.compile("NO_SUCH|NOT_FOUND|NoSuch|NotFound|HTTP status 404")
 _TEXTS = ("region", "scheme", "endpoint_override", "tls_ca_file_path", "role_arn")
@@ -74,6 +75,7 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
         **given,
         # what is small goes in one request, and not in an upload of one part
         allow_delayed_open=True,
+        request_timeout=ANSWER_SECONDS,
         retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=ATTEMPTS),
     )
     return filesystem, f"{bucket}{unquote(parts.path)}"

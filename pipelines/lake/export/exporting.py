@@ -41,15 +41,13 @@ from state_core.formats.layout.meta_info import (
     write_keyed_header,
 )
 from state_core.formats.metadata.checkpoint_metadata import (
-    CheckpointMetadata,
     OperatorState,
     SubtaskState,
 )
-from state_core.formats.metadata.stream_map import map_streams
+from state_core.formats.metadata.stream_map import map_streams, named_files
 from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
 from state_core.model.handles import (
     KeyGroupRange,
-    KeyGroupsHandle,
     RelativeHandle,
     StreamHandle,
 )
@@ -192,7 +190,7 @@ class _Export:
         ]
         metadata = map_streams(metadata, self._carry)
         if self.engine.repeats:
-            self.target.remove_others(_files_of(metadata))
+            self.target.remove_others(named_files(metadata))
         path = self.target.commit(metadata)
         return ExportResult(
             path, metadata.version, self.files, self.size, self.engine.name, left_out
@@ -451,20 +449,3 @@ def _weight(chunk: KeyGroupRange | GroupPiece, sizes: I64Array) -> int:
     if isinstance(chunk, GroupPiece):
         return chunk.size
     return int(sizes[chunk.first : chunk.last + 1].sum())
-
-
-def _files_of(metadata: CheckpointMetadata) -> set[str]:
-    """The files of the savepoint that its handles lead to."""
-    streams = [
-        subtask.managed_keyed.stream
-        for operator in metadata.operators
-        for subtask in (operator.subtasks or {}).values()
-        if isinstance(subtask.managed_keyed, KeyGroupsHandle)
-    ]
-
-    def note(handle: StreamHandle) -> StreamHandle:
-        streams.append(handle)
-        return handle
-
-    map_streams(metadata, note)
-    return {stream.path for stream in streams if isinstance(stream, RelativeHandle)}

@@ -50,7 +50,7 @@ class ImportTask:
 
     Attributes:
         source: The snapshot's directory.
-        digest: The digest of its `_metadata`.
+        opening: The token by which it is opened once in each process.
         allow_external: Directories elsewhere that its handles may lead to.
         operator_id: The operator.
         parts: What is read, in order of key group.
@@ -62,7 +62,7 @@ class ImportTask:
     """
 
     source: str
-    digest: str
+    opening: str
     allow_external: tuple[str, ...]
     operator_id: str
     parts: tuple[SlicePart, ...]
@@ -94,26 +94,26 @@ class SliceResult:
 
 
 def opened_snapshot(
-    source: str, digest: str, allow_external: tuple[str, ...], uids: tuple[str, ...] = ()
+    source: str, opening: str, allow_external: tuple[str, ...], uids: tuple[str, ...] = ()
 ) -> Snapshot:
     """A snapshot, opened once in a process for all tasks of an import.
 
     Args:
         source: The snapshot's directory.
-        digest: Of its `_metadata`, which tells it from another that was in that directory before.
+        opening: The token of the import: another opens it anew, as files may have changed.
         allow_external: Directories elsewhere that its handles may lead to.
         uids: Operator uids to recognise.
 
     Raises:
         SnapshotError: The snapshot can't be read.
     """
-    return _opened(source, digest, allow_external, uids, changes())
+    return _opened(source, opening, allow_external, uids, changes())
 
 
 @lru_cache(maxsize=4)
 def _opened(
     source: str,
-    digest: str,  # noqa: ARG001 - see above
+    opening: str,  # noqa: ARG001 - see above
     allow_external: tuple[str, ...],
     uids: tuple[str, ...],
     registered: int,  # noqa: ARG001 - what was opened before knows nothing of what came since
@@ -127,7 +127,7 @@ def import_slice(task: ImportTask) -> SliceResult:
     Raises:
         SnapshotError: The snapshot can't be read there.
     """
-    snapshot = opened_snapshot(task.source, task.digest, task.allow_external)
+    snapshot = opened_snapshot(task.source, task.opening, task.allow_external)
     (operator,) = (op for op in snapshot.operators if op.operator_id == task.operator_id)
     return _Slice(task, operator.keyed_files).run()
 

@@ -8,6 +8,7 @@ a note, by which the next run finds and removes what was left.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -152,10 +153,11 @@ class _Import:
         self.directory = snapshot_directory(source)
         files = StateFiles(self.directory, allow_external)
         self.digest = hashlib.sha256(files.metadata()).hexdigest()  # let go before it is opened
+        self.opening = secrets.token_hex(8)
         # where opening costs requests, tasks here share this one
         if self.directory.is_object_store:
             location = self.directory.location
-            self.snapshot = opened_snapshot(location, self.digest, allow_external, uids)
+            self.snapshot = opened_snapshot(location, self.opening, allow_external, uids)
         else:
             self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
 
@@ -186,8 +188,9 @@ class _Import:
             )
             if previous is not None and previous.snapshot_id not in kept:
                 previous = None  # it was dropped at this moment, and its files with it
-            pieces = self._map_pieces(engine, attempt.token, previous)
-            results = self._map(engine, attempt.token, tables, previous, progress)
+            with self.snapshot.files.unchanged():
+                pieces = self._map_pieces(engine, attempt.token, previous)
+                results = self._map(engine, attempt.token, tables, previous, progress)
             record = self._record(name, tables, results, pieces, previous, attempt.token)
             self.lake.append(record)
         units = [u for op in record.operators for t in op.tables for u in t.units]
@@ -217,7 +220,6 @@ class _Import:
         tasks = [
             OperatorTask(
                 self.directory.location,
-                self.digest,
                 self.allow_external,
                 self.lake.location,
                 token,
@@ -268,7 +270,7 @@ class _Import:
                 tasks.append(
                     ImportTask(
                         self.directory.location,
-                        self.digest,
+                        self.opening,
                         self.allow_external,
                         operator.operator_id,
                         parts,
@@ -298,8 +300,9 @@ class _Import:
         """Commit every table, and describe the snapshot."""
         # first what may still fail for the snapshot's sake: a table that is made stays
         files = StateFiles(self.directory, self.allow_external)
-        stripped = without_raw_timers(self.snapshot.metadata, files)
-        metadata, carried = carry_state(stripped, files, self.lake.directory)
+        with files.unchanged():
+            stripped = without_raw_timers(self.snapshot.metadata, files)
+            metadata, carried = carry_state(stripped, files, self.lake.directory)
         operators = []
         for operator in self._operators():
             slices = results[operator.operator_id]

@@ -74,7 +74,6 @@ class OperatorTask:
     """The pieces that one task imports, picklable."""
 
     source: str
-    digest: str
     allow_external: tuple[str, ...]
     lake: str
     attempt: str

@@ -16,7 +16,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -25,6 +27,7 @@ from state_core.bounds import SHARED_BYTES, Budget
 from state_core.errors import (
     CorruptSnapshotError,
     MissingFileError,
+    SnapshotError,
     StateError,
     UnsafePathError,
     UnsupportedFormatError,
@@ -50,6 +53,7 @@ from state_core.model.handles import (
 __all__ = ["METADATA_FILE", "StateFiles"]
 
 METADATA_FILE = "_metadata"
+LOOKS_AT_ONCE = 8
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
 SHARED_DIRECTORIES = ("shared", "taskowned", "dstl")
 TABLE_DIRECTORY = re.compile(r"(.*/shared)/op_[^/]+/db")  # of ForSt
@@ -75,6 +79,7 @@ class StateFiles:
         self._named = directory
         self.heads = Heads()
         self._opened: dict[StreamHandle, Any] = {}
+        self._seen: dict[str, FileSource] = {}
         self._copies = Copies()
         self._parts: set[StreamHandle] = set()
         self._extents = _Extents(self.heads.budget)
@@ -87,7 +92,33 @@ class StateFiles:
             MissingFileError: There is none.
             UnsafePathError: `_metadata` is a link that leads to where it must not.
         """
-        return self._relative(METADATA_FILE).read_all()
+        source = self._relative(METADATA_FILE)
+        self._seen[source.name] = source
+        return source.read_all()
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Refuse what is read meanwhile if a file has changed since it was opened here.
+
+        Files that are gone were read before, or are missed by whoever reads them.
+
+        Raises:
+            ChangedFileError: One has.
+        """
+        try:
+            yield
+        except SnapshotError:
+            self._refuse_changes()  # which says more than what came of one
+            raise
+        self._refuse_changes()
+
+    def _refuse_changes(self) -> None:
+        def refuse(source: FileSource) -> None:
+            with suppress(MissingFileError):
+                source.refuse_change()
+
+        with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
+            list(pool.map(refuse, self._seen.values()))
 
     def open(
         self,
@@ -176,6 +207,7 @@ class StateFiles:
         )
 
     def _sized(self, source: FileSource, start: int, size: int, whole: bool) -> FileSource:
+        self._seen.setdefault(source.name, source)
         if start + size > source.size and not whole:
             size = max(0, source.size - start)
         if start + size > source.size:

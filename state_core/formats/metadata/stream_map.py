@@ -1,4 +1,4 @@
-"""The streams of a `_metadata` that are not managed keyed state, changed all at once."""
+"""The streams of a `_metadata`: those of other than managed keyed state changed, files of all."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from state_core.model.handles import (
     KeyedHandle,
     KeyGroupsHandle,
     OperatorHandle,
+    RelativeHandle,
     StreamHandle,
 )
 
-__all__ = ["StreamMap", "map_streams"]
+__all__ = ["StreamMap", "map_streams", "named_files"]
 
 StreamMap = Callable[[StreamHandle], StreamHandle]
 
@@ -56,3 +57,20 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
         return replace(operator, subtasks=subtasks)
 
     return replace(metadata, operators=[of_state(operator) for operator in metadata.operators])
+
+
+def named_files(metadata: CheckpointMetadata) -> set[str]:
+    """The files of a savepoint that its handles lead to."""
+    streams = [
+        subtask.managed_keyed.stream
+        for operator in metadata.operators
+        for subtask in (operator.subtasks or {}).values()
+        if isinstance(subtask.managed_keyed, KeyGroupsHandle)
+    ]
+
+    def note(handle: StreamHandle) -> StreamHandle:
+        streams.append(handle)
+        return handle
+
+    map_streams(metadata, note)
+    return {stream.path for stream in streams if isinstance(stream, RelativeHandle)}

@@ -49,6 +49,7 @@ class SpillTask:
         meta_info: What the header says of it.
         key_serializer: The key's serializer, as the header has it.
         max_parallelism: The number of key groups.
+        attempt: What the spill's name begins with, of a `SavepointDirectory`.
     """
 
     directory: str
@@ -58,6 +59,7 @@ class SpillTask:
     meta_info: bytes
     key_serializer: bytes
     max_parallelism: int
+    attempt: str = ""
 
     @property
     def layout(self) -> KeyedLayout:
@@ -86,9 +88,8 @@ def spill_batches(task: SpillTask, batches: Iterable[pa.RecordBatch]) -> Spill:
         for batch in _conforming(layout, batches, place)
     )
     try:
-        return spill_rows(
-            Directory(task.directory).confined(), rows, prefix_bytes(task.max_parallelism)
-        )
+        directory = Directory(task.directory).confined()
+        return spill_rows(directory, rows, prefix_bytes(task.max_parallelism), task.attempt)
     except StateError as error:
         raise error.within(f"operator {task.operator}") from error
 

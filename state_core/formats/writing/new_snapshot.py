@@ -41,6 +41,7 @@ from state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     write_metadata,
 )
+from state_core.formats.metadata.stream_map import named_files
 from state_core.formats.operator_state.operator_file import CURRENT_VERSION, UNCOMPRESSED_VERSION
 from state_core.formats.writing.new_operator_states import write_new_operator_states
 from state_core.formats.writing.new_rows import SpillTask, batches_of, spill_batches
@@ -152,6 +153,7 @@ def write_snapshot(
     try:
         states = [work.operator(operator) for operator in operators]
         metadata = CheckpointMetadata(metadata_version, checkpoint_id, states)
+        target.remove_others(named_files(metadata))
         path = target.commit(metadata)
     except BaseException:
         target.abandon()
@@ -272,7 +274,7 @@ class _Writing:
                 tasks.append(
                     GatherTask(
                         self.directory.location, operator.uid, header, index == 0, mine,
-                        self.compressed,
+                        self.compressed, self.target.attempt,
                     )
                 )  # fmt: skip
                 owners.append(subtask)
@@ -289,7 +291,10 @@ class _Writing:
         encoded = DataOutput()
         write_state_meta_info(info, encoded)
         directory = self.directory.location
-        return SpillTask(directory, uid, info.name, index, encoded.to_bytes(), key.encoded, most)
+        return SpillTask(
+            directory, uid, info.name, index, encoded.to_bytes(), key.encoded, most,
+            self.target.attempt,
+        )  # fmt: skip
 
 
 def _spilled(state: NewKeyedState, task: SpillTask) -> list[Spill]:
@@ -327,6 +332,7 @@ class GatherTask:
         first: Whether the part begins with it.
         spills: The spills, cut to the key groups.
         compressed: Whether key groups are compressed.
+        attempt: What the part's name begins with, of a `SavepointDirectory`.
     """
 
     directory: str
@@ -335,6 +341,7 @@ class GatherTask:
     first: bool
     spills: tuple[Spill, ...]
     compressed: bool
+    attempt: str = ""
 
 
 def gather_part(task: GatherTask) -> KeyedPart:
@@ -353,8 +360,9 @@ def gather_part(task: GatherTask) -> KeyedPart:
 
     groups = gathered_groups(directory, task.spills, check)
     return write_keyed_part(
-        directory, header if task.first else None, groups, compressed=task.compressed
-    )
+        directory, header if task.first else None, groups, compressed=task.compressed,
+        attempt=task.attempt,
+    )  # fmt: skip
 
 
 def _twice(header: KeyedHeader, operator: str, entries: Entries, row: int) -> EncodeError:

@@ -16,6 +16,7 @@ from tests.integration.servers.test_s3 import (  # noqa: F401 - they are run her
     test_a_damaged_savepoint_is_salvaged,
     test_a_directory,
     test_a_directory_is_made_again_of_its_location,
+    test_a_file_that_is_replaced_by_one_as_long,
     test_a_log_is_compacted_while_others_append,
     test_a_savepoint_is_read_checked_and_recompressed,
     test_a_target_that_failed_can_be_used_again,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +22,13 @@ from state_core.commit import (
     FileCheckpointLog,
     FileSystemBlobStore,
 )
-from state_core.errors import DeletedBlobError, MissingFileError, SnapshotError, TruncatedError
+from state_core.errors import (
+    ChangedFileError,
+    DeletedBlobError,
+    MissingFileError,
+    SnapshotError,
+    TruncatedError,
+)
 from state_core.files.filesystem import Directory
 from state_core.formats.rewriting.recompression import recompress_snapshot
 from tests.integration.s3.proxy import KEY, SECRET, S3Proxy
@@ -102,6 +109,27 @@ def test_a_directory(directory: Directory) -> None:
     for _ in range(2):
         directory.delete_tree("a")
     assert directory.files_below() == []
+
+
+@pytest.mark.parametrize("size", [0, 100, (1 << 20) - 1])
+def test_a_file_that_gets_shorter_while_it_is_read(directory: Directory, size: int) -> None:
+    """Said with its name: what is missing is neither zeros nor what was in memory."""
+    directory.write("a/b", bytes([1]) * (1 << 20))
+    source = directory.source("a/b")
+    directory.write("a/b", bytes([1]) * size)
+    with pytest.raises(SnapshotError, match=r"a/b: (it has changed|can't be read|no such)"):
+        source.read_all()
+
+
+def test_a_file_that_is_replaced_by_one_as_long(directory: Directory) -> None:
+    """It is known by its ETag, in HDFS by when it was written."""
+    directory.write("a/b", b"1" * 100)
+    source = directory.source("a/b")
+    source.refuse_change()
+    time.sleep(0.01)
+    directory.write("a/b", b"2" * 100)
+    with pytest.raises(ChangedFileError, match="a/b: it has changed"):
+        source.refuse_change()
 
 
 def test_a_directory_is_made_again_of_its_location(directory: Directory) -> None:

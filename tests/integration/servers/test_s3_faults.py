@@ -175,6 +175,18 @@ def test_a_thousand_faults(s3: S3Proxy, relay: Relay, unspoiled: dict[str, Any])
     spoil(s3, relay, unspoiled, 1000)
 
 
+def test_a_store_that_takes_its_time(
+    s3: S3Proxy, relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for, longer than Arrow itself would: asked again, it would take as long."""
+    monkeypatch.setattr(f"{Relay.__module__}.DELAY_SECONDS", 4.0)
+    relay.plan = lambda _: Fault.DELAY
+    path = f"slow/{uuid.uuid4().hex[:12]}"
+    Directory(relay.through(s3.location(""))).write(path, b"1")
+    assert relay.faults == {Fault.DELAY: 1}
+    assert Directory(s3.location("")).read(path) == b"1"
+
+
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.LOST_ERROR, Fault.TAKEN])
 def test_the_answer_to_each_commit_is_lost(s3: S3Proxy, relay: Relay, fault: Fault) -> None:
     """Import and drop commit once, and know it."""

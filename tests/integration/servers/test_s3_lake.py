@@ -30,7 +30,7 @@ from pipelines.operations.verified_savepoints import (
 from pipelines.runtime.sources import Split, batches_of, latest_offset, splits_between
 from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
 from state_core.checks.integrity import check_snapshot
-from state_core.errors import ConflictError
+from state_core.errors import ChangedFileError, ConflictError
 from state_core.files.filesystem import Directory
 from state_core.files.storage_options import storage_options
 from state_core.process.jobs import SourceNode
@@ -101,6 +101,22 @@ class _Meanwhile(LocalEngine):
         results = super().map(function, tasks, progress)
         self.after()
         return results
+
+
+def test_a_file_that_is_replaced_during_an_import(directory: Directory) -> None:
+    """By one as long: the import names it; when it is put right, the same process imports it."""
+    source, savepoint = put(WORDS, directory.child("savepoint")), directory.child("savepoint")
+    lake = Lake(directory.child("lake").location)
+    size, path = max((size, path) for path, size in savepoint.files_below())
+    right = savepoint.read(path)
+    engine = _Meanwhile(after=lambda: savepoint.write(path, bytes(size)))
+    with pytest.raises(ChangedFileError, match=path):
+        import_snapshot(lake, source, "words", snapshot_id="one", engine=engine)
+    assert not lake.exists()
+    savepoint.write(path, right)
+    import_snapshot(lake, source, "words", snapshot_id="one", engine=LOCAL)
+    export_snapshot(lake, "words", "one", directory.child("out").location, engine=LOCAL)
+    assert entries(directory.child("out").location) == entries(WORDS)
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core.errors import TruncatedError
+from state_core.errors import ChangedFileError, TruncatedError
 from state_core.files import file_sources
 from state_core.files.file_sources import (
     FIRST_AHEAD,
@@ -42,10 +42,10 @@ class Counted:
         """Its bytes."""
         return SIZE
 
-    def read_at(self, size: int, offset: int) -> bytes:
+    def get_stream(self, offset: int, size: int) -> pa.NativeFile:
         """Some of them."""
         self.asked.append((offset, size))
-        return DATA[offset : offset + size].tobytes()
+        return self.file.get_stream(offset, size)
 
 
 def read(remote: RemoteFile, offset: int, size: int) -> None:
@@ -139,9 +139,9 @@ def test_readers_do_not_wait_for_each_other() -> None:
     meeting = Barrier(4 * PARTS_AT_ONCE, timeout=30)
 
     class Meeting(Counted):
-        def read_at(self, size: int, offset: int) -> bytes:
+        def get_stream(self, offset: int, size: int) -> pa.NativeFile:
             meeting.wait()
-            return super().read_at(size, offset)
+            return super().get_stream(offset, size)
 
     with ThreadPoolExecutor(4) as readers:
         list(readers.map(lambda _: read(RemoteFile(Meeting(), "f"), 0, 4 * PART), range(4)))
@@ -150,13 +150,13 @@ def test_readers_do_not_wait_for_each_other() -> None:
 def test_a_fork_reads_with_threads_of_its_own() -> None:
     """It has none of its parent's, and would wait for them for ever."""
     script = """
-import os, signal
+import io, os, signal
 import numpy as np
 from state_core.files.file_sources import PART, RemoteFile
 
 class Zeros:
     def size(self): return 4 * PART
-    def read_at(self, size, offset): return bytes(size)
+    def get_stream(self, offset, size): return io.BytesIO(bytes(size))
 
 def read(): RemoteFile(Zeros(), "file").read_into(0, np.empty(4 * PART, np.uint8))
 
@@ -177,6 +177,51 @@ def test_a_file_that_ends_too_soon() -> None:
     with pytest.raises(TruncatedError, match="the file, offset"):
         RemoteFile(file, "the file").read_into(SIZE - 1, np.zeros(2, np.uint8))
     assert file.asked == []
+
+
+class Shrunk:
+    """A file of an S3 that is answered for with fewer bytes than were asked for, as Arrow does."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def size(self) -> int:
+        """As it was."""
+        return 100
+
+    def metadata(self) -> dict[str, bytes]:
+        """What S3 said when it was opened."""
+        return {"ETag": b"of the longer one"}
+
+    def get_stream(self, offset: int, size: int) -> Shrunk:
+        """All of them, it is said."""
+        return self
+
+    def readinto(self, out: np.ndarray) -> int:
+        """What is left."""
+        out[: self.left] = 1
+        return len(out)
+
+
+@pytest.mark.parametrize("left", [0, 50, 99])
+def test_a_file_that_got_shorter(left: int, tmp_path: Path) -> None:
+    """Its missing bytes are not taken for zeros, nor for what was in memory."""
+    (tmp_path / "file").write_bytes(bytes([1] * left))
+    directory = Directory(tmp_path)
+    remote = RemoteFile(Shrunk(left), "file", (directory, "file"))
+    with pytest.raises(ChangedFileError, match="file: it has changed while it was read"):
+        remote.read_into(0, np.zeros(100, np.uint8))
+
+
+def test_a_last_byte_that_looks_as_if_it_was_not_read(tmp_path: Path) -> None:
+    """It is asked whether the file is the same; it is."""
+    data = bytes([file_sources.NOT_READ] * 100)
+    (tmp_path / "file").write_bytes(data)
+    directory = Directory(tmp_path)
+    remote = RemoteFile(directory.open_input("file"), "file", (directory, "file"))
+    out = np.zeros(100, np.uint8)
+    remote.read_into(0, out)
+    assert out.tobytes() == data
 
 
 def test_a_source_travels_between_processes(tmp_path: Path) -> None:

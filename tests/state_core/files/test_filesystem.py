@@ -177,7 +177,7 @@ def test_a_file_deleted_while_it_is_read_is_a_missing_file(
     def open_input(_path: str) -> pa.NativeFile:
         if not kept:
             memory.rm("/deleted/log/1.record")
-        return pa.PythonFile(UnreadableFile(), "r")
+        return pa.PythonFile(UnreadableFile(b"bytes"), "r")
 
     size = directory.size("log/1.record")
     monkeypatch.setattr(directory, "open_input", open_input)

@@ -47,6 +47,7 @@ from tests.support.lakes import (
     unit_paths,
 )
 from tests.support.people import ALICE, BESIDE_KEYS, NEW_PROFILE, files_with, people_savepoint
+from tests.support.repeating import Repeating
 from tests.support.steps import EndError, Step, do_at, stop
 
 UIDS = ("users", "places")
@@ -169,6 +170,15 @@ def test_she_is_in_every_snapshot_before_and_in_no_file_afterwards(
         assert list(stored_faults(lake, lake.snapshot(job, name))) == []
         assert lake.snapshot(job, name).erased == ["gdpr-4711"]
     assert done.said["snapshots_erased_from"] == [list(name) for name in sorted(names)]
+
+
+def test_tasks_that_run_more_than_once(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without: she is in no file, and no file is there that nothing names."""
+    engine = Repeating(monkeypatch)
+    erase(small, SMALL, whole=True, engine=engine)
+    assert engine.lost
+    assert files_with(Path(small.directory.root), ALICE) == []
+    assert_whole(small)
 
 
 def test_every_version_that_a_snapshot_has_shows_its_rows_without_hers(lake: Lake) -> None:

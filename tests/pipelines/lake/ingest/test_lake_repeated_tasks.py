@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from pipelines.engine import Progress
 from pipelines.lake.api import Lake
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.migrating import migrate_snapshot
@@ -23,48 +19,10 @@ from state_core.formats.layout.keyed_states import value_snapshot
 from state_core.formats.layout.meta_info import read_state_meta_info
 from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from tests.pipelines.lake.conftest import JOB
+from tests.support.repeating import Repeating
 from tests.support.savepoints.golden_cases import GOLDEN
 
 SOURCE = GOLDEN / "flink" / "pojo-rocksdb-canonical-p2-m128-flink2.3.0" / "savepoint"
-
-
-class _Lost(BaseException):
-    """An executor that is gone."""
-
-
-class Repeating:
-    """An engine that runs each task twice, takes the second result, and loses a third run."""
-
-    name = "repeating"
-    repeats = True
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.patch = patch
-        self.lost = 0
-
-    def map(
-        self, function: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress | None = None
-    ) -> list[Any]:
-        """The function of every task."""
-        results = []
-        for task in tasks:
-            function(task)
-            results.append(function(task))
-            with self._losing(), suppress(_Lost):
-                function(task)
-        return results
-
-    @contextmanager
-    def _losing(self) -> Iterator[None]:
-        """Lose whoever has begun a file, before there are rows in it."""
-
-        def lost(*_: object, **__: object) -> None:
-            self.lost += 1
-            raise _Lost
-
-        with self.patch.context() as patch:
-            patch.setattr(pq.ParquetWriter, "write_table", lost)
-            yield
 
 
 def files_of(lake: Lake) -> set[str]:

@@ -1,0 +1,45 @@
+"""A job whose tasks run more than once, as Spark's do where an executor seems lost or slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.lake.api import Lake
+from pipelines.runtime import RunOptions, run_job
+from pipelines.runtime.exchange import ChannelWriter
+from state_core import open_snapshot
+from state_core.formats.metadata.stream_map import named_files
+from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
+from tests.support.repeating import Repeating
+
+alerts = alerts_module()
+
+
+@pytest.mark.parametrize("written", [(pq.ParquetWriter, "write_batch"), (ChannelWriter, "close")])
+@pytest.mark.parametrize("restore_from", ["lake", "blob_store"])
+def test_one_run_of_each_task_counts(
+    restore_from: str, written: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Output and state are as ever; neither the tables nor the state have files of other runs."""
+    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    engine = Repeating(monkeypatch, written)
+    blobs = str(tmp_path / "blobs")
+    for part, parallelism in enumerate((2, 3)):
+        feed(data, part)
+        options = RunOptions(parallelism, engine=engine, blobs=blobs, restore_from=restore_from)
+        run_job(alerts.alerts(str(data)), lake, options)
+    assert engine.lost
+    wanted, spent = expected(range(2))
+    rows = sink_rows(data / "alerts")
+    assert sorted((row["customer"], row["rule"], row["spent"]) for row in rows) == sorted(wanted)
+    assert state_rows(lake, 2, "alert", "spent", tmp_path) == spent
+    for table in ("alerts", "alerts-by-rule"):
+        named = set(DeltaTable(str(data / table)).file_uris())
+        assert {str(path) for path in (data / table / "_data").rglob("*.parquet")} == named
+    (savepoint,) = (tmp_path / "lake" / "alerts" / "_runs" / "00000002").glob("attempt-*/savepoint")
+    named = named_files(open_snapshot(savepoint).metadata)
+    assert {path.name for path in savepoint.iterdir()} == {"_metadata", *named}

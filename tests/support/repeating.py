@@ -1,0 +1,66 @@
+"""An engine whose tasks run more than once, as Spark's do where an executor seems lost or slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.engine import Progress
+
+__all__ = ["Repeating"]
+
+
+class _Lost(BaseException):
+    """An executor that is gone."""
+
+
+class Repeating:
+    """An engine that runs each task twice, takes the second result, and loses a third run.
+
+    Args:
+        patch: Of pytest's.
+        written: The method of a writer, as a class and a name, in which the third run is lost.
+
+    Attributes:
+        lost: How many were.
+    """
+
+    name = "repeating"
+    repeats = True
+
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        written: tuple[type, str] = (pq.ParquetWriter, "write_table"),
+    ) -> None:
+        self.patch = patch
+        self.written = written
+        self.lost = 0
+
+    def map(
+        self, function: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress | None = None
+    ) -> list[Any]:
+        """The function of every task."""
+        results = []
+        for task in tasks:
+            function(task)
+            results.append(function(task))
+            with self._losing(), suppress(_Lost):
+                function(task)
+        return results
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Lose whoever has begun a file, before there are rows in it."""
+
+        def lost(*_: object, **__: object) -> None:
+            self.lost += 1
+            raise _Lost
+
+        with self.patch.context() as patch:
+            patch.setattr(*self.written, lost)
+            yield
