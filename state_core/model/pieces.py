@@ -1,4 +1,4 @@
-"""Pieces of a file of keyed state: entries that follow on each other, and one task reads."""
+"""Pieces of a file of keyed state: entries that follow on each other, which one task reads."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class UnifiedFile:
     def entries(
         self,
         key_groups: KeyGroupRange | None = None,
-        window_bytes: int = WINDOW_BYTES,
+        window_bytes: int | None = None,
         *,
         to_the_end: bool = False,
     ) -> Iterator[Entries]:
@@ -121,7 +121,7 @@ class UnifiedFile:
 
         Args:
             key_groups: Only these; all by default.
-            window_bytes: How much is held at once.
+            window_bytes: How much is held at once; `WINDOW_BYTES` by default.
             to_the_end: Whether bytes behind the mark that ends a key group are a fault, which
                 Flink passes over; and whether what precedes a break of a compressed key group
                 comes before the error.
@@ -132,7 +132,7 @@ class UnifiedFile:
         return _Scanner(self, self.within(key_groups), window_bytes, to_the_end).run()
 
     def cut(
-        self, key_groups: KeyGroupRange, piece_bytes: int, window_bytes: int = WINDOW_BYTES
+        self, key_groups: KeyGroupRange, piece_bytes: int, window_bytes: int | None = None
     ) -> list[FilePiece]:
         """Cut some key groups into pieces of about so many bytes as stored, in order.
 
@@ -165,7 +165,7 @@ class UnifiedFile:
             for (begin, read), (end, behind) in pairwise(cuts)
         ]  # fmt: skip
 
-    def entries_of(self, piece: FilePiece, window_bytes: int = WINDOW_BYTES) -> Iterator[Entries]:
+    def entries_of(self, piece: FilePiece, window_bytes: int | None = None) -> Iterator[Entries]:
         """The entries of a piece that `cut` made.
 
         Raises:
@@ -183,7 +183,7 @@ class _Scanner:
         self,
         file: UnifiedFile,
         spans: list[KeyGroupSpan],
-        window_bytes: int,
+        window_bytes: int | None,
         to_the_end: bool,
         piece: FilePiece | None = None,
     ) -> None:
@@ -192,9 +192,9 @@ class _Scanner:
         self.end: EntryPlace | None = None if piece is None else piece.end
         self.to_the_end = to_the_end
         self.queue = spans[::-1]
-        window = window_bytes
+        window = window_bytes or WINDOW_BYTES
         if not file.header.compressed:
-            window = min(window_bytes, sum(span.end - span.start for span in spans))
+            window = min(window, sum(span.end - span.start for span in spans))
         self.window = np.empty(max(window, 1), np.uint8)
         rows = min(TABLE_ROWS, len(self.window) // (8 + file.prefix) + 1)
         self.state_of = np.empty(rows, np.int16)
