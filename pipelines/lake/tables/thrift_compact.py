@@ -151,9 +151,9 @@ def _write_value(kind: int, value: Any, out: bytearray) -> None:
         _write_varint(len(value), out)
         out += value
     elif kind in (LIST, SET):
-        _write_list(*value, out)
+        _write_list(value[0], value[1], out)
     elif kind == MAP:
-        _write_map(*value, out)
+        _write_map(value[0], value[1], value[2], out)
     else:
         _write_struct(value, out)
 

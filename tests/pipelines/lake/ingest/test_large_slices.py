@@ -29,8 +29,9 @@ from tests.pipelines.lake.conftest import JOB
 from tests.pipelines.lake.ingest.test_lake_repeated_tasks import Repeating, files_of, named
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-CANONICAL = [case for case in golden_cases() if "canonical" in case.name]
-ENTRIES = 4000
+CHOSEN = ("kinds-hashmap-canonical", "sql-rocksdb-canonical-snappy", "windows-hashmap-canonical")
+CANONICAL = [case for case in golden_cases() if case.name.startswith(CHOSEN)]
+ENTRIES, FEW = 4000, 10
 CHANGING = {"size", "written_bytes", "imported_at", "version", "path", "snapshot_id", "source"}
 
 
@@ -58,12 +59,12 @@ def a_slice_for_each_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def tiny_pieces() -> Iterator[None]:
-    """Any slice is large, and a piece has some dozen entries."""
+def tiny_pieces(piece_bytes: int = 8000) -> Iterator[None]:
+    """Any slice is large, and a piece has few entries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(large_slices, "LARGE_BYTES", 1)
         patch.setattr(large_slices, "SHARE", 1 << 40)
-        patch.setattr(large_slices, "PIECE_BYTES", 500)
+        patch.setattr(large_slices, "PIECE_BYTES", piece_bytes)
         patch.setattr(unified, "TABLE_ROWS", 10)
         patch.setattr(unified, "WINDOW_BYTES", 20_000)
         yield
@@ -72,12 +73,12 @@ def tiny_pieces() -> Iterator[None]:
 def savepoint(root: Path, *, changed: bool = False) -> Path:
     """One key has most entries of two maps and most timers; there are others around it."""
     many = {
-        "key": [7] * ENTRIES + list(range(100)),
-        "user_key": list(range(ENTRIES + 100)),
-        "value": [f"value {index % 1000}" for index in range(ENTRIES + 100)],
+        "key": [7] * ENTRIES + list(range(FEW)),
+        "user_key": list(range(ENTRIES + FEW)),
+        "value": [f"value {index % 1000}" for index in range(ENTRIES + FEW)],
     }
-    few = {"key": list(range(100)), "value": list(range(100))}
-    others = {**many, "value": ["changed"] + many["value"][1:]} if changed else many
+    few = {"key": list(range(FEW)), "value": list(range(FEW))}
+    others = {**many, "value": ["changed", *many["value"][1:]]} if changed else many
     timers = {"key": many["key"], "timestamp": many["user_key"]}
     states = (
         NewKeyedState("few", pa.table(few), value="Long"),
@@ -137,7 +138,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
         engine = Noting()
         with tiny_pieces():
             record = imported(cut, source, engine=engine)
-        assert engine.count(PieceTask) > (100 if compression == "none" else 3)
+        assert engine.count(PieceTask) > (50 if compression == "none" else 3)
         assert engine.count(JoinTask) >= 3
         assert said(record) == said(expected)
         assert rows_of(cut, record) == rows_of(whole, expected)
@@ -150,10 +151,10 @@ def test_as_one_task_would(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CANONICAL, ids=lambda case: case.name)
 def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
-    """Every type and kind of state, cut in the midst of key groups."""
+    """Every kind of state, SQL's and timers, cut in the midst of key groups."""
     whole, cut = Lake(tmp_path / "whole"), Lake(tmp_path / "cut")
     expected = imported(whole, case.snapshot)
-    with tiny_pieces():
+    with tiny_pieces(200):
         record = imported(cut, case.snapshot)
     assert said(record) == said(expected)
     assert rows_of(cut, record) == rows_of(whole, expected)
@@ -198,16 +199,11 @@ def test_a_damaged_key_group(compression: str, tmp_path: Path) -> None:
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2 :: 64] = b"\xff" * len(content[len(content) // 2 :: 64])
     damaged.write_bytes(content)
-    for tiny in (False, True):
-        lake = Lake(tmp_path / f"lake-{tiny}")
-        with pytest.raises(CorruptSnapshotError, match="offset") as caught:
-            if tiny:
-                with tiny_pieces():
-                    imported(lake, source)
-            else:
-                imported(lake, source)
-        assert damaged.name in str(caught.value)
-        assert not files_of(lake)
+    lake = Lake(tmp_path / "lake")
+    with tiny_pieces(), pytest.raises(CorruptSnapshotError, match="offset") as caught:
+        imported(lake, source)
+    assert damaged.name in str(caught.value)
+    assert not files_of(lake)
 
 
 def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
