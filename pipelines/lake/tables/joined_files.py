@@ -12,7 +12,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pipelines.lake.tables.thrift_compact import I16, Fields, read_struct, write_struct
+from pipelines.lake.tables.thrift_compact import (
+    I16,
+    I64,
+    LIST,
+    STRUCT,
+    Fields,
+    read_struct,
+    write_struct,
+)
 from state_core.errors import DamagedLakeError
 from state_core.files.filesystem import Directory, FileSource
 from state_core.serializers.framework.columns import U8Array
@@ -46,24 +54,25 @@ def join_files(directory: Directory, paths: Sequence[str], path: str) -> int:
         DamagedLakeError: A file is no Parquet, or of another schema.
         SnapshotError: A file can't be read or written.
     """
-    sources = [directory.source(part) for part in paths]
-    footers = [_footer(source) for source in sources]
-    joined, _ = footers[0]
-    rows = sum(footer[ROWS][1] for footer, _ in footers)
+    joined: Fields = {}
     row_groups: list[Fields] = []
+    rows = 0
     with directory.open_output(path) as out:
         out.write(MAGIC)
-        for source, (footer, end) in zip(sources, footers, strict=True):
+        for part in paths:
+            source = directory.source(part)
+            footer, end = _footer(source)
+            joined = joined or dict(footer)
             if footer[SCHEMA] != joined[SCHEMA]:
                 raise DamagedLakeError(f"another schema than in {paths[0]}", place=source.name)
+            rows += footer[ROWS][1]
             for row_group in footer[ROW_GROUPS][1][1]:
                 _move(row_group, out.tell() - len(MAGIC), len(row_groups))
                 row_groups.append(row_group)
             for block in _blocks(source, len(MAGIC), end):
                 out.write(block)
-        kind, _ = joined[ROW_GROUPS][1]
-        joined[ROW_GROUPS] = joined[ROW_GROUPS][0], (kind, row_groups)
-        joined[ROWS] = joined[ROWS][0], rows
+        joined[ROWS] = I64, rows
+        joined[ROW_GROUPS] = LIST, (STRUCT, row_groups)
         data = write_struct(joined)
         out.write(data + len(data).to_bytes(4, "little") + MAGIC)
         return int(out.tell())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["Fields", "read_struct", "write_struct"]
+__all__ = ["I16", "I64", "LIST", "STRUCT", "Fields", "read_struct", "write_struct"]
 
 Fields: TypeAlias = dict[int, tuple[int, Any]]
 
