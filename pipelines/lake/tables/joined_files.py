@@ -65,10 +65,14 @@ def join_files(directory: Directory, paths: Sequence[str], path: str) -> int:
             joined = joined or dict(footer)
             if footer[SCHEMA] != joined[SCHEMA]:
                 raise DamagedLakeError(f"another schema than in {paths[0]}", place=source.name)
-            rows += footer[ROWS][1]
-            for row_group in footer[ROW_GROUPS][1][1]:
-                _move(row_group, out.tell() - len(MAGIC), len(row_groups))
-                row_groups.append(row_group)
+            try:
+                rows += footer[ROWS][1]
+                for row_group in footer[ROW_GROUPS][1][1]:
+                    _move(row_group, out.tell() - len(MAGIC), len(row_groups))
+                    row_groups.append(row_group)
+            except (KeyError, TypeError, AttributeError, IndexError) as error:
+                problem = "a footer that is none of Parquet's"
+                raise DamagedLakeError(problem, place=source.name) from error
             for block in _blocks(source, len(MAGIC), end):
                 out.write(block)
         joined[ROWS] = I64, rows

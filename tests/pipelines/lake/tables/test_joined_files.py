@@ -112,3 +112,18 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     for name in "bcde":
         with pytest.raises(DamagedLakeError, match=f"{tmp_path}/{name}"):
             join_files(directory, ["a", name], "out")
+
+
+def test_damaged_footers(tmp_path: Path) -> None:
+    """A byte of a footer that is another is told as damage, if it is told."""
+    pq.write_table(rows(0, 5), tmp_path / "a")
+    data = (tmp_path / "a").read_bytes()
+    begins = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    told = 0
+    for at in range(begins, len(data), 5):
+        (tmp_path / "b").write_bytes(data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1 :])
+        try:
+            join_files(Directory(tmp_path), ["a", "b"], "out")
+        except DamagedLakeError:
+            told += 1
+    assert told
