@@ -68,6 +68,13 @@ class StateStream(Protocol):
     def read_into(self, out: npt.NDArray[np.uint8]) -> int:
         """Fill `out` as far as possible; fewer bytes than it holds mean that the end is reached."""
 
+    def mark(self) -> tuple[int, int]:
+        """Where to begin reading for what comes next.
+
+        Returns:
+            An offset of the source, and how many bytes of content to pass from there.
+        """
+
 
 class PlainStream:
     """A part of a source as it is."""
@@ -83,6 +90,10 @@ class PlainStream:
         self.source.read_into(self.position, out[:count])
         self.position += count
         return count
+
+    def mark(self) -> tuple[int, int]:
+        """Where to begin reading for what comes next."""
+        return self.position, 0
 
 
 class SnappyStream:
@@ -113,6 +124,7 @@ class SnappyStream:
         self._held = np.empty(ROOM + min(HELD, end - start), np.uint8)
         self._at = self._behind = ROOM
         self._left = np.empty(0, np.uint8)
+        self._left_from = (0, 0)  # the chunk that it is of, and how large that is
 
     def read_into(self, out: npt.NDArray[np.uint8]) -> int:
         """Decompress as many chunks as fit, and keep the rest of the last one."""
@@ -132,6 +144,17 @@ class SnappyStream:
             done += count
         return done
 
+    def mark(self) -> tuple[int, int]:
+        """Where to begin reading for what comes next: a chunk, and what to pass of its content."""
+        if not self._left.size:
+            return self._offset_of(self._at), 0
+        chunk, content = self._left_from
+        return chunk, content - self._left.size
+
+    def _offset_of(self, at: int) -> int:
+        """The offset in the source of a position of what is held."""
+        return self.position - (self._behind - at)
+
     def _read_run(self, out: npt.NDArray[np.uint8]) -> int:
         """Decompress the next chunks, or what fits of one; say how many bytes that is."""
         chunks, content = self._next_run(1 if self._up_to_break else min(out.size, RUN_CONTENT))
@@ -141,6 +164,7 @@ class SnappyStream:
             return content
         chunk = np.empty(content, np.uint8)
         self._decompress(chunks, chunk)
+        self._left_from = self._offset_of(self._at - (chunks.size - ROOM)), content
         out[:] = chunk[: out.size]
         self._left = chunk[out.size :]
         return out.size
@@ -218,10 +242,9 @@ class SnappyStream:
             raise self._fault(f"Snappy frames of {out.size} bytes that gave {written}")
 
     def _fault(self, problem: str) -> CorruptSnapshotError:
-        at = self.position - (self._behind - self._at)
         return CorruptSnapshotError(
             problem,
-            place=f"{self.source.name}, near offset {at}",
+            place=f"{self.source.name}, near offset {self._offset_of(self._at)}",
             remedy="the file is damaged or was not copied whole: fetch it again",
         )
 

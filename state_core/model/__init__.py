@@ -8,6 +8,7 @@
 `key_groups`       hashes, key groups, and their ranges per subtask
 `operator_ids`     from a uid to an operator's id
 `redistribution`   which subtask gets what at another parallelism
+`pieces`           entries of a file that follow on each other, for one task
 `measure`          counts, bytes and fingerprints of entries, by key group
 `showing`          what notebooks and consoles show of all that
 =================  ==================================================================

@@ -62,6 +62,13 @@ class Measure:
         weights = entries.payload_bytes()
         self._sizes[first:behind] += np.bincount(slot, weights).astype(np.int64)
 
+    def merge(self, other: Measure) -> None:
+        """Add what was measured elsewhere of other entries of the same states and key groups."""
+        self._low += other._low
+        self._high += other._high
+        self._counts += other._counts
+        self._sizes += other._sizes
+
     def _cells(self, name: str, within: KeyGroupRange) -> slice:
         start = self.states[name] * len(self.key_groups) - self.key_groups.first
         return slice(start + within.first, start + within.last + 1)

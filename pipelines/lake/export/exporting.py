@@ -431,12 +431,13 @@ def _chunks(
 
 
 def _parts(chunks: Sequence[KeyGroupRange | GroupPiece]) -> list[list[KeyGroupRange | GroupPiece]]:
-    """The chunks of each task, of which a large key group has several."""
+    """The chunks of each task: a large key group has several tasks, with about as many bytes."""
+    sizes = [chunk.size if isinstance(chunk, GroupPiece) else 0 for chunk in chunks]
+    share = sum(sizes) / max(1, -(-sum(sizes) // SLICE_BYTES))
     parts: list[list[KeyGroupRange | GroupPiece]] = [[]]
     total = 0
-    for chunk in chunks:
-        size = chunk.size if isinstance(chunk, GroupPiece) else 0
-        if total and total + size > SLICE_BYTES:
+    for chunk, size in zip(chunks, sizes, strict=True):
+        if total and total + size / 2 > share:
             parts.append([])
             total = 0
         parts[-1].append(chunk)

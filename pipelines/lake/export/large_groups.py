@@ -37,6 +37,8 @@ from state_core.serializers.framework.columns import U8Array
 
 __all__ = ["GroupPiece", "encoded_piece", "piece_rows", "plan_pieces"]
 
+ENCODED_BYTES = 8 << 20  # what is encoded at once of a row group
+
 
 @dataclass(frozen=True)
 class GroupPiece:
@@ -122,7 +124,7 @@ def _row_groups(table: TableRows, unit: UnitRecord, key_group: int) -> dict[int,
 
 
 def encoded_piece(piece: GroupPiece) -> Iterator[U8Array]:
-    """The bytes of a piece, a row group at a time.
+    """The bytes of a piece, at most a row group at a time.
 
     Raises:
         LakeError: A row group has no row of the key group.
@@ -133,11 +135,12 @@ def encoded_piece(piece: GroupPiece) -> Iterator[U8Array]:
         for rows in _whole(piece):
             yield _encoded(rows, prefix, begins=True, ends=True)
     else:
-        last = len(piece.row_groups) - 1
-        for index, rows in enumerate(_by_row_group(piece, piece.row_groups)):
-            begins = piece.begins_state and index == 0
-            ends = piece.ends_state and index == last
-            yield _encoded(rows, prefix, begins=begins, ends=ends)
+        begins, batches = piece.begins_state, _by_row_group(piece, piece.row_groups)
+        rows = next(batches)
+        for following in batches:
+            yield _encoded(rows, prefix, begins=begins, ends=False)
+            begins, rows = False, following
+        yield _encoded(rows, prefix, begins=begins, ends=piece.ends_state)
     if piece.ends_group:
         yield np.frombuffer(END_OF_KEY_GROUP, np.uint8)
 
@@ -173,7 +176,7 @@ def _whole(piece: GroupPiece) -> Iterator[StateRows]:
 
 
 def _by_row_group(piece: GroupPiece, row_groups: Sequence[int]) -> Iterator[StateRows]:
-    """The rows of a state, a row group at a time.
+    """The rows of a state, a part of a row group at a time.
 
     Raises:
         LakeError: A row group has no row of the key group.
@@ -198,4 +201,6 @@ def _by_row_group(piece: GroupPiece, row_groups: Sequence[int]) -> Iterator[Stat
                     remedy="restore the file from a backup of the lake",
                 )
             (batch,) = rows.select(layout.schema.names).combine_chunks().to_batches()
-            yield StateRows(index, state.name, layout, batch)
+            count = -(-len(batch) * ENCODED_BYTES // max(1, batch.nbytes))
+            for first in range(0, len(batch), max(1, count)):
+                yield StateRows(index, state.name, layout, batch.slice(first, count))

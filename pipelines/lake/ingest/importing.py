@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
-from pipelines.engine import Engine, Progress, choose_engine, map_largest_first
+from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.unmanaged_state import carry_state
@@ -24,7 +24,6 @@ from pipelines.lake.ingest.import_slice import (
     ImportTask,
     SliceResult,
     TableTarget,
-    import_slice,
     opened_snapshot,
 )
 from pipelines.lake.ingest.import_targets import (
@@ -33,6 +32,7 @@ from pipelines.lake.ingest.import_targets import (
     previous_units,
     table_targets,
 )
+from pipelines.lake.ingest.large_slices import import_slices, is_large
 from pipelines.lake.tables.names import (
     check_names,
     default_snapshot_id,
@@ -172,7 +172,7 @@ class _Import:
             return ImportResult(present, new=False)
         recover_attempts(self.lake, self.job)
         engine = choose_engine(choice)
-        self.repeats = engine.repeats
+        self.leaves_files = engine.repeats
         previous = self._previous()
         tables = {
             operator.label: table_targets(self.lake, self.job, operator, self.partitions)
@@ -257,7 +257,7 @@ class _Import:
         previous: SnapshotRecord | None,
         progress: Progress | None,
     ) -> dict[str, list[SliceResult]]:
-        tasks, sizes = [], []
+        tasks, sizes, operators = [], [], []
         for operator in self._operators():
             units = known_units(operator, previous)
             targets = tuple(
@@ -282,8 +282,16 @@ class _Import:
                     )
                 )
                 sizes.append(size)
+                operators.append(operator)
         slices: dict[str, list[SliceResult]] = {op.operator_id: [] for op in self._operators()}
-        results = map_largest_first(engine, import_slice, tasks, sizes, progress)
+        total = sum(sizes)
+        large = {
+            at
+            for at, (operator, task, size) in enumerate(zip(operators, tasks, sizes, strict=True))
+            if is_large(operator, task, size, total)
+        }
+        results = import_slices(engine, tasks, sizes, large, progress)
+        self.leaves_files |= bool(large)
         for task, result in zip(tasks, results, strict=True):
             slices[task.operator_id].append(result)
         return slices
@@ -401,9 +409,9 @@ class _Import:
         partition_by: str | None,
         token: str,
     ) -> int:
-        """Make files the table's next version, and remove those of runs that don't count."""
+        """Make files the table's next version, and remove those that were only on the way to it."""
         table = self.lake.table(path)
-        if self.repeats:
+        if self.leaves_files:
             table.remove_others(token, [unit.path for unit in units])
         files = [TableFile.of(unit) for unit in units]
         return table.replace_files(schema, files, partition_by=partition_by, attempt=token)

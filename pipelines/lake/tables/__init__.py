@@ -8,6 +8,7 @@
 `table_log`           where delta-rs finds a table's log, whatever is put in its way
 `units`               how key groups are spread over files
 `unit_writer`         rows into files
+`joined_files`        several files made one, by their footers (`thrift_compact`)
 `table_rows`          files into rows; `key_rows`, those of one key
 `operator_tables`     tables of operator state
 ====================  ===============================================================

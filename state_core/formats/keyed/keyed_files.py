@@ -52,6 +52,7 @@ from state_core.model.handles import (
     StreamHandle,
 )
 from state_core.model.key_groups import EncodedKey, prefix_bytes
+from state_core.model.pieces import FilePiece
 from state_core.model.snapshot import Entries, StateKind
 
 __all__ = [
@@ -335,6 +336,14 @@ class UnifiedKeyedFile(HeadedFile):
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups."""
         return self.file.entries(key_groups)
+
+    def cut(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
+        """Cut some key groups into pieces."""
+        return self.file.cut(key_groups, piece_bytes)
+
+    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
+        """The entries of a piece."""
+        return self.file.entries_of(piece)
 
 
 @dataclass(frozen=True)

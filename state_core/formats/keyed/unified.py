@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from state_core.errors import CorruptSnapshotError, StateError
 from state_core.files.compression import SnappyStream, StateStream, open_stream
@@ -23,13 +25,15 @@ from state_core.formats.layout.meta_info import KeyedHeader
 from state_core.kernels import scan
 from state_core.kernels.scan import scan_unified
 from state_core.model.handles import KeyGroupRange
+from state_core.model.pieces import FilePiece
 from state_core.model.snapshot import Entries
 
-__all__ = ["KeyGroupSpan", "UnifiedFile", "spans_of"]
+__all__ = ["EntryPlace", "KeyGroupSpan", "UnifiedFile", "spans_of"]
 
 WINDOW_BYTES = 4 << 20
 TABLE_ROWS = 1 << 17
 MARK_BYTES = 2
+LENGTH_BYTES = 4
 
 _FAULTS = {
     scan.BAD_LENGTH: "an entry's length leads past the end of its key group",
@@ -45,6 +49,25 @@ class KeyGroupSpan:
     group: int
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPlace:
+    """Where an entry lies, and what must be known to read on from there.
+
+    Attributes:
+        group: Its key group.
+        state: Its state, whose id may stand far before it.
+        at: Its offset in the file; with compression, in the decompressed key group.
+        read_from: An offset in the file that reading can begin at, at the entry or before it.
+        passed: Bytes of content between the two.
+    """
+
+    group: int
+    state: int
+    at: int
+    read_from: int
+    passed: int
 
 
 def spans_of(first: int, offsets: tuple[int, ...], size: int, name: str) -> list[KeyGroupSpan]:
@@ -90,7 +113,7 @@ class UnifiedFile:
     def entries(
         self,
         key_groups: KeyGroupRange | None = None,
-        window_bytes: int = WINDOW_BYTES,
+        window_bytes: int | None = None,
         *,
         to_the_end: bool = False,
     ) -> Iterator[Entries]:
@@ -98,7 +121,7 @@ class UnifiedFile:
 
         Args:
             key_groups: Only these; all by default.
-            window_bytes: How much is held at once.
+            window_bytes: How much is held at once; `WINDOW_BYTES` by default.
             to_the_end: Whether bytes behind the mark that ends a key group are a fault, which
                 Flink passes over; and whether what precedes a break of a compressed key group
                 comes before the error.
@@ -108,19 +131,70 @@ class UnifiedFile:
         """
         return _Scanner(self, self.within(key_groups), window_bytes, to_the_end).run()
 
+    def cut(
+        self, key_groups: KeyGroupRange, piece_bytes: int, window_bytes: int | None = None
+    ) -> list[FilePiece]:
+        """Cut some key groups into pieces of about so many bytes as stored, in order.
+
+        Lengths alone are read, a window at a time; a piece ends only where a window does.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not entries of these key groups.
+        """
+        spans = self.within(key_groups)
+        sizes = {span.group: span.end - span.start for span in spans}
+        before = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
+        starts = {span.group: span.start for span in spans}
+        scanner = _Scanner(self, spans, window_bytes, to_the_end=False)
+        scanner.marking = True
+        cuts: list[tuple[EntryPlace | None, int]] = [(None, 0)]
+        for entries in scanner.run():
+            place = scanner.place_of_first(entries)
+            read = before[place.group] + place.read_from - starts[place.group]
+            if read - cuts[-1][1] >= piece_bytes:
+                cuts.append((place, read))
+        cuts.append((None, sum(sizes.values())))
+        return [
+            FilePiece(
+                KeyGroupRange(
+                    key_groups.first if begin is None else begin.group,
+                    key_groups.last if end is None else end.group,
+                ),
+                behind - read, begin, end,
+            )
+            for (begin, read), (end, behind) in pairwise(cuts)
+        ]  # fmt: skip
+
+    def entries_of(self, piece: FilePiece, window_bytes: int | None = None) -> Iterator[Entries]:
+        """The entries of a piece that `cut` made.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not entries of these key groups, or not those that
+                were cut.
+        """
+        spans = self.within(piece.key_groups)
+        return _Scanner(self, spans, window_bytes, to_the_end=False, piece=piece).run()
+
 
 class _Scanner:
     """Fills a window with key groups, finds their entries, and carries what is cut off over."""
 
     def __init__(
-        self, file: UnifiedFile, spans: list[KeyGroupSpan], window_bytes: int, to_the_end: bool
+        self,
+        file: UnifiedFile,
+        spans: list[KeyGroupSpan],
+        window_bytes: int | None,
+        to_the_end: bool,
+        piece: FilePiece | None = None,
     ) -> None:
         self.file = file
+        self.begin: EntryPlace | None = None if piece is None else piece.begin
+        self.end: EntryPlace | None = None if piece is None else piece.end
         self.to_the_end = to_the_end
         self.queue = spans[::-1]
-        window = window_bytes
+        window = window_bytes or WINDOW_BYTES
         if not file.header.compressed:
-            window = min(window_bytes, sum(span.end - span.start for span in spans))
+            window = min(window, sum(span.end - span.start for span in spans))
         self.window = np.empty(max(window, 1), np.uint8)
         rows = min(TABLE_ROWS, len(self.window) // (8 + file.prefix) + 1)
         self.state_of = np.empty(rows, np.int16)
@@ -131,15 +205,20 @@ class _Scanner:
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.origins: list[int] = []
+        self.marking = False
+        self.marks: list[tuple[int, int, int, int]] = []  # group, content, and where to read it
         self.reached: dict[int, int] = {}
         self.broken: StateError | None = None
 
     def run(self) -> Iterator[Entries]:
         """Window after window."""
-        state = scan.BETWEEN_RUNS
+        state = scan.BETWEEN_RUNS if self.begin is None else self.begin.state
         while self.queue or self.stream is not None or self.groups:
             self._fill()
-            whole = self.stream is None and self.broken is None
+            ends_inside = (
+                self.end is not None and self.stream is None and self.groups[-1] == self.end.group
+            )
+            whole = self.stream is None and self.broken is None and not ends_inside
             progress = np.array([0, self.starts[0], state, 0], np.int64)
             bounds = (
                 np.array(self.groups, np.int32),
@@ -165,6 +244,9 @@ class _Scanner:
                 raise CorruptSnapshotError(_FAULTS[status], place=place)
             state = int(progress[scan.STATE])
             self._carry(int(progress[scan.GROUP]), int(progress[scan.POSITION]))
+            if ends_inside:
+                self._check_cut()
+                return
 
     def _fill(self) -> None:
         """Append key groups until the window is full or nothing is left."""
@@ -173,11 +255,14 @@ class _Scanner:
                 if not self.queue:
                     return
                 span = self.queue.pop()
-                self.stream = self._open(span)
+                self.stream, origin = self._open(span)
                 self.groups.append(span.group)
                 self.starts.append(self.filled)
                 self.ends.append(self.filled)
-                self.origins.append(0 if self.file.header.compressed else span.start)
+                self.origins.append(origin)
+            if self.marking:
+                content = self.origins[-1] + self.filled - self.starts[-1]
+                self.marks.append((self.groups[-1], content, *self.stream.mark()))
             room = len(self.window) - self.filled
             count = self.stream.read_into(self.window[self.filled :])
             self.filled += count
@@ -189,11 +274,43 @@ class _Scanner:
                 if self.broken is not None:
                     return
 
-    def _open(self, span: KeyGroupSpan) -> StateStream:
+    def _open(self, span: KeyGroupSpan) -> tuple[StateStream, int]:
+        """The content of a key group, and how the offset of its first byte is called."""
         source, compressed = self.file.source, self.file.header.compressed
+        origin = 0 if compressed else span.start
         if compressed and self.to_the_end:
-            return SnappyStream(source, span.start, span.end, up_to_break=True)
-        return open_stream(source, span.start, span.end, compressed=compressed)
+            return SnappyStream(source, span.start, span.end, up_to_break=True), origin
+        start, passed = span.start, 0
+        if self.begin is not None and self.begin.group == span.group:
+            start, passed, origin = self.begin.read_from, self.begin.passed, self.begin.at
+        stream = open_stream(source, start, span.end, compressed=compressed)
+        _pass(stream, passed)
+        if self.end is not None and self.end.group == span.group:
+            stream = _UpTo(stream, self.end.at - origin)
+        return stream, origin
+
+    def place_of_first(self, entries: Entries) -> EntryPlace:
+        """Where the first entry lies that was just found."""
+        group = int(entries.group_of[0])
+        index = self.groups.index(group)
+        begins = int(entries.key_start[0]) - self.file.prefix - LENGTH_BYTES
+        at = self.origins[index] + begins - self.starts[index]
+        read_from, passed = at, 0
+        if self.file.header.compressed:
+            before = [mark for mark in self.marks if mark[0] == group and mark[1] <= at]
+            self.marks = self.marks[self.marks.index(before[-1]) :]
+            _, content, read_from, passed = before[-1]
+            passed += at - content
+        return EntryPlace(group, int(entries.state_of[0]), at, read_from, passed)
+
+    def _check_cut(self) -> None:
+        """Refuse a piece that does not end with an entry, which it did when it was cut."""
+        if self.groups and self.filled:
+            raise CorruptSnapshotError(
+                "an entry goes on where another began before",
+                place=self._place(0),
+                remedy="the file was changed while it was read: read it again",
+            )
 
     def _check_ends(self, closed: int) -> None:
         """Refuse bytes behind the marks of the key groups that ended."""
@@ -247,3 +364,31 @@ class _Scanner:
         offset = self.origins[index] + position - self.starts[index]
         where = "offset in the decompressed key group" if self.file.header.compressed else "offset"
         return f"{self.file.source.name}, key group {self.groups[index]}, {where} {offset}"
+
+
+class _UpTo:
+    """The first bytes of a stream."""
+
+    def __init__(self, stream: StateStream, count: int) -> None:
+        self.stream = stream
+        self.left = count
+
+    def read_into(self, out: npt.NDArray[np.uint8]) -> int:
+        """Fill `out` as far as there is something."""
+        count = self.stream.read_into(out[: self.left])
+        self.left -= count
+        return count
+
+    def mark(self) -> tuple[int, int]:
+        """Where to begin reading for what comes next."""
+        return self.stream.mark()
+
+
+def _pass(stream: StateStream, count: int) -> None:
+    """Read some content and forget it."""
+    spare = np.empty(min(count, WINDOW_BYTES), np.uint8)
+    while count:
+        read = stream.read_into(spare[:count])
+        if not read:
+            return  # what follows says that it is none
+        count -= read

@@ -1,0 +1,365 @@
+"""A slice that is too large for one task: read in pieces, whose rows become one file again.
+
+A key group is in one slice, so that one with most bytes would hold up all the others. Where its
+file can be read in pieces, one task finds where these begin, others write the rows of one each, and
+the last join what those wrote: a file of each table, with the rows as one task would have written
+them.
+
+Until then parts are files of the attempt that no log names. Whoever commits removes them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+from pipelines.engine import Engine, Progress, map_largest_first
+from pipelines.lake.ingest.import_slice import (
+    ImportTask,
+    SliceResult,
+    TableTarget,
+    import_slice,
+    opened_snapshot,
+)
+from pipelines.lake.tables.joined_files import join_files
+from pipelines.lake.tables.names import new_folder
+from pipelines.lake.tables.records import UnitRecord, key_group_records
+from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
+from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
+from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
+from state_core.model.measure import Measure
+from state_core.model.pieces import CuttableFile, FilePiece
+from state_core.model.snapshot import KeyedFile, Operator
+
+__all__ = ["import_slices", "is_large"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+PIECE_BYTES = SLICE_BYTES
+LARGE_BYTES = 2 * PIECE_BYTES
+SHARE = 64  # a smaller part of all bytes than that holds up nobody
+CUT_SPEED, MEASURE_SPEED, JOIN_SPEED = 16, 4, 16  # times that of an import
+
+
+@dataclass(frozen=True)
+class CutTask:
+    """Find where the pieces of a slice begin."""
+
+    whole: ImportTask
+
+
+@dataclass(frozen=True)
+class PieceTask:
+    """Import a piece of a slice.
+
+    Attributes:
+        whole: The slice, with those tables that are to be written.
+        piece: What is read of it.
+        measured: Whether it was measured before.
+    """
+
+    whole: ImportTask
+    piece: FilePiece
+    measured: bool
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file, by its table, its path below that, and its bytes."""
+
+    table: str
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class PieceResult:
+    """What a piece holds.
+
+    Attributes:
+        measure: Its entries; nothing if it was measured before.
+        parts: The files with its rows: one of a table that it has rows of.
+    """
+
+    measure: Measure
+    parts: list[WrittenFile]
+
+
+@dataclass(frozen=True)
+class JoinTask:
+    """Make one file of several.
+
+    Attributes:
+        lake: The lake's location.
+        table: Their table's path below it.
+        attempt: The token under which files are named.
+        paths: Where they are below the table.
+    """
+
+    lake: str
+    table: str
+    attempt: str
+    paths: list[str]
+
+
+def is_large(operator: Operator, task: ImportTask, size: int, total: int) -> bool:
+    """Whether a slice is imported in pieces: a large one, of one bucket, whose file allows it.
+
+    Args:
+        operator: Its operator.
+        task: The slice.
+        size: Its bytes as stored.
+        total: Those of all slices.
+    """
+    if size <= max(LARGE_BYTES, total // SHARE) or len(task.parts) > 1:
+        return False
+    (part,) = task.parts
+    file = operator.keyed_files[part.file]
+    groups = [group for group, count in file.group_bytes() if count and group in part.key_groups]
+    return isinstance(file, CuttableFile) and all(
+        len({Partitioning(task.max_parallelism, column).partition_of(g) for g in groups}) == 1
+        for column in {target.partition_by for target in task.targets}
+    )
+
+
+def import_slices(
+    engine: Engine,
+    tasks: Sequence[ImportTask],
+    sizes: Sequence[int],
+    large: Collection[int],
+    progress: Progress | None = None,
+) -> list[SliceResult]:
+    """Import slices; what each of them holds, in order.
+
+    Args:
+        engine: Where tasks run.
+        tasks: The slices.
+        sizes: Their bytes as stored.
+        large: Which of them are imported in pieces.
+        progress: Called with (done, total) in bytes after each task.
+
+    Raises:
+        SnapshotError: The snapshot can't be read.
+    """
+    if not large:
+        return map_largest_first(engine, import_slice, tasks, sizes, progress)
+    stages = _Stages(engine, sum(sizes), progress)
+    firsts = [CutTask(task) if at in large else task for at, task in enumerate(tasks)]
+    weights = [size // CUT_SPEED if at in large else size for at, size in enumerate(sizes)]
+    results = stages.map(_cut_or_import, firsts, weights)
+    cut = {
+        at: _LargeSlice(tasks[at], result)
+        for at, result in enumerate(results)
+        if not isinstance(result, SliceResult)
+    }
+    slices = list(cut.values())
+    for large_slice, result in stages.map_each(_import_piece, slices, _LargeSlice.to_measure):
+        large_slice.measures.append(result.measure)
+    for large_slice, result in stages.map_each(_import_piece, slices, _LargeSlice.to_write):
+        large_slice.take(result)
+    for large_slice, part in stages.map_each(_join_parts, slices, _LargeSlice.to_join):
+        large_slice.files.append(part)
+    stages.end()
+    return [
+        result if isinstance(result, SliceResult) else cut[at].result()
+        for at, result in enumerate(results)
+    ]
+
+
+class _Stages:
+    """Maps tasks of one kind after those of another, and tells how far all of it is."""
+
+    def __init__(self, engine: Engine, total: int, progress: Progress | None) -> None:
+        self.engine = engine
+        self.total = total
+        self.progress = progress
+        self.done = 0
+
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        weights: Sequence[int],
+    ) -> list[Result]:
+        """The function of every task, in order."""
+        told = None if self.progress is None else self._told
+        results = map_largest_first(self.engine, function, tasks, weights, told)
+        self.done += sum(weights)
+        return results
+
+    def map_each(
+        self,
+        function: Callable[[Task], Result],
+        slices: Sequence[_LargeSlice],
+        tasks_of: Callable[[_LargeSlice], list[tuple[Task, int]]],
+    ) -> list[tuple[_LargeSlice, Result]]:
+        """The function of every task of every slice, in order, each with its slice."""
+        tasks = [(large, *task) for large in slices for task in tasks_of(large)]
+        weights = [weight for _, _, weight in tasks]
+        results = self.map(function, [task for _, task, _ in tasks], weights)
+        return [(large, result) for (large, _, _), result in zip(tasks, results, strict=True)]
+
+    def end(self) -> None:
+        """Say that all is done."""
+        if self.progress is not None:
+            self.progress(self.total, self.total)
+
+    def _told(self, done: int, _: int) -> None:
+        if self.progress is not None:
+            self.progress(min(self.done + done, self.total - 1), self.total)
+
+
+class _LargeSlice:
+    """A slice on its way through the stages.
+
+    Args:
+        whole: The slice.
+        pieces: What it was cut into.
+    """
+
+    def __init__(self, whole: ImportTask, pieces: Sequence[FilePiece]) -> None:
+        self.whole = whole
+        self.pieces = pieces
+        self.measures: list[Measure] = []
+        self.parts: dict[str, list[WrittenFile]] = {}
+        self.files: list[WrittenFile] = []
+
+    def to_measure(self) -> list[tuple[PieceTask, int]]:
+        """Its pieces, where the snapshot before has files to compare with."""
+        if not any(target.known for target in self.whole.targets):
+            return []
+        whole = replace(self.whole, targets=())
+        return [
+            (PieceTask(whole, piece, measured=False), piece.size // MEASURE_SPEED)
+            for piece in self.pieces
+        ]
+
+    def to_write(self) -> list[tuple[PieceTask, int]]:
+        """Its pieces, for the tables that are not as they were."""
+        measured = bool(self.measures)
+        targets = tuple(
+            replace(target, known={})
+            for target in self.whole.targets
+            if not (measured and self._is_known(target))
+        )
+        if not targets:
+            return []
+        whole = replace(self.whole, targets=targets)
+        return [(PieceTask(whole, piece, measured), piece.size) for piece in self.pieces]
+
+    def take(self, result: PieceResult) -> None:
+        """Take what came of the next piece."""
+        self.measures.append(result.measure)
+        for part in result.parts:
+            self.parts.setdefault(part.table, []).append(part)
+
+    def to_join(self) -> list[tuple[JoinTask, int]]:
+        """The tables of which there are several parts; one that is alone is the file itself."""
+        self.files += [parts[0] for parts in self.parts.values() if len(parts) == 1]
+        return [
+            (
+                JoinTask(self.whole.lake, table, self.whole.attempt, [part.path for part in parts]),
+                sum(part.size for part in parts) // JOIN_SPEED,
+            )
+            for table, parts in self.parts.items()
+            if len(parts) > 1
+        ]
+
+    def result(self) -> SliceResult:
+        """What the slice holds, and what was written of it."""
+        measure = self._measure
+        units = {
+            target.path: [self._unit(target)]
+            for target in self.whole.targets
+            if measure.rows(self._states(target), self.whole.key_groups)
+        }
+        counted = {name: key_group_records(measure, name) for name in measure.states}
+        written = sum(unit.size for of_table in units.values() for unit in of_table)
+        return SliceResult(units, counted, written)
+
+    @cached_property
+    def _measure(self) -> Measure:
+        """All pieces together."""
+        first, *others = self.measures
+        for other in others:
+            first.merge(other)
+        return first
+
+    def _states(self, target: TableTarget) -> list[str]:
+        return [name for name in target.states if name in self._measure.states]
+
+    def _is_known(self, target: TableTarget) -> bool:
+        unit = self._unit(target)
+        return target.known.get((unit.first, unit.last)) == unit.fingerprint
+
+    def _unit(self, target: TableTarget) -> UnitRecord:
+        """The only file of a table; without a path where it is that of the snapshot before."""
+        states, within = self._states(target), self.whole.key_groups
+        span = self._measure.span(states, within)
+        partitioning = Partitioning(self.whole.max_parallelism, target.partition_by)
+        files = [file for file in self.files if file.table == target.path]
+        path, size = (files[0].path, files[0].size) if files else ("", 0)
+        return UnitRecord(
+            path,
+            partitioning.partition_of(span.first),
+            span.first,
+            span.last,
+            self._measure.rows(states, span),
+            size,
+            self._measure.fingerprint(states, span),
+        )
+
+
+def _cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
+    """Import a slice, or find the pieces of one."""
+    if isinstance(task, ImportTask):
+        return import_slice(task)
+    file = _file(task.whole)
+    assert isinstance(file, CuttableFile)  # noqa: S101 - or it is not large
+    return file.cut(task.whole.key_groups, PIECE_BYTES)
+
+
+def _import_piece(task: PieceTask) -> PieceResult:
+    """Measure a piece, and write its rows."""
+    whole, file = task.whole, _file(task.whole)
+    assert isinstance(file, CuttableFile)  # noqa: S101 - or it was not cut
+    measure = Measure([state.name for state in file.states], whole.key_groups)
+    writers = {
+        target.path: UnitWriter(
+            table_directory(whole.lake, target.path),
+            whole.attempt,
+            Partitioning(whole.max_parallelism, target.partition_by),
+        )
+        for target in whole.targets
+    }
+    table_of = {name: target.path for target in whole.targets for name in target.states}
+    last = whole.key_groups.last
+    for entries in file.entries_of(task.piece):
+        if not task.measured:
+            measure.add(entries)
+        for index, state in enumerate(file.states):
+            of_state = entries.of_state(index)
+            if len(of_state) and state.name in table_of:
+                rows = table_batch(state, file.decode(index, of_state))
+                writers[table_of[state.name]].append(rows, last)
+    written = [WrittenFile(table, *writer.close(last)) for table, writer in writers.items()]
+    return PieceResult(measure, [part for part in written if part.path])
+
+
+def _join_parts(task: JoinTask) -> WrittenFile:
+    """Make one file of several."""
+    name = posixpath.basename(task.paths[0])
+    path = f"{DATA_DIRECTORY}/{new_folder(task.attempt)}/{name}"
+    size = join_files(table_directory(task.lake, task.table), task.paths, path)
+    return WrittenFile(task.table, path, size)
+
+
+def _file(whole: ImportTask) -> KeyedFile:
+    """The file that a large slice is of."""
+    snapshot = opened_snapshot(whole.source, whole.digest, whole.allow_external)
+    (operator,) = (op for op in snapshot.operators if op.operator_id == whole.operator_id)
+    return operator.keyed_files[whole.parts[0].file]

@@ -1,0 +1,127 @@
+"""Several Parquet files made one, without decoding any: their row groups, and one footer of all.
+
+Row groups are copied as they are; in the footer, every offset of theirs is moved to where they are
+now. What a footer has beyond that is kept as it is.
+
+Source: `parquet.thrift` of parquet-format 2.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pipelines.lake.tables.thrift_compact import (
+    I16,
+    I64,
+    LIST,
+    STRUCT,
+    Fields,
+    read_struct,
+    write_struct,
+)
+from state_core.errors import DamagedLakeError
+from state_core.files.filesystem import Directory, FileSource
+from state_core.serializers.framework.columns import U8Array
+
+__all__ = ["join_files"]
+
+MAGIC = b"PAR1"
+TAIL = 8  # u32 length of the footer (little-endian), and the magic
+BLOCK_BYTES = 8 << 20
+# fields of `FileMetaData`, `RowGroup`, `ColumnChunk` and `ColumnMetaData`
+SCHEMA, ROWS, ROW_GROUPS = 2, 3, 4
+COLUMNS, GROUP_OFFSET, ORDINAL = 1, 5, 7
+METADATA = 3
+CHUNK_OFFSETS = (2, 4, 6)  # of the chunk, and of its page indexes
+PAGE_OFFSETS = (9, 10, 11, 14)  # data, index, dictionary, Bloom filter
+LAST_ORDINAL = (1 << 15) - 1
+
+
+def join_files(directory: Directory, paths: Sequence[str], path: str) -> int:
+    """Write a file with the row groups of others, in their order.
+
+    Args:
+        directory: Where all of them are.
+        paths: The files, of one schema.
+        path: The new one.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        DamagedLakeError: A file is no Parquet, or of another schema.
+        SnapshotError: A file can't be read or written.
+    """
+    joined: Fields = {}
+    row_groups: list[Fields] = []
+    rows = 0
+    with directory.open_output(path) as out:
+        out.write(MAGIC)
+        for part in paths:
+            source = directory.source(part)
+            footer, end = _footer(source)
+            joined = joined or dict(footer)
+            if footer[SCHEMA] != joined[SCHEMA]:
+                raise DamagedLakeError(f"another schema than in {paths[0]}", place=source.name)
+            try:
+                rows += footer[ROWS][1]
+                for row_group in footer[ROW_GROUPS][1][1]:
+                    _move(row_group, out.tell() - len(MAGIC), len(row_groups))
+                    row_groups.append(row_group)
+            except (KeyError, TypeError, AttributeError, IndexError) as error:
+                problem = "a footer that is none of Parquet's"
+                raise DamagedLakeError(problem, place=source.name) from error
+            for block in _blocks(source, len(MAGIC), end):
+                out.write(block)
+        joined[ROWS] = I64, rows
+        joined[ROW_GROUPS] = LIST, (STRUCT, row_groups)
+        data = write_struct(joined)
+        out.write(data + len(data).to_bytes(4, "little") + MAGIC)
+        return int(out.tell())
+
+
+def _footer(source: FileSource) -> tuple[Fields, int]:
+    """A file's footer, and where it begins."""
+    most = source.size - TAIL - len(MAGIC)
+    tail = b"" if most < 0 else _read(source, source.size - TAIL, TAIL).tobytes()
+    size = int.from_bytes(tail[:4], "little")
+    if not tail.endswith(MAGIC) or size > most:
+        raise DamagedLakeError("no Parquet", place=source.name)
+    begins = source.size - TAIL - size
+    try:
+        footer, _ = read_struct(_read(source, begins, size).tobytes())
+    except ValueError as error:
+        raise DamagedLakeError(f"no footer of Parquet ({error})", place=source.name) from error
+    if not {SCHEMA, ROWS, ROW_GROUPS} <= footer.keys():
+        raise DamagedLakeError("a footer of Parquet that lacks fields", place=source.name)
+    return footer, begins
+
+
+def _move(row_group: Fields, by: int, ordinal: int) -> None:
+    """Make the offsets of a row group those that it has in the new file."""
+    _shift(row_group, (GROUP_OFFSET,), by)
+    if ORDINAL in row_group:
+        row_group[ORDINAL] = I16, min(ordinal, LAST_ORDINAL)
+    for chunk in row_group[COLUMNS][1][1]:
+        _shift(chunk, CHUNK_OFFSETS, by)
+        _shift(chunk[METADATA][1], PAGE_OFFSETS, by)
+
+
+def _shift(fields: Fields, numbers: Sequence[int], by: int) -> None:
+    for number in numbers:
+        kind, value = fields.get(number, (0, 0))
+        if value:  # where it is 0, nothing is said
+            fields[number] = kind, value + by
+
+
+def _blocks(source: FileSource, start: int, end: int) -> Iterator[U8Array]:
+    for at in range(start, end, BLOCK_BYTES):
+        yield _read(source, at, min(BLOCK_BYTES, end - at))
+
+
+def _read(source: FileSource, start: int, size: int) -> U8Array:
+    data = np.empty(size, np.uint8)
+    source.read_into(start, data)
+    return data

@@ -1,0 +1,49 @@
+"""Pieces of a file of keyed state: entries that follow on each other, which one task reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries
+
+__all__ = ["CuttableFile", "FilePiece"]
+
+
+@dataclass(frozen=True)
+class FilePiece:
+    """Entries of a file that follow on each other, perhaps only some of a key group.
+
+    Attributes:
+        key_groups: The key groups that they are of.
+        size: Their bytes as stored, about.
+        begin: The first entry's place, as the file's format says it; None where it is the first of
+            the key groups.
+        end: The place of the entry behind the last; None where they end with the key groups.
+    """
+
+    key_groups: KeyGroupRange
+    size: int
+    begin: Any = None
+    end: Any = None
+
+
+@runtime_checkable
+class CuttableFile(Protocol):
+    """A `KeyedFile` whose key groups can be read in pieces."""
+
+    def cut(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
+        """Cut some key groups into pieces of about so many bytes as stored, in order.
+
+        Raises:
+            SnapshotError: The entries can't be read.
+        """
+
+    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
+        """Yield the entries of a piece: those of all pieces are those of the key groups, in order.
+
+        Raises:
+            SnapshotError: The entries can't be read.
+        """

@@ -1,0 +1,249 @@
+"""A key group that several tasks import: the lake is as if one had."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.engine import Engine, LocalEngine
+from pipelines.lake.api import Lake
+from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest import large_slices
+from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.ingest.large_slices import JoinTask, PieceTask
+from pipelines.lake.tables import units
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import CorruptSnapshotError
+from state_core.formats.keyed import unified
+from state_core.formats.rewriting.recompression import recompress_snapshot
+from state_core.formats.writing.new_snapshot import write_snapshot
+from state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from tests.pipelines.lake.conftest import JOB
+from tests.pipelines.lake.ingest.test_lake_repeated_tasks import Repeating, files_of, named
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+
+CHOSEN = ("kinds-hashmap-canonical", "sql-rocksdb-canonical-snappy", "windows-hashmap-canonical")
+CANONICAL = [case for case in golden_cases() if case.name.startswith(CHOSEN)]
+ENTRIES, FEW = 4000, 10
+CHANGING = {"size", "written_bytes", "imported_at", "version", "path", "snapshot_id", "source"}
+
+
+class Noting(LocalEngine):
+    """The local engine, which knows the tasks that it had, and sends them as a cluster's would."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.tasks: list[Any] = []
+
+    def map(self, function: Any, tasks: Any, progress: Any = None) -> list[Any]:
+        """As `Engine.map`."""
+        self.tasks += tasks
+        sent = pickle.loads(pickle.dumps((function, tasks)))  # noqa: S301 - ours
+        results = super().map(*sent, progress)
+        received: list[Any] = pickle.loads(pickle.dumps(results))  # noqa: S301 - ours
+        return received
+
+    def count(self, kind: type) -> int:
+        """How many tasks of a kind there were."""
+        return sum(isinstance(task, kind) for task in self.tasks)
+
+
+@pytest.fixture(autouse=True)
+def a_slice_for_each_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices as those of large state are."""
+    monkeypatch.setattr(units, "SLICE_BYTES", 1)
+
+
+@contextmanager
+def tiny_pieces(piece_bytes: int = 8000) -> Iterator[None]:
+    """Any slice is large, and a piece has few entries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_slices, "LARGE_BYTES", 1)
+        patch.setattr(large_slices, "SHARE", 1 << 40)
+        patch.setattr(large_slices, "PIECE_BYTES", piece_bytes)
+        patch.setattr(unified, "TABLE_ROWS", 10)
+        patch.setattr(unified, "WINDOW_BYTES", 20_000)
+        yield
+
+
+def savepoint(root: Path, *, changed: bool = False) -> Path:
+    """One key has most entries of two maps and most timers; there are others around it."""
+    many = {
+        "key": [7] * ENTRIES + list(range(FEW)),
+        "user_key": list(range(ENTRIES + FEW)),
+        "value": [f"value {index % 1000}" for index in range(ENTRIES + FEW)],
+    }
+    few = {"key": list(range(FEW)), "value": list(range(FEW))}
+    others = {**many, "value": ["changed", *many["value"][1:]]} if changed else many
+    timers = {"key": many["key"], "timestamp": many["user_key"]}
+    states = (
+        NewKeyedState("few", pa.table(few), value="Long"),
+        NewKeyedState("many", pa.table(many), kind="map", user_key="Long", value="String"),
+        NewKeyedState("more", pa.table(others), kind="map", user_key="Long", value="String"),
+        NewKeyedState.timers("event", pa.table(timers)),
+        NewKeyedState.timers("processing", pa.table(timers)),
+    )
+    operator = NewOperator("op", "Long", states, parallelism=2, max_parallelism=128)
+    write_snapshot(root, [operator])
+    return root
+
+
+def imported(
+    lake: Lake, source: Path, snapshot_id: str = "s", engine: Engine | str = "local"
+) -> SnapshotRecord:
+    """The record of an import."""
+    return import_snapshot(lake, str(source), JOB, snapshot_id=snapshot_id, engine=engine).record
+
+
+def said(record: SnapshotRecord) -> Any:
+    """What a record says, but for what two lakes differ in."""
+
+    def without(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: without(v) for name, v in value.items() if name not in CHANGING}
+        return [without(element) for element in value] if isinstance(value, list) else value
+
+    return without(asdict(record))
+
+
+def rows_of(lake: Lake, record: SnapshotRecord) -> dict[tuple[str, int], pa.Table]:
+    """The rows of every file, by its table and its first key group."""
+    return {
+        (table.path, unit.first): pq.read_table(
+            Path(lake.location, table.path, unit.path), partitioning=None
+        )
+        for operator in record.operators
+        for table in operator.tables
+        for unit in table.units
+    }
+
+
+def exported(lake: Lake, to: Path) -> list[bytes]:
+    """The files of an exported savepoint but for `_metadata`."""
+    export_snapshot(lake, JOB, "s", to, engine="local")
+    return sorted(path.read_bytes() for path in to.iterdir() if path.name != "_metadata")
+
+
+def test_as_one_task_would(tmp_path: Path) -> None:
+    """Rows in the same order, the same records, the same export, and no file beside them."""
+    for compression in ("none", "snappy"):
+        source = tmp_path / f"savepoint-{compression}"
+        recompress_snapshot(savepoint(tmp_path / f"plain-{compression}"), source, compression)
+        whole, cut = (Lake(tmp_path / f"{name}-{compression}") for name in ("whole", "cut"))
+        expected = imported(whole, source)
+        engine = Noting()
+        with tiny_pieces():
+            record = imported(cut, source, engine=engine)
+        assert engine.count(PieceTask) > (50 if compression == "none" else 3)
+        assert engine.count(JoinTask) >= 3
+        assert said(record) == said(expected)
+        assert rows_of(cut, record) == rows_of(whole, expected)
+        assert files_of(cut) == named(cut)
+        assert len(files_of(cut)) == len(files_of(whole))
+        assert exported(cut, tmp_path / "a") == exported(whole, tmp_path / "b")
+        for name in ("a", "b"):
+            (tmp_path / name).rename(tmp_path / f"{name}-{compression}")
+
+
+@pytest.mark.parametrize("case", CANONICAL, ids=lambda case: case.name)
+def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
+    """Every kind of state, SQL's and timers, cut in the midst of key groups."""
+    whole, cut = Lake(tmp_path / "whole"), Lake(tmp_path / "cut")
+    expected = imported(whole, case.snapshot)
+    with tiny_pieces(200):
+        record = imported(cut, case.snapshot)
+    assert said(record) == said(expected)
+    assert rows_of(cut, record) == rows_of(whole, expected)
+    assert files_of(cut) == named(cut)
+
+
+def test_files_are_shared(tmp_path: Path) -> None:
+    """A file stays where its key group is as it was, cut or not, before or now."""
+    first, second = savepoint(tmp_path / "1"), savepoint(tmp_path / "2", changed=True)
+    lake = Lake(tmp_path / "lake")
+    imported(lake, first, "whole")
+    before = files_of(lake)
+    with tiny_pieces():
+        engine = Noting()
+        imported(lake, first, "again", engine)
+        assert files_of(lake) == before
+        assert engine.count(JoinTask) == 0
+        imported(lake, second, "changed")
+        changed = files_of(lake) - before
+        assert {Path(path).parts[3] for path in changed} == {"more"}
+    imported(lake, second, "whole again")
+    assert files_of(lake) == before | changed
+
+
+def test_tasks_that_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts and files of other runs are gone when the snapshot is there."""
+    lake, engine = Lake(tmp_path / "lake"), Repeating(monkeypatch)
+    with tiny_pieces():
+        record = imported(lake, savepoint(tmp_path / "s"), engine=engine)
+    assert engine.lost
+    assert files_of(lake) == named(lake)
+    whole = Lake(tmp_path / "whole")
+    assert rows_of(lake, record) == rows_of(whole, imported(whole, tmp_path / "s"))
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+def test_a_damaged_key_group(compression: str, tmp_path: Path) -> None:
+    """The error names file and offset, and nothing is left."""
+    source = tmp_path / "s"
+    recompress_snapshot(savepoint(tmp_path / "plain"), source, compression)
+    damaged = max(source.iterdir(), key=lambda path: path.stat().st_size)
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2 :: 64] = b"\xff" * len(content[len(content) // 2 :: 64])
+    damaged.write_bytes(content)
+    lake = Lake(tmp_path / "lake")
+    with tiny_pieces(), pytest.raises(CorruptSnapshotError, match="offset") as caught:
+        imported(lake, source)
+    assert damaged.name in str(caught.value)
+    assert not files_of(lake)
+
+
+def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that were written are removed with the attempt, or by the next after a crash."""
+    lake, source = Lake(tmp_path / "lake"), savepoint(tmp_path / "s")
+    calls = iter(range(1000))
+    join = large_slices.join_files
+
+    def failing(*arguments: Any) -> int:
+        if next(calls) == 2:
+            raise CorruptSnapshotError("broken", place="a place")
+        return join(*arguments)
+
+    monkeypatch.setattr(large_slices, "join_files", failing)
+    with tiny_pieces():
+        with pytest.raises(CorruptSnapshotError, match="broken"):
+            imported(lake, source)
+        assert not files_of(lake)
+        imported(lake, source)
+    assert files_of(lake) == named(lake)
+
+
+def test_progress_ends_with_all(tmp_path: Path) -> None:
+    """Progress over all stages goes up, and reaches its end once."""
+    told: list[tuple[int, int]] = []
+    with tiny_pieces():
+        import_snapshot(
+            Lake(tmp_path / "lake"), str(savepoint(tmp_path / "s")), JOB, engine="local",
+            progress=lambda done, total: told.append((done, total)),
+        )  # fmt: skip
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert [done == total for done, total in told] == [False] * (len(told) - 1) + [True]
+
+
+def test_small_slices_stay_whole(tmp_path: Path) -> None:
+    """Nothing is cut where no slice is large."""
+    engine = Noting()
+    imported(Lake(tmp_path / "lake"), savepoint(tmp_path / "s"), engine=engine)
+    assert not engine.count(PieceTask)

@@ -1,0 +1,131 @@
+"""Key groups of the unified format read in pieces: no entry twice, none left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state_core import open_snapshot
+from state_core.errors import CorruptSnapshotError
+from state_core.files.filesystem import InlineSource
+from state_core.formats.keyed import unified
+from state_core.formats.keyed.keyed_files import UnifiedKeyedFile
+from state_core.formats.keyed.unified import UnifiedFile
+from state_core.formats.rewriting.recompression import recompress_snapshot
+from state_core.formats.writing.new_snapshot import write_snapshot
+from state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from state_core.model.handles import KeyGroupRange
+from state_core.model.pieces import FilePiece
+from state_core.model.snapshot import Entries
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+
+CANONICAL = [case for case in golden_cases() if "canonical" in case.name]
+WINDOW = 300
+
+
+def unified_files(snapshot: Path) -> Iterator[UnifiedFile]:
+    """The files of keyed state of a savepoint."""
+    for operator in open_snapshot(snapshot).operators:
+        for file in operator.keyed_files:
+            if isinstance(file, UnifiedKeyedFile) and file.file.spans:
+                yield file.file
+
+
+def listed(batches: Iterable[Entries]) -> list[tuple[int, int, str, bytes]]:
+    """State, key group, place and bytes of each entry."""
+    return [
+        (int(state), int(group), entries.place(int(start)), entries.data[start:end].tobytes())
+        for entries in batches
+        for state, group, start, end in zip(
+            entries.state_of, entries.group_of, entries.key_start, entries.value_end, strict=True
+        )
+    ]
+
+
+def pieces_of(file: UnifiedFile, piece_bytes: int, window: int = WINDOW) -> list[FilePiece]:
+    """All its key groups in pieces."""
+    key_groups = KeyGroupRange(file.spans[0].group, file.spans[-1].group)
+    return file.cut(key_groups, piece_bytes, window)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+@pytest.mark.parametrize("case", CANONICAL, ids=lambda case: case.name)
+def test_pieces_are_the_whole(
+    case: GoldenCase, compression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pieces of what Flink wrote have its entries, in order, at the same offsets."""
+    monkeypatch.setattr(unified, "TABLE_ROWS", 3)
+    recompress_snapshot(case.snapshot, tmp_path / "s", compression)
+    cut = 0
+    for file in unified_files(tmp_path / "s"):
+        pieces = pieces_of(file, 200)
+        cut += len(pieces) - 1
+        assert sum(piece.size for piece in pieces) == sum(s.end - s.start for s in file.spans)
+        read = [row for piece in pieces for row in listed(file.entries_of(piece, WINDOW))]
+        assert read == listed(file.entries())
+    assert cut or "operator" in case.name
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> dict[str, UnifiedFile]:
+    """One key's map and timers, with small states around: in Snappy, several chunks."""
+    keys, entries = np.arange(20), np.arange(6000)
+    values = np.char.add("value ", entries.astype("U10"))
+    hot = np.full(len(entries), 7)
+    states = (
+        NewKeyedState("count", pa.table({"key": keys, "value": keys}), value="Long"),
+        NewKeyedState(
+            "map", pa.table({"key": hot, "user_key": entries, "value": values}),
+            kind="map", user_key="Long", value="String",
+        ),
+        NewKeyedState.timers("event", pa.table({"key": hot, "timestamp": entries})),
+    )  # fmt: skip
+    root, files = tmp_path_factory.mktemp("large"), {}
+    write_snapshot(root / "s", [NewOperator("op", "Long", states, max_parallelism=128)])
+    for compression in ("none", "snappy"):
+        recompress_snapshot(root / "s", root / compression, compression)
+        (files[compression],) = unified_files(root / compression)
+    return files
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from(["none", "snappy"]),
+    st.integers(1, 1 << 17),
+    st.integers(1000, 1 << 17),
+    st.integers(1000, 1 << 17),
+)
+def test_any_cut(
+    large: dict[str, UnifiedFile], compression: str, piece_bytes: int, cut_window: int, window: int
+) -> None:
+    """Wherever it is cut, and however much is read at once."""
+    file = large[compression]
+    pieces = pieces_of(file, piece_bytes, cut_window)
+    read = [row for piece in pieces for row in listed(file.entries_of(piece, window))]
+    assert read == listed(file.entries())
+    assert len(pieces) > 1 or piece_bytes > 15_000
+
+
+def test_a_file_that_changed_in_between(
+    large: dict[str, UnifiedFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry that is longer than when it was cut is told, with file and offset."""
+    monkeypatch.setattr(unified, "TABLE_ROWS", 1)
+    file = large["none"]
+    piece = pieces_of(file, 1)[50]
+    data = np.empty(file.source.size, np.uint8)
+    file.source.read_into(0, data)
+    (entry,) = listed(file.entries_of(piece))
+    at = piece.begin.at + 4 + int.from_bytes(data[piece.begin.at : piece.begin.at + 4].tobytes())
+    data[at + 3] += 1
+    changed = replace(file, source=InlineSource("changed", data.tobytes()))
+    with pytest.raises(CorruptSnapshotError, match="was changed while it was read") as caught:
+        listed(changed.entries_of(piece))
+    assert f"changed, key group {entry[1]}, offset {piece.begin.at}" in str(caught.value)
