@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
-from pipelines.engine import Engine, Progress, choose_engine, map_largest_first
+from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.attempts import Attempt, recover_attempts
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.unmanaged_state import carry_state
@@ -25,6 +25,7 @@ from pipelines.lake.ingest.import_slice import (
     TableTarget,
     import_slice,
     opened_snapshot,
+    slice_name,
 )
 from pipelines.lake.ingest.import_targets import (
     key_serializer,
@@ -57,6 +58,7 @@ from pipelines.lake.tables.records import (
 from pipelines.lake.tables.tables import TableFile
 from pipelines.lake.tables.unit_writer import table_columns
 from pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
+from pipelines.times import Stopwatch, Times
 from state_core.errors import ConflictError, DamagedLakeError, LakeError
 from state_core.formats import open_snapshot
 from state_core.formats.metadata.state_files import StateFiles
@@ -76,6 +78,7 @@ class ImportResult:
         kept_units: Files of the previous snapshot that hold this one's rows too.
         written_units: Files that were written.
         engine: Where it ran.
+        times: Where time went.
     """
 
     record: SnapshotRecord
@@ -83,6 +86,7 @@ class ImportResult:
     kept_units: int = 0
     written_units: int = 0
     engine: str = ""
+    times: Times | None = None
 
 
 def import_snapshot(
@@ -142,6 +146,7 @@ class _Import:
         taken_at: datetime | None,
         partitions: int | None,
     ) -> None:
+        self.stopwatch = Stopwatch()
         self.lake = lake
         self.source = source
         self.job = job
@@ -192,7 +197,8 @@ class _Import:
             self.lake.append(record)
         units = [u for op in record.operators for t in op.tables for u in t.units]
         written = sum(attempt.token in unit.path for unit in units)
-        return ImportResult(record, True, len(units) - written, written, engine.name)
+        times = self.stopwatch.times()
+        return ImportResult(record, True, len(units) - written, written, engine.name, times)
 
     def _previous(self) -> SnapshotRecord | None:
         """The snapshot whose files this one may share; none where it is not known which is that."""
@@ -225,7 +231,11 @@ class _Import:
             )
             for pieces in plan_operator_tasks(self._operators(), self.operator_tables, alike)
         ]
-        results = engine.map(import_operator_states, tasks) if tasks else []
+        if not tasks:
+            return []
+        self.stopwatch.end_step("planned")
+        results = engine.map(import_operator_states, tasks)
+        self.stopwatch.end_step("operator state")
         return [piece for pieces in results for piece in pieces]
 
     def _present(self, name: str) -> SnapshotRecord | None:
@@ -281,7 +291,7 @@ class _Import:
                 )
                 sizes.append(size)
         slices: dict[str, list[SliceResult]] = {op.operator_id: [] for op in self._operators()}
-        results = map_largest_first(engine, import_slice, tasks, sizes, progress)
+        results = self.stopwatch.map(engine, import_slice, tasks, sizes, progress, name=slice_name)
         for task, result in zip(tasks, results, strict=True):
             slices[task.operator_id].append(result)
         return slices
