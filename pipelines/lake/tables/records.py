@@ -372,7 +372,8 @@ def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
 
 def field_values(record: Any) -> dict[str, Any]:
     """The value of each field of a record."""
-    return {name: getattr(record, name) for name, _, _ in _fields(type(record))}
+    kind: Any = type(record)
+    return {name: getattr(record, name) for name, _, _ in _fields(kind)}
 
 
 def _to_dict(record: Any) -> dict[str, Any]:
