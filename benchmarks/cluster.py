@@ -33,6 +33,7 @@ ENTRY_BYTES = 2 + 8 + 1 + 8 + 1 + 2 + VALUE_BYTES  # about: prefix, key, namespa
 SUBTASKS, KEY_GROUPS, OTHER_KEY_GROUPS = 8, 128, 100
 STEPS = ("import", "export", "rescale")
 SAMPLE_SECONDS = 0.2
+SMALL, WARM_UPS = 100_000_000, 10
 LAKE = ("--lake", "lake", "--job", "j")
 COMMANDS = {
     "import": ("import", "savepoint", *LAKE, "--snapshot", "s"),
@@ -145,8 +146,7 @@ def run_steps(work: Path, steps: Sequence[str], executors: int, memory: str) -> 
     settings = {"spark.cores.max": str(executors), "spark.executor.memory": memory}
     measured = {}
     with SparkCluster() as cluster, SparkDriver(cluster, work, settings) as driver:
-        # what a session does but once: starting executors, loading kernels
-        driver.run("import", "small", "--lake", "warm", "--job", "j", "--snapshot", "s")
+        warm_up(cluster, driver, executors)
         for step in steps:
             shutil.rmtree(work / "out", ignore_errors=True)
             if step == "import":
@@ -164,6 +164,17 @@ def run_steps(work: Path, steps: Sequence[str], executors: int, memory: str) -> 
     for name in ("out", "lake", "warm"):
         shutil.rmtree(work / name, ignore_errors=True)
     return measured
+
+
+def warm_up(cluster: SparkCluster, driver: SparkDriver, executors: int) -> None:
+    """Have each executor do some work: what it does but once is starting, and loading kernels."""
+    for attempt in range(WARM_UPS):
+        lake = ("--lake", f"warm/{attempt}", "--job", "j")
+        driver.run("import", "small", *lake, "--snapshot", "s")
+        children, _ = processes()
+        if sum(bool(children[executor]) for executor in cluster.executor_processes) == executors:
+            return
+    raise RuntimeError(f"there are not {executors} executors that work")
 
 
 def compare_executors(
@@ -224,7 +235,7 @@ def main() -> None:
     size = int(given.gigabytes * 1e9)
     with tempfile.TemporaryDirectory(dir=given.dir) as name:
         work = Path(name)
-        write_savepoint(work / "small", 0, hot=False)
+        write_savepoint(work / "small", SMALL, hot=False)
         if given.hot:
             compare_hot(work, size, counts[-1], steps, given.executor_memory)
         else:
