@@ -11,6 +11,7 @@
 `cli/`             the `statelake` command
 `engine`           where slices of work run: in this process, or on Spark
 `keys`             keys as people write them, and what a savepoint holds for one
+`times`            where the time of an operation went
 `shown`            values as people, and JSON, read them
 `yaml_lines`       YAML of users, with the lines that its keys are on
 =================  ==================================================================

@@ -12,6 +12,7 @@ from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import ValueChange, resolve_change
 from pipelines.lake.edit.migrating import ValueStaging, migrate_snapshot, refuse_disagreeing
+from pipelines.times import Times
 from state_core.errors import IncompatibleError
 from state_core.serializers.framework.compatibility import Verdict
 
@@ -29,6 +30,7 @@ class Outcome:
             verdict, or `compatible by expression`.
         entries: How many values were migrated.
         why: The reasons of the verdict, or the error.
+        times: Where time went, of what was migrated.
     """
 
     snapshot: str
@@ -36,6 +38,7 @@ class Outcome:
     outcome: str
     entries: int = 0
     why: str = ""
+    times: Times | None = None
 
 
 def preview_migration(lake: Catalog, job: str, snapshot_id: str, change: ValueChange) -> Outcome:
@@ -78,7 +81,7 @@ def migrate_one(
     if done.record.snapshot_id == snapshot_id:
         return Outcome(snapshot_id, snapshot_id, "compatible as it is")
     why = "; ".join(str(reason) for reason in done.result.reasons)
-    return Outcome(snapshot_id, new_id, "migrated", done.entries, why)
+    return Outcome(snapshot_id, new_id, "migrated", done.entries, why, done.times)
 
 
 def _staging(lake: Catalog, change: ValueChange) -> ValueStaging | None:

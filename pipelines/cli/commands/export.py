@@ -11,7 +11,14 @@ import click
 
 from pipelines.cli.commands.compress import conf_option, parse_conf
 from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
+from pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    progress_bar,
+    tell,
+    tell_times,
+)
 from pipelines.cli.options import (
     Source,
     engine_option,
@@ -135,6 +142,7 @@ def export(
     for what in done.left_out:
         tell(f"left out: {what}")
     tell(f"restore it with: flink run -s {done.path} ...")
+    tell_times(done.times)
 
 
 @contextmanager

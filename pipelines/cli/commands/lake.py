@@ -16,6 +16,7 @@ from pipelines.cli.commands.terminal import (
     print_table,
     progress_bar,
     tell,
+    tell_times,
 )
 from pipelines.cli.commands.times import Instant
 from pipelines.cli.options import (
@@ -108,6 +109,7 @@ def import_command(
                 "written_files": done.written_units,
                 "engine": done.engine,
                 "tables": [t.path for op in record.operators for t in op.tables],
+                "times": None if done.times is None else asdict(done.times),
             }
         )
         return
@@ -144,6 +146,7 @@ def import_command(
         for operator_state in operator.operator_states
     ]
     print_table("", ("<table", ">version", ">entries", "<kind", "<value"), rows)
+    tell_times(done.times)
 
 
 def _queue(state: StateRecord) -> str:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, json_option, print_table, progress_bar, tell
+from pipelines.cli.commands.terminal import (
+    as_json,
+    json_option,
+    print_table,
+    progress_bar,
+    tell,
+    tell_times,
+)
 from pipelines.cli.options import (
     engine_option,
     job_option,
@@ -129,11 +137,13 @@ def migrate(
             outcomes.append(Outcome(name, "", "failed", 0, str(error)))
     failed = any(outcome.outcome in ("failed", "incompatible", "unknown") for outcome in outcomes)
     if as_json_:
-        as_json([vars(outcome) for outcome in outcomes])
+        as_json([asdict(outcome) for outcome in outcomes])
     else:
         rows = [(o.snapshot, o.made, o.outcome, f"{o.entries:,}", o.why) for o in outcomes]
         columns = ("<snapshot", "<made", "<outcome", ">values", "<why")
         print_table(f"{state} of {len(outcomes)} snapshots", columns, rows)
+        for outcome in outcomes:
+            tell_times(outcome.times)
         if dry_run:
             tell("a dry run: nothing was changed")
     if failed:

@@ -25,6 +25,7 @@ from rich.text import Text
 
 from pipelines.engine import Progress as Report
 from pipelines.shown import bytes_text, json_text, plain
+from pipelines.times import Times
 from state_core.printable import printable
 
 __all__ = [
@@ -36,7 +37,10 @@ __all__ = [
     "print_table",
     "progress_bar",
     "tell",
+    "tell_times",
 ]
+
+LONG_SECONDS = 10.0
 
 json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON, for scripts.")
 
@@ -58,6 +62,12 @@ def tell(line: str, marked: str = "", style: str = "bold") -> None:
     if marked:
         text.highlight_words([printable(marked)], style)
     _console().print(text, soft_wrap=True)
+
+
+def tell_times(times: Times | None) -> None:
+    """Print where time went, if it was long enough for somebody to ask."""
+    if times is not None and times.seconds >= LONG_SECONDS:
+        tell(f"where time went: {times}")
 
 
 def print_table(

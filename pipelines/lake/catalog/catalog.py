@@ -271,7 +271,7 @@ class Catalog:
         Raises:
             ConflictError: There is one of that job and id.
         """
-        row = pa.Table.from_pylist([record.to_row()], SNAPSHOT_SCHEMA)
+        row = record.to_table()
         until_committed(lambda: self._append(record, row), self._catalog.directory)
         self._compact(record.job)
 

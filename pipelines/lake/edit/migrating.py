@@ -31,6 +31,7 @@ from pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
 )
+from pipelines.times import Times
 from state_core.errors import IncompatibleError, StateError
 from state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
 from state_core.formats.layout.meta_info import parse_state_meta_info
@@ -62,11 +63,13 @@ class MigrationResult:
         record: The new snapshot; the old one if nothing had to be done.
         result: The compatibility of old and new.
         entries: How many values were migrated.
+        times: Where time went.
     """
 
     record: SnapshotRecord
     result: Compatibility
     entries: int
+    times: Times | None = None
 
 
 def migrate_snapshot(
@@ -122,7 +125,7 @@ def migrate_snapshot(
         ]
         migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
         lake.append(migrated)
-    return MigrationResult(migrated, result, state.entries)
+    return MigrationResult(migrated, result, state.entries, rewriter.stopwatch.times())
 
 
 def refuse_disagreeing(operator: OperatorRecord, state: StateRecord | OperatorStateRecord) -> None:
@@ -165,7 +168,9 @@ def _migrate_table(
             )
         if staging is None:
             raise StateError("expressions need Spark, and no session was given")
+        rewriter.stopwatch.end_step("planned")
         staged = staging(operator, table, rewriter.token)
+        rewriter.stopwatch.end_step("expressions")
     meta_info = with_value_bytes(state.meta_info, change.value)
     values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, staged is not None)
     pieces = pieces_of(rewriter.lake, table, staged)

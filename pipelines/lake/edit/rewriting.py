@@ -29,6 +29,7 @@ from pipelines.lake.tables.operator_tables import NO_PARTITION
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
 from pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
 from pipelines.lake.tables.units import Unit
+from pipelines.times import Stopwatch, phase
 from state_core.errors import ConflictError, StateError
 from state_core.files.filesystem import Directory
 from state_core.formats.operator_state.operator_states import ElementRows
@@ -227,6 +228,7 @@ class TableRewriter:
 
     Attributes:
         written: Bytes of the files that were written so far.
+        stopwatch: What measures where time goes.
     """
 
     def __init__(
@@ -237,6 +239,7 @@ class TableRewriter:
         self.engine = engine
         self.progress = progress
         self.written = 0
+        self.stopwatch = Stopwatch()
 
     def rewrite_table(
         self,
@@ -266,7 +269,10 @@ class TableRewriter:
         tasks = [
             RewriteTask(layout, tuple(transforms), part, self.token) for part in _slices(pieces)
         ]
-        done = self.engine.map(rewrite_pieces, tasks, self.progress)
+        done = self.stopwatch.map(
+            self.engine, rewrite_pieces, tasks, [0] * len(tasks), self.progress,
+            rest="transformed", name=_slice_name,
+        )  # fmt: skip
         results = [result for of_task in done for result in of_task]
         if any(piece.staged is not None and not piece.edited for piece in pieces):
             self.lake.table(table.path).directory.delete_tree(
@@ -311,6 +317,12 @@ def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
     return [tuple(pieces[first:last]) for first, last in pairwise([*bounds, len(pieces)])]
 
 
+def _slice_name(task: RewriteTask) -> str:
+    """What a slice is called where it is told of."""
+    places = [task.layout.place(piece.unit) for piece in task.pieces]
+    return " to ".join(dict.fromkeys([*places[:1], *places[-1:]]))
+
+
 def rewrite_pieces(task: RewriteTask) -> list[Rewritten]:
     """Rewrite the pieces of a task, one after the other."""
     return [_rewrite_piece(task, piece) for piece in task.pieces]
@@ -324,7 +336,8 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
         return Rewritten(piece.files)
     if False in foreseen:
         piece = replace(piece, staged=(), edited=False)
-    before: Sequence[Any] = layout.read(piece)  # all of the kind that the layout has
+    with phase("read"):
+        before: Sequence[Any] = layout.read(piece)  # all of the kind that the layout has
     try:
         if piece.edited:
             for rows in before:
@@ -340,7 +353,8 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
         if any(transform.validates for transform in transforms):
             for rows in after:
                 layout.validate(rows)
-        return layout.write(after, piece.unit, task.prefix)
+        with phase("wrote"):
+            return layout.write(after, piece.unit, task.prefix)
     except StateError as error:
         raise error.within(layout.place(piece.unit)) from error
 

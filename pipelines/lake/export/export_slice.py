@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pipelines.lake.export.large_groups import GroupPiece, encoded_piece, piece_rows
 from pipelines.lake.share.sharing import SharedRows
 from pipelines.lake.tables.table_rows import TableRows
+from pipelines.times import phase, phase_of_each
 from state_core.errors import UnknownHashError
 from state_core.files.filesystem import Directory
 from state_core.formats.layout.meta_info import KeyedHeader, parse_keyed_header
@@ -32,6 +33,7 @@ __all__ = [
     "assemble_slice",
     "export_slice",
     "shuffle_slice",
+    "slice_name",
 ]
 
 
@@ -80,13 +82,15 @@ def _encoded(task: ExportTask) -> Iterator[tuple[int | None, memoryview]]:
         if isinstance(chunk, GroupPiece):
             if chunk.begins_group:  # the piece itself may have no row
                 yield chunk.key_group, memoryview(b"")
-            for data in encoded_piece(chunk):
+            for data in phase_of_each("read and encoded", encoded_piece(chunk)):
                 yield None, data.data
         else:
-            rows = [
-                _shared(rows, task.shared) for table in task.tables for rows in table.read(chunk)
-            ]
-            yield from encoded_groups([rows], prefix_bytes(task.max_parallelism))
+            with phase("read"):
+                read = [rows for table in task.tables for rows in table.read(chunk)]
+            with phase("encoded"):
+                rows = [_shared(rows, task.shared) for rows in read]
+            groups = encoded_groups([rows], prefix_bytes(task.max_parallelism))
+            yield from phase_of_each("encoded", groups)
 
 
 def _shared(rows: StateRows, shared: SharedRows | None) -> StateRows:
@@ -122,9 +126,10 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
 
 def _moved(task: ShuffleTask) -> Iterator[StateRows]:
     for chunk in task.chunks:
-        for rows in _rows(task, chunk):
+        for rows in phase_of_each("read", _rows(task, chunk)):
             try:
-                check_key_groups(rows, task.max_parallelism)
+                with phase("rehashed"):
+                    check_key_groups(rows, task.max_parallelism)
             except UnknownHashError as error:
                 if task.shared is None or not task.shared.masks_keys:
                     raise
@@ -133,9 +138,12 @@ def _moved(task: ShuffleTask) -> Iterator[StateRows]:
                     place=error.place,
                     remedy="say `keep` of these keys, as nobody knows where masked ones belong",
                 ) from error
-            moving = _shared(rows, task.shared)
+            with phase("rehashed"):
+                moving = _shared(rows, task.shared)
+                if len(moving.batch):
+                    moving = rehash_rows(moving, task.new_max_parallelism)
             if len(moving.batch):
-                yield rehash_rows(moving, task.new_max_parallelism)
+                yield moving
 
 
 def _rows(task: ShuffleTask, chunk: KeyGroupRange | GroupPiece) -> Iterator[StateRows]:
@@ -161,7 +169,21 @@ class AssembleTask:
 def assemble_slice(task: AssembleTask) -> KeyedPart:
     """Write one part from what `shuffle_slice` left."""
     directory = Directory(task.directory).confined()
-    groups = gathered_groups(directory, task.spills)
+    groups = phase_of_each("gathered", gathered_groups(directory, task.spills))
     return write_keyed_part(
         directory, _header(task.header), groups, compressed=task.compressed, attempt=task.attempt
     )
+
+
+def slice_name(task: ExportTask | ShuffleTask | AssembleTask) -> str:
+    """What a slice is called where it is told of."""
+    if isinstance(task, AssembleTask):
+        first, last = task.key_groups.first, task.key_groups.last
+        return f"new key groups {first} to {last}"
+    tables = ", ".join(table.path for table in task.tables)
+    if not task.chunks:
+        return tables
+    head, tail = task.chunks[0], task.chunks[-1]
+    begin = head.key_group if isinstance(head, GroupPiece) else head.first
+    end = tail.key_group if isinstance(tail, GroupPiece) else tail.last
+    return f"{tables}, key groups {begin} to {end}"

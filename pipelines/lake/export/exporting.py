@@ -7,10 +7,11 @@ task or several; `_metadata` comes last, so a crash leaves no savepoint.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from pipelines.engine import Engine, Progress, choose_engine, map_largest_first
+from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
 from pipelines.lake.export.channel_state import (
@@ -18,6 +19,7 @@ from pipelines.lake.export.channel_state import (
     refuse_moved_channels,
     without_channel_state,
 )
+from pipelines.lake.export.cutting import chunk_weight, cut_chunks, cut_parts, cut_slices
 from pipelines.lake.export.export_slice import (
     AssembleTask,
     ExportTask,
@@ -26,12 +28,13 @@ from pipelines.lake.export.export_slice import (
     assemble_slice,
     export_slice,
     shuffle_slice,
+    slice_name,
 )
-from pipelines.lake.export.large_groups import GroupPiece, plan_pieces
 from pipelines.lake.export.redistributing import refuse_finished, write_operator_states
 from pipelines.lake.share.sharing import SharedRows, Sharing
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from pipelines.lake.tables.table_rows import TableRows, chunks_of, group_sizes, table_rows
+from pipelines.lake.tables.table_rows import TableRows, group_sizes, table_rows
+from pipelines.times import Stopwatch, Times
 from state_core.errors import UnsupportedFormatError
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.meta_info import (
@@ -52,13 +55,12 @@ from state_core.model.handles import (
     StreamHandle,
 )
 from state_core.model.key_groups import check_parallelism, key_group_ranges
-from state_core.serializers.framework.columns import I64Array
 
 __all__ = ["ExportResult", "export_snapshot"]
 
-CHUNK_BYTES = 16 << 20
-SLICE_BYTES = 128 << 20
 DEFAULT_METADATA_VERSION = 3
+Task = TypeVar("Task", ExportTask, ShuffleTask, AssembleTask)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class ExportResult:
         size: The bytes of those files.
         engine: Where it ran.
         left_out: What of the snapshot is not in it, in words.
+        times: Where time went.
     """
 
     path: str
@@ -80,6 +83,7 @@ class ExportResult:
     size: int
     engine: str
     left_out: list[str] = field(default_factory=list)
+    times: Times | None = None
 
 
 def export_snapshot(
@@ -165,6 +169,7 @@ class _Export:
         self.shared: Mapping[str, SharedRows] = {}
         self.files = 0
         self.size = 0
+        self.stopwatch = Stopwatch()
 
     def run(self, version: int | None, progress: Progress | None) -> ExportResult:
         """Write state files, carry the rest, and commit."""
@@ -193,8 +198,9 @@ class _Export:
             self.target.remove_others(named_files(metadata))
         path = self.target.commit(metadata)
         return ExportResult(
-            path, metadata.version, self.files, self.size, self.engine.name, left_out
-        )
+            path, metadata.version, self.files, self.size, self.engine.name, left_out,
+            self.stopwatch.times(),
+        )  # fmt: skip
 
     def _default_version(self) -> int:
         """The source's; a version 2 can't be written by anyone any more."""
@@ -319,11 +325,11 @@ class _Export:
             # object stores can't append: parts would be downloaded and uploaded again
             whole = [key_groups] if self.target.directory.is_object_store else None
             head = header
-            for groups in whole or chunks_of(sizes, key_groups, SLICE_BYTES):
+            for groups in whole or cut_slices(sizes, key_groups):
                 within = tuple(table.within(groups) for table in tables)
                 # where rows are left out, nobody knows which of them is a state's last
-                chunks = _chunks(within, sizes, groups, whole_groups=shared is not None)
-                for part in [chunks] if whole else _parts(chunks):
+                chunks = cut_chunks(within, sizes, groups, whole_groups=shared is not None)
+                for part in [chunks] if whole else cut_parts(chunks):
                     tasks.append(
                         ExportTask(
                             self.target.directory.location,
@@ -337,9 +343,9 @@ class _Export:
                         )
                     )
                     owners.append(subtask)
-                    weights.append(sum(_weight(chunk, sizes) for chunk in part))
+                    weights.append(sum(chunk_weight(chunk, sizes) for chunk in part))
                     head = b""
-        parts = map_largest_first(self.engine, export_slice, tasks, weights, progress)
+        parts = self._map(export_slice, tasks, weights, progress)
         return self._join(parts, owners, len(ranges))
 
     def _rewrite(
@@ -355,9 +361,9 @@ class _Export:
         everything = KeyGroupRange(0, keyed.max_parallelism - 1)
         sizes = group_sizes(keyed.states, keyed.max_parallelism)
         shuffles, weights = [], []
-        for groups in chunks_of(sizes, everything, SLICE_BYTES):
+        for groups in cut_slices(sizes, everything):
             within = tuple(table.within(groups) for table in tables)
-            for part in _parts(_chunks(within, sizes, groups)):
+            for part in cut_parts(cut_chunks(within, sizes, groups)):
                 shuffles.append(
                     ShuffleTask(
                         directory,
@@ -369,10 +375,8 @@ class _Export:
                         self.shared.get(keyed.operator_id),
                     )
                 )
-                weights.append(sum(_weight(chunk, sizes) for chunk in part))
-        spills: list[Spill] = map_largest_first(
-            self.engine, shuffle_slice, shuffles, weights, progress
-        )
+                weights.append(sum(chunk_weight(chunk, sizes) for chunk in part))
+        spills: list[Spill] = self._map(shuffle_slice, shuffles, weights, progress)
         tasks = [
             AssembleTask(
                 directory, self.target.attempt, header,
@@ -381,10 +385,21 @@ class _Export:
             for key_groups in ranges
         ]  # fmt: skip
         sizes_now = [sum(spill.size for spill in task.spills) for task in tasks]
-        parts = map_largest_first(self.engine, assemble_slice, tasks, sizes_now, progress)
+        parts = self._map(assemble_slice, tasks, sizes_now, progress)
         for spill in spills:
             self.target.directory.delete(spill.name)
         return parts
+
+    def _map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        sizes: Sequence[int],
+        progress: Progress | None,
+    ) -> list[Result]:
+        return self.stopwatch.map(
+            self.engine, function, tasks, sizes, progress, rest="wrote", name=slice_name
+        )
 
     def _join(self, parts: list[KeyedPart], owners: list[int], count: int) -> list[KeyedPart]:
         grouped: list[list[KeyedPart]] = [[] for _ in range(count)]
@@ -403,50 +418,3 @@ class _Export:
                     self.size += len(block)
             self.files += 1
         return handle
-
-
-def _chunks(
-    tables: Sequence[TableRows],
-    sizes: I64Array,
-    key_groups: KeyGroupRange,
-    *,
-    whole_groups: bool = False,
-) -> list[KeyGroupRange | GroupPiece]:
-    """Cut key groups into what is held in memory at once: some of them, or a piece of a large one.
-
-    Args:
-        tables: Where their rows are.
-        sizes: The bytes of each key group that there is, from 0 on.
-        key_groups: The key groups to cut.
-        whole_groups: Whether a key group is never cut.
-    """
-    chunks: list[KeyGroupRange | GroupPiece] = []
-    for groups in chunks_of(sizes, key_groups, CHUNK_BYTES):
-        chunk = sizes[groups.first : groups.last + 1]
-        if whole_groups or chunk.sum() <= SLICE_BYTES:
-            chunks.append(groups)
-        else:  # one has it all
-            chunks += plan_pieces(tables, groups.first + int(chunk.argmax()), CHUNK_BYTES)
-    return chunks
-
-
-def _parts(chunks: Sequence[KeyGroupRange | GroupPiece]) -> list[list[KeyGroupRange | GroupPiece]]:
-    """The chunks of each task: a large key group has several tasks, with about as many bytes."""
-    sizes = [chunk.size if isinstance(chunk, GroupPiece) else 0 for chunk in chunks]
-    share = sum(sizes) / max(1, -(-sum(sizes) // SLICE_BYTES))
-    parts: list[list[KeyGroupRange | GroupPiece]] = [[]]
-    total = 0
-    for chunk, size in zip(chunks, sizes, strict=True):
-        if total and total + size / 2 > share:
-            parts.append([])
-            total = 0
-        parts[-1].append(chunk)
-        total += size
-    return parts
-
-
-def _weight(chunk: KeyGroupRange | GroupPiece, sizes: I64Array) -> int:
-    """About how many bytes a chunk has."""
-    if isinstance(chunk, GroupPiece):
-        return chunk.size
-    return int(sizes[chunk.first : chunk.last + 1].sum())

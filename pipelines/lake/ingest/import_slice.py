@@ -17,13 +17,21 @@ from pipelines.lake.tables.records import KeyGroupRecord, UnitRecord, key_group_
 from pipelines.lake.tables.tables import table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
+from pipelines.times import phase, phase_of_each
 from state_core.formats import open_snapshot
 from state_core.model.handles import KeyGroupRange
 from state_core.model.measure import Measure
 from state_core.model.snapshot import Entries, KeyedFile, Snapshot
 from state_core.serializers.framework.registry import changes
 
-__all__ = ["ImportTask", "SliceResult", "TableTarget", "import_slice", "opened_snapshot"]
+__all__ = [
+    "ImportTask",
+    "SliceResult",
+    "TableTarget",
+    "import_slice",
+    "opened_snapshot",
+    "slice_name",
+]
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,12 @@ def import_slice(task: ImportTask) -> SliceResult:
     return _Slice(task, operator.keyed_files).run()
 
 
+def slice_name(task: ImportTask) -> str:
+    """What a slice is called where it is told of."""
+    groups = task.key_groups
+    return f"operator {task.operator_id}, key groups {groups.first} to {groups.last}"
+
+
 class _Slice:
     def __init__(self, task: ImportTask, files: Sequence[KeyedFile]) -> None:
         self.task = task
@@ -145,7 +159,7 @@ class _Slice:
         compare = any(target.known for target in task.targets)
         if compare:
             for _, entries in self._entries():
-                measure.add(entries)
+                self._measure(entries)
         tables = [
             _SliceTable(task, target, measure, measured=compare)
             for target in task.targets
@@ -156,11 +170,13 @@ class _Slice:
         read = not compare or any(table.differs for table in tables)
         for file, entries in self._entries() if read else ():
             if not compare:
-                measure.add(entries)
+                self._measure(entries)
             for index, (state, table) in enumerate(by_state):
-                changed = table.writer.wanted(entries.of_state(index))
-                if len(changed):
-                    table.append(table_batch(state, file.decode(index, changed)))
+                with phase("decoded"):
+                    changed = table.writer.wanted(entries.of_state(index))
+                    rows = table_batch(state, file.decode(index, changed)) if len(changed) else None
+                if rows is not None:
+                    table.append(rows)
             for table in tables:
                 table.end_files(int(entries.group_of[-1]))
         for table in tables:
@@ -173,8 +189,12 @@ class _Slice:
     def _entries(self) -> Iterator[tuple[KeyedFile, Entries]]:
         """The entries of all parts, in order of key group."""
         for file, key_groups in self.parts:
-            for entries in file.entries(key_groups):
+            for entries in phase_of_each("read", file.entries(key_groups)):
                 yield file, entries
+
+    def _measure(self, entries: Entries) -> None:
+        with phase("measured"):
+            self.measure.add(entries)
 
 
 class _SliceTable:
@@ -225,7 +245,8 @@ class _SliceTable:
 
     def append(self, rows: pa.RecordBatch) -> None:
         """Take rows of key groups whose files are not ended."""
-        self.writer.append(rows, self.buckets[self.at].last)
+        with phase("wrote"):
+            self.writer.append(rows, self.buckets[self.at].last)
         self.holds_rows = True
 
     def end_files(self, reached: int) -> None:
@@ -239,7 +260,8 @@ class _SliceTable:
             self.at += 1
 
     def _close(self, last: int) -> None:
-        path, size = self.writer.close(last)
+        with phase("wrote"):
+            path, size = self.writer.close(last)
         self.holds_rows = bool(self.writer.rows)
         if path:
             self._add(path, size, self.measure.span(self.names, KeyGroupRange(self.first, last)))

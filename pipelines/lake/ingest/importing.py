@@ -58,6 +58,7 @@ from pipelines.lake.tables.records import (
 from pipelines.lake.tables.tables import TableFile
 from pipelines.lake.tables.unit_writer import table_columns
 from pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
+from pipelines.times import Stopwatch, Times
 from state_core.errors import ConflictError, DamagedLakeError, LakeError
 from state_core.formats import open_snapshot
 from state_core.formats.metadata.state_files import StateFiles
@@ -77,6 +78,7 @@ class ImportResult:
         kept_units: Files of the previous snapshot that hold this one's rows too.
         written_units: Files that were written.
         engine: Where it ran.
+        times: Where time went.
     """
 
     record: SnapshotRecord
@@ -84,6 +86,7 @@ class ImportResult:
     kept_units: int = 0
     written_units: int = 0
     engine: str = ""
+    times: Times | None = None
 
 
 def import_snapshot(
@@ -143,6 +146,7 @@ class _Import:
         taken_at: datetime | None,
         partitions: int | None,
     ) -> None:
+        self.stopwatch = Stopwatch()
         self.lake = lake
         self.source = source
         self.job = job
@@ -195,7 +199,8 @@ class _Import:
             self.lake.append(record)
         units = [u for op in record.operators for t in op.tables for u in t.units]
         written = sum(attempt.token in unit.path for unit in units)
-        return ImportResult(record, True, len(units) - written, written, engine.name)
+        times = self.stopwatch.times()
+        return ImportResult(record, True, len(units) - written, written, engine.name, times)
 
     def _previous(self) -> SnapshotRecord | None:
         """The snapshot whose files this one may share; none where it is not known which is that."""
@@ -227,7 +232,11 @@ class _Import:
             )
             for pieces in plan_operator_tasks(self._operators(), self.operator_tables, alike)
         ]
-        results = engine.map(import_operator_states, tasks) if tasks else []
+        if not tasks:
+            return []
+        self.stopwatch.end_step("planned")
+        results = engine.map(import_operator_states, tasks)
+        self.stopwatch.end_step("operator state")
         return [piece for pieces in results for piece in pieces]
 
     def _present(self, name: str) -> SnapshotRecord | None:
@@ -290,7 +299,7 @@ class _Import:
             for at, (operator, task, size) in enumerate(zip(operators, tasks, sizes, strict=True))
             if is_large(operator, task, size, total)
         }
-        results = import_slices(engine, tasks, sizes, large, progress)
+        results = import_slices(self.stopwatch, engine, tasks, sizes, large, progress)
         self.leaves_files |= bool(large)
         for task, result in zip(tasks, results, strict=True):
             slices[task.operator_id].append(result)

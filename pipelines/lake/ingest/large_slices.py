@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from pipelines.engine import Engine, Progress, map_largest_first
+from pipelines.engine import Engine, Progress
 from pipelines.lake.ingest.import_slice import (
     ImportTask,
     SliceResult,
     TableTarget,
     import_slice,
     opened_snapshot,
+    slice_name,
 )
 from pipelines.lake.tables.joined_files import join_files
 from pipelines.lake.tables.names import new_folder
@@ -30,6 +31,7 @@ from pipelines.lake.tables.records import UnitRecord, key_group_records
 from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
+from pipelines.times import Stopwatch, phase, phase_of_each
 from state_core.model.measure import Measure
 from state_core.model.pieces import CuttableFile, FilePiece
 from state_core.model.snapshot import KeyedFile, Operator
@@ -127,6 +129,7 @@ def is_large(operator: Operator, task: ImportTask, size: int, total: int) -> boo
 
 
 def import_slices(
+    stopwatch: Stopwatch,
     engine: Engine,
     tasks: Sequence[ImportTask],
     sizes: Sequence[int],
@@ -136,6 +139,7 @@ def import_slices(
     """Import slices; what each of them holds, in order.
 
     Args:
+        stopwatch: Measures what they take.
         engine: Where tasks run.
         tasks: The slices.
         sizes: Their bytes as stored.
@@ -146,8 +150,8 @@ def import_slices(
         SnapshotError: The snapshot can't be read.
     """
     if not large:
-        return map_largest_first(engine, import_slice, tasks, sizes, progress)
-    stages = _Stages(engine, sum(sizes), progress)
+        return stopwatch.map(engine, import_slice, tasks, sizes, progress, name=slice_name)
+    stages = _Stages(stopwatch, engine, sum(sizes), progress)
     firsts = [CutTask(task) if at in large else task for at, task in enumerate(tasks)]
     weights = [size // CUT_SPEED if at in large else size for at, size in enumerate(sizes)]
     results = stages.map(_cut_or_import, firsts, weights)
@@ -173,7 +177,10 @@ def import_slices(
 class _Stages:
     """Maps tasks of one kind after those of another, and tells how far all of it is."""
 
-    def __init__(self, engine: Engine, total: int, progress: Progress | None) -> None:
+    def __init__(
+        self, stopwatch: Stopwatch, engine: Engine, total: int, progress: Progress | None
+    ) -> None:
+        self.stopwatch = stopwatch
         self.engine = engine
         self.total = total
         self.progress = progress
@@ -187,7 +194,7 @@ class _Stages:
     ) -> list[Result]:
         """The function of every task, in order."""
         told = None if self.progress is None else self._told
-        results = map_largest_first(self.engine, function, tasks, weights, told)
+        results = self.stopwatch.map(self.engine, function, tasks, weights, told, name=_name)
         self.done += sum(weights)
         return results
 
@@ -314,13 +321,24 @@ class _LargeSlice:
         )
 
 
+def _name(task: object) -> str:
+    """What a task is called where it is told of."""
+    if isinstance(task, ImportTask):
+        return slice_name(task)
+    if isinstance(task, CutTask | PieceTask):
+        return f"a part of {slice_name(task.whole)}"
+    assert isinstance(task, JoinTask)  # noqa: S101 - there are no others
+    return f"joining a file of {task.table}"
+
+
 def _cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
     """Import a slice, or find the pieces of one."""
     if isinstance(task, ImportTask):
         return import_slice(task)
     file = _file(task.whole)
     assert isinstance(file, CuttableFile)  # noqa: S101 - or it is not large
-    return file.cut(task.whole.key_groups, PIECE_BYTES)
+    with phase("cut"):
+        return file.cut(task.whole.key_groups, PIECE_BYTES)
 
 
 def _import_piece(task: PieceTask) -> PieceResult:
@@ -338,15 +356,19 @@ def _import_piece(task: PieceTask) -> PieceResult:
     }
     table_of = {name: target.path for target in whole.targets for name in target.states}
     last = whole.key_groups.last
-    for entries in file.entries_of(task.piece):
+    for entries in phase_of_each("read", file.entries_of(task.piece)):
         if not task.measured:
-            measure.add(entries)
+            with phase("measured"):
+                measure.add(entries)
         for index, state in enumerate(file.states):
             of_state = entries.of_state(index)
             if len(of_state) and state.name in table_of:
-                rows = table_batch(state, file.decode(index, of_state))
-                writers[table_of[state.name]].append(rows, last)
-    written = [WrittenFile(table, *writer.close(last)) for table, writer in writers.items()]
+                with phase("decoded"):
+                    rows = table_batch(state, file.decode(index, of_state))
+                with phase("wrote"):
+                    writers[table_of[state.name]].append(rows, last)
+    with phase("wrote"):
+        written = [WrittenFile(table, *writer.close(last)) for table, writer in writers.items()]
     return PieceResult(measure, [part for part in written if part.path])
 
 
@@ -354,12 +376,13 @@ def _join_parts(task: JoinTask) -> WrittenFile:
     """Make one file of several."""
     name = posixpath.basename(task.paths[0])
     path = f"{DATA_DIRECTORY}/{new_folder(task.attempt)}/{name}"
-    size = join_files(table_directory(task.lake, task.table), task.paths, path)
+    with phase("joined"):
+        size = join_files(table_directory(task.lake, task.table), task.paths, path)
     return WrittenFile(task.table, path, size)
 
 
 def _file(whole: ImportTask) -> KeyedFile:
     """The file that a large slice is of."""
-    snapshot = opened_snapshot(whole.source, whole.digest, whole.allow_external)
+    snapshot = opened_snapshot(whole.source, whole.opening, whole.allow_external)
     (operator,) = (op for op in snapshot.operators if op.operator_id == whole.operator_id)
     return operator.keyed_files[whole.parts[0].file]

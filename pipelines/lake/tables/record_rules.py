@@ -31,6 +31,7 @@ from pipelines.lake.tables.records import (
     SubtaskRecord,
     TableRecord,
     UnitRecord,
+    field_values,
 )
 from pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS, Partitioning
 from state_core.formats.metadata.checkpoint_metadata import METADATA_VERSIONS
@@ -153,10 +154,10 @@ def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
 
 def _broken(value: Any, where: str) -> Iterator[Fault]:
     """Values that break their rule, those of what is within too."""
-    fault = broken_rule(vars(value), RULES[type(value)])
+    fault = broken_rule(field_values(value), RULES[type(value)])
     if fault is not None:
         yield where + fault[0], fault[1]
-    for name, inner in vars(value).items():
+    for name, inner in field_values(value).items():
         if isinstance(inner, list) and inner and type(inner[0]) in RULES:
             for index, entry in enumerate(inner):
                 yield from _broken(entry, f"{where}{name}[{index}].")

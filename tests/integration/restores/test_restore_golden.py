@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.engine import LocalEngine, Progress
 from pipelines.lake.api import Lake
-from pipelines.lake.export import exporting
+from pipelines.lake.export import cutting
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.export.large_groups import GroupPiece
 from pipelines.lake.ingest.importing import import_snapshot
@@ -161,8 +161,8 @@ def test_flink_restores_key_groups_in_pieces(
     monkeypatch.setattr(unified, "TABLE_ROWS", 5)
     monkeypatch.setattr(unit_writer, "ROW_GROUP_BYTES", 200)
     import_snapshot(lake, str(tmp_path / "few"), "j", snapshot_id="few", engine="local")
-    monkeypatch.setattr(exporting, "SLICE_BYTES", 2000)
-    monkeypatch.setattr(exporting, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(cutting, "SLICE_BYTES", 2000)
+    monkeypatch.setattr(cutting, "CHUNK_BYTES", 1000)
     monkeypatch.setattr(spills, "PART_BYTES", 300)
     engine = Noting()
     target = tmp_path / "cut"

@@ -84,8 +84,9 @@ class SparkCluster(JvmServer):
         processes = []
         for path in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):  # it has ended meanwhile
-                parent = path.read_text("utf-8", "replace").rpartition(")")[2].split()[1]
-                if int(parent) in ours:
+                state, parent = path.read_text("utf-8", "replace").rpartition(")")[2].split()[:2]
+                # the launcher that Spark's script ran before it became a worker is no executor
+                if int(parent) in ours and state != "Z":
                     processes.append(int(path.parent.name))
         return processes
 

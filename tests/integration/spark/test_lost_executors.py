@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,69 +17,34 @@ from pipelines.lake.api import Lake
 from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.integration.spark.cluster import SparkCluster
-from tests.integration.spark.one_session import ENDED
+from tests.integration.spark.driver import SparkDriver
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.nightly]
 
-ROOT = str(Path(__file__).parents[3])
 RUNS = int(os.environ.get("STATELAKE_LOST_EXECUTORS", "5"))
 ENTRIES = 1_500_000
 SUBTASKS = 8
 TYPES = "states:\n  op/state: {type: Double, expressions: CAST(old AS DOUBLE) / 100}\n"
 
 
-class Driver:
-    """A process that runs commands on a cluster, one after the other, with one session."""
+class Driver(SparkDriver):
+    """A driver whose cluster loses executors."""
 
     def __init__(self, cluster: SparkCluster, root: Path) -> None:
+        super().__init__(cluster, root, {"spark.task.maxFailures": "20"})
         self.cluster = cluster
         self.root = root
         self.killed = 0
-        settings = {
-            "spark.pyspark.python": sys.executable,
-            "spark.executorEnv.PYTHONPATH": ROOT,
-            "spark.task.maxFailures": "20",
-        }
-        environment = {
-            **os.environ,
-            "PYTHONPATH": ROOT,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "STATELAKE_MASTER": cluster.master,
-            "STATELAKE_SPARK_CONF": "\n".join(f"{key}={value}" for key, value in settings.items()),
-        }
-        self.log = (root / "driver.log").open("wb")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.spark.one_session"],
-            cwd=root, env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
-        )  # fmt: skip
 
-    def run(self, words: list[str], kill_after: float | None = None, which: int = 0) -> float:
-        """Run a command, and kill an executor so many seconds after its begin.
-
-        Returns:
-            The seconds that it took.
-        """
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        begun = time.monotonic()
-        self.process.stdin.write(f"{json.dumps(words)}\n")
-        self.process.stdin.flush()
-        if kill_after is not None:
-            time.sleep(kill_after)
-            executors = self.cluster.executor_processes
-            if executors:
-                self.killed += 1
-                os.kill(executors[which % len(executors)], signal.SIGKILL)
-        for line in self.process.stdout:
-            if line.strip() == ENDED:
-                return time.monotonic() - begun
-        pytest.fail((self.root / "driver.log").read_text("utf-8")[-3000:])
-
-    def close(self) -> None:
-        """End the process."""
-        self.process.communicate()
-        self.log.close()
+    def lose(self, words: list[str], after: float, which: int) -> None:
+        """Run a command, and kill an executor so many seconds after its begin."""
+        self.begin(words)
+        time.sleep(after)
+        executors = self.cluster.executor_processes
+        if executors:
+            self.killed += 1
+            os.kill(executors[which % len(executors)], signal.SIGKILL)
+        self.end()
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +57,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     state = NewKeyedState("state", pa.table({"key": keys, "value": ids}), value="Long")
     operator = NewOperator("op", "String", (state,), parallelism=SUBTASKS, max_parallelism=128)
     write_snapshot(root / "savepoint", [operator], metadata_version=6)
-    with SparkCluster() as cluster:
-        made = Driver(cluster, root)
-        yield made
-        made.close()
+    with SparkCluster() as cluster, Driver(cluster, root) as driver:
+        yield driver
 
 
 def commands(name: str) -> list[list[str]]:
@@ -140,15 +100,15 @@ def unnamed(lake: Lake) -> set[str]:
 
 def test_lost_executors_leave_no_trace(driver: Driver) -> None:
     """One is killed at a random moment of each command; bytes are those of a run without."""
-    driver.run(["import", "savepoint", "--lake", "warm/lake", "--job", "j"])
-    calm = [driver.run(words) for words in commands("calm")]
+    driver.run("import", "savepoint", "--lake", "warm/lake", "--job", "j")
+    calm = [driver.run(*words).seconds for words in commands("calm")]
     expected = savepoints(driver.root / "calm")
     assert [len(files) for files in expected.values()] == [3, SUBTASKS, SUBTASKS]
     for seed in range(RUNS):
         chance = random.Random(seed)
         name = f"lost-{seed}"
         for words, seconds in zip(commands(name), calm, strict=True):
-            driver.run(words, chance.uniform(0, seconds), chance.randrange(2))
+            driver.lose(words, chance.uniform(0, seconds), chance.randrange(2))
         assert savepoints(driver.root / name) == expected, name
         assert not unnamed(Lake(driver.root / name / "lake")), name
     assert driver.killed > RUNS

@@ -87,6 +87,7 @@ records = st.builds(
 def test_rows_of_records(snapshot: SnapshotRecord) -> None:
     """A record through its Arrow row is the same record."""
     table = pa.Table.from_pylist([snapshot.to_row()], SNAPSHOT_SCHEMA)
+    assert snapshot.to_table().equals(table)
     assert SnapshotRecord.from_row(table.to_pylist()[0]) == snapshot
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipelines.lake.api import Lake
-from pipelines.lake.export import exporting
+from pipelines.lake.export import cutting
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.tables import unit_writer, units
 from state_core import open_snapshot
@@ -274,8 +274,8 @@ def test_in_many_pieces(
     for name in ("SLICE_BYTES", "SMALL_SLICE_BYTES", "FILE_BYTES"):
         monkeypatch.setattr(units, name, size)
     monkeypatch.setattr(unit_writer, "ROW_GROUP_BYTES", size)
-    monkeypatch.setattr(exporting, "SLICE_BYTES", size)
-    monkeypatch.setattr(exporting, "CHUNK_BYTES", size // 2)
+    monkeypatch.setattr(cutting, "SLICE_BYTES", size)
+    monkeypatch.setattr(cutting, "CHUNK_BYTES", size // 2)
     pieces = Lake(tmp_path / "pieces")
     import_as(pieces, WINDOWS, "s")
     assert exported(pieces, "s", tmp_path / "found", **options) == wanted

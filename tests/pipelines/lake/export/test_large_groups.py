@@ -14,7 +14,7 @@ import pytest
 from pipelines.engine import LocalEngine
 from pipelines.lake.api import Lake
 from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.export import exporting, large_groups
+from pipelines.lake.export import cutting, large_groups
 from pipelines.lake.export.export_slice import ExportTask, ShuffleTask
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.export.large_groups import GroupPiece
@@ -93,8 +93,8 @@ def test_pieces_are_what_one_task_writes(
 ) -> None:
     """Several tasks write a key group; together they are the bytes of one that writes it whole."""
     export_snapshot(lake, "j", "s", tmp_path / "whole", compression=compression, engine="local")
-    monkeypatch.setattr(exporting, "SLICE_BYTES", 20_000)
-    monkeypatch.setattr(exporting, "CHUNK_BYTES", 6_000)
+    monkeypatch.setattr(cutting, "SLICE_BYTES", 20_000)
+    monkeypatch.setattr(cutting, "CHUNK_BYTES", 6_000)
     monkeypatch.setattr(large_groups, "ENCODED_BYTES", 2_000)
     engine = Noting()
     export_snapshot(lake, "j", "s", tmp_path / "cut", compression=compression, engine=engine)
@@ -114,8 +114,8 @@ def test_new_key_groups_are_put_together_from_pieces(
 ) -> None:
     """Another max parallelism: pieces are sorted by new key group, and large ones come in parts."""
     export_snapshot(lake, "j", "s", tmp_path / "whole", max_parallelism=60, engine="local")
-    monkeypatch.setattr(exporting, "SLICE_BYTES", 20_000)
-    monkeypatch.setattr(exporting, "CHUNK_BYTES", 6_000)
+    monkeypatch.setattr(cutting, "SLICE_BYTES", 20_000)
+    monkeypatch.setattr(cutting, "CHUNK_BYTES", 6_000)
     monkeypatch.setattr(large_groups, "ENCODED_BYTES", 2_000)
     monkeypatch.setattr(spills, "PART_BYTES", 5_000)
     engine = Noting()

@@ -1,0 +1,74 @@
+"""How an export cuts key groups: into slices, and into what is held in memory at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pipelines.lake.export.large_groups import GroupPiece, plan_pieces
+from pipelines.lake.tables.table_rows import TableRows, chunks_of
+from state_core.model.handles import KeyGroupRange
+from state_core.serializers.framework.columns import I64Array
+
+__all__ = ["chunk_weight", "cut_chunks", "cut_parts", "cut_slices"]
+
+CHUNK_BYTES = 16 << 20
+SLICE_BYTES = 128 << 20
+
+
+def cut_slices(sizes: I64Array, key_groups: KeyGroupRange) -> Iterator[KeyGroupRange]:
+    """Cut key groups into what one task writes, if none of them is too large for that.
+
+    Args:
+        sizes: The bytes of each key group that there is, from 0 on.
+        key_groups: The key groups to cut.
+    """
+    return chunks_of(sizes, key_groups, SLICE_BYTES)
+
+
+def cut_chunks(
+    tables: Sequence[TableRows],
+    sizes: I64Array,
+    key_groups: KeyGroupRange,
+    *,
+    whole_groups: bool = False,
+) -> list[KeyGroupRange | GroupPiece]:
+    """Cut key groups into what is held in memory at once: some of them, or a piece of a large one.
+
+    Args:
+        tables: Where their rows are.
+        sizes: The bytes of each key group that there is, from 0 on.
+        key_groups: The key groups to cut.
+        whole_groups: Whether a key group is never cut.
+    """
+    chunks: list[KeyGroupRange | GroupPiece] = []
+    for groups in chunks_of(sizes, key_groups, CHUNK_BYTES):
+        chunk = sizes[groups.first : groups.last + 1]
+        if whole_groups or chunk.sum() <= SLICE_BYTES:
+            chunks.append(groups)
+        else:  # one has it all
+            chunks += plan_pieces(tables, groups.first + int(chunk.argmax()), CHUNK_BYTES)
+    return chunks
+
+
+def cut_parts(
+    chunks: Sequence[KeyGroupRange | GroupPiece],
+) -> list[list[KeyGroupRange | GroupPiece]]:
+    """The chunks of each task: a large key group has several tasks, with about as many bytes."""
+    sizes = [chunk.size if isinstance(chunk, GroupPiece) else 0 for chunk in chunks]
+    share = sum(sizes) / max(1, -(-sum(sizes) // SLICE_BYTES))
+    parts: list[list[KeyGroupRange | GroupPiece]] = [[]]
+    total = 0
+    for chunk, size in zip(chunks, sizes, strict=True):
+        if total and total + size / 2 > share:
+            parts.append([])
+            total = 0
+        parts[-1].append(chunk)
+        total += size
+    return parts
+
+
+def chunk_weight(chunk: KeyGroupRange | GroupPiece, sizes: I64Array) -> int:
+    """About how many bytes a chunk has."""
+    if isinstance(chunk, GroupPiece):
+        return chunk.size
+    return int(sizes[chunk.first : chunk.last + 1].sum())
