@@ -13,7 +13,7 @@ from pipelines.flink.connection import ConnectionSettings
 from pipelines.flink.path_map import PathMap
 from pipelines.operations.canary import CanaryResult, run_canary
 from pipelines.operations.rescale_steps import JarRun
-from pipelines.orchestration.resources import Locations
+from pipelines.orchestration.resources import Locations, below
 from pipelines.orchestration.settings import CanarySettings, FlinkSettings
 from pipelines.orchestration.state_job import StateJob
 from state_core.errors import ClusterError, NotFoundError
@@ -79,8 +79,7 @@ class LiveJob:
     @property
     def exports(self) -> str:
         """Where the savepoint of a rescale is written, as that is called here."""
-        above = self.locations.exports_location.rstrip("/")
-        return self.settings.exports or "/".join([above, *self.key_prefix])
+        return self.settings.exports or below(self.locations.exports_location, *self.key_prefix)
 
     def connect(self) -> FlinkCluster:
         """Its cluster; who asks is said by the environment."""

@@ -1,14 +1,14 @@
 """Where things are: the savepoints that come in, the lake, and the exports that go out."""
 
 import os
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import dagster as dg
 
 from pipelines.lake.catalog.catalog import Catalog
 from state_core.files.confinement import relative_path
 
-__all__ = ["Locations", "public_location"]
+__all__ = ["Locations", "below", "public_location"]
 
 DEFAULTS = {
     "STATELAKE_SAVEPOINTS": "savepoints",
@@ -27,6 +27,14 @@ def public_location(location: str) -> str:
     if not parts.netloc:
         return location
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def below(location: str, *names: str) -> str:
+    """A path or URI that leads further down; the options of a URI stay behind its path."""
+    parts = urlsplit(location)
+    if not parts.netloc:
+        return "/".join([location.rstrip("/"), *names])
+    return urlunsplit(parts._replace(path="/".join([parts.path.rstrip("/"), *names])))
 
 
 class Locations(dg.ConfigurableResource[None]):
@@ -91,7 +99,7 @@ class Locations(dg.ConfigurableResource[None]):
     def checkpoint_log(self, name: str) -> str:
         """The checkpoint log of that name."""
         location = self._given(self.checkpoints, "STATELAKE_CHECKPOINTS")
-        return f"{location.rstrip('/')}/{name}"
+        return below(location, name)
 
     def open_lake(self) -> Catalog:
         """The lake."""
@@ -100,4 +108,4 @@ class Locations(dg.ConfigurableResource[None]):
     def savepoint(self, name: str) -> str:
         """The savepoint of that name: a partition's key, which was a directory's name there."""
         relative_path(name, what="a savepoint", inside="the directory of savepoints")
-        return f"{self.savepoints_location.rstrip('/')}/{name}"
+        return below(self.savepoints_location, name)

@@ -16,7 +16,7 @@ from pipelines.lake.edit.rewriting import STAGED
 from pipelines.lake.tables.records import OperatorRecord, TableRecord
 from pipelines.lake.tables.table_rows import parse_recorded
 from pipelines.lake.tables.tables import DATA_DIRECTORY
-from pipelines.spark.sql import spark_path
+from pipelines.spark.object_stores import spark_path
 from state_core.errors import EncodeError, IncompatibleError
 from state_core.formats.layout.keyed_states import with_value_bytes
 from state_core.formats.operator_state.operator_reader import parse_operator_state
@@ -35,16 +35,16 @@ def expression_staging(session: SparkSession, lake: Catalog, change: ValueChange
     def stage(operator: OperatorRecord, table: TableRecord, token: str) -> Mapping[int, str]:
         opened = lake.table(table.path)
         value, part = _new_value(operator, table, change)
-        source = (
-            f"delta.`{spark_path(opened.checked_uri(table.version))}` VERSION AS OF {table.version}"
-        )
+        table_path = spark_path(session, opened.checked_directory(table.version))
+        source = f"delta.`{table_path}` VERSION AS OF {table.version}"
         rows = session.sql(f"SELECT *, value AS old FROM {source}")  # noqa: S608 - our own table
         kept = [f"`{name}`" for name in rows.columns if name not in ("value", "old")]
         path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
         opened.directory.checked_path(path)  # as Spark writes there by its path
+        target = spark_path(session, opened.directory.child(path))
         try:
             staged = rows.selectExpr(*kept, f"{value} AS value", f"{part} AS {PART}")
-            staged.write.partitionBy(PART).parquet(spark_path(opened.directory.child(path).uri))
+            staged.write.partitionBy(PART).parquet(target)
         except PySparkException as error:
             raise EncodeError(
                 f"the expression fails: {str(error).strip().splitlines()[0]}",

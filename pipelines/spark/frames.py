@@ -26,7 +26,8 @@ from pipelines.lake.bootstrap.bootstrap_columns import (
 )
 from pipelines.lake.bootstrap.bootstrap_slice import spill_rows
 from pipelines.lake.bootstrap.sources import FileSource
-from pipelines.spark.sql import QUERY_LOGGERS, spark_path
+from pipelines.spark.object_stores import spark_path
+from pipelines.spark.sql import QUERY_LOGGERS
 from state_core.errors import EncodeError, StateError
 from state_core.files.filesystem import Directory
 from state_core.formats.writing.new_rows import SpillTask, batches_of
@@ -44,7 +45,7 @@ def frame_of_files(session: SparkSession, source: FileSource) -> DataFrame:
     Raises:
         EncodeError: Spark can't read them.
     """
-    path = spark_path(Directory(source.location).uri)
+    path = spark_path(session, Directory(source.location))
     reader = session.read
     try:
         if source.format == "delta":

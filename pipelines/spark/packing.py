@@ -3,7 +3,8 @@
 ::
 
     bin/python   starts the node's own Python, of the version that made the archive
-    site/        the packages: all that `pip install statelake` brings, and compiled kernels
+    site/        the packages: all that `pip install statelake` brings and what is installed of
+                 the extras `hdfs` and `kafka`, and compiled kernels
 
 Spark unpacks it on each node, and starts that Python, as `pipelines.spark.session` tells it.
 PySpark itself is not in it: nodes have that with Spark.
@@ -30,6 +31,7 @@ __all__ = ["described", "pack"]
 
 _OURS = (state_core, pipelines)
 _OF_SPARK = {"pyspark", "py4j", "delta-spark"}  # and the JARs that these bring
+_EXTRAS = ("", "spark", "hdfs", "kafka")  # what tasks may need, as far as it is installed
 _KERNELS = (".nbi", ".nbc")  # machine code as Numba keeps it
 _SCRIPT = """\
 #!/bin/sh
@@ -96,7 +98,7 @@ def _files() -> Iterator[tuple[Path, str]]:
     for package in _OURS:
         (home,) = package.__path__
         yield from _own_files(Path(home))
-    for name in sorted(_required("statelake", "spark") - {"statelake"}):
+    for name in sorted(_required("statelake") - {"statelake"}):
         for file in metadata.files(name) or ():
             place = Path(str(file.locate()))
             if not {"..", "__pycache__"} & set(file.parts) and place.is_file():
@@ -111,8 +113,8 @@ def _own_files(home: Path) -> Iterator[tuple[Path, str]]:
                 yield path, str(path.relative_to(home.parent))
 
 
-def _required(name: str, extra: str) -> set[str]:
-    """A distribution and all that it needs, with an extra, as far as it is installed here."""
+def _required(name: str) -> set[str]:
+    """A distribution and all that its tasks need, as far as it is installed here."""
     packages = set(_OF_SPARK)
     left = [name]
     while left:
@@ -124,7 +126,8 @@ def _required(name: str, extra: str) -> set[str]:
         except metadata.PackageNotFoundError:
             continue  # for another system or version of Python
         packages.add(distribution)
-        left += [need for need in needs if _extra_of(need) in {"", extra * (distribution == name)}]
+        extras = _EXTRAS if distribution == name else _EXTRAS[:1]
+        left += [need for need in needs if _extra_of(need) in extras]
     return packages - _OF_SPARK
 
 

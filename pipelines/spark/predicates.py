@@ -13,7 +13,7 @@ from pipelines.lake.edit.rewriting import STAGED
 from pipelines.lake.tables.operator_tables import NO_PARTITION
 from pipelines.lake.tables.records import TableRecord
 from pipelines.lake.tables.tables import DATA_DIRECTORY
-from pipelines.spark.sql import spark_path
+from pipelines.spark.object_stores import spark_path
 from state_core.errors import EncodeError
 
 __all__ = ["predicate_staging"]
@@ -28,10 +28,9 @@ def predicate_staging(session: SparkSession, lake: Catalog) -> Staging:
         opened = lake.table(table.path)
         path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
         opened.directory.checked_path(path)  # as Spark writes there by its path
-        target = spark_path(opened.directory.child(path).uri)
-        source = (
-            f"delta.`{spark_path(opened.checked_uri(table.version))}` VERSION AS OF {table.version}"
-        )
+        target = spark_path(session, opened.directory.child(path))
+        table_path = spark_path(session, opened.checked_directory(table.version))
+        source = f"delta.`{table_path}` VERSION AS OF {table.version}"
         try:
             rows = session.sql(f"SELECT * FROM {source}")  # noqa: S608 - our own table
             left = rows.where(f"NOT coalesce(({predicate}), false)")

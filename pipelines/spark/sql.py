@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.query.table_names import SPARK, TableNames, resolve_names
+from pipelines.spark.object_stores import spark_path
 from state_core.errors import StateError
 
-__all__ = ["run_sql", "spark_path"]
+__all__ = ["run_sql"]
 
 # they print what is raised as well, with its Java trace
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -58,13 +59,8 @@ def run_sql(
             raise StateError(
                 f"{table.name} is not known to Spark", remedy="leave --engine spark out"
             )
-        path = spark_path(lake.table(table.path).checked_uri(table.version))
+        path = spark_path(session, lake.table(table.path).checked_directory(table.version))
         pinned = "" if table.version is None else f" VERSION AS OF {table.version}"
         return f"delta.`{path}`{pinned}"
 
     return session.sql(resolve_names(query, target, SPARK))
-
-
-def spark_path(uri: str) -> str:
-    """A table's location as Hadoop spells it."""
-    return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri

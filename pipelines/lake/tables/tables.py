@@ -126,14 +126,14 @@ class StateTable:
             _log_paths(table, self.directory)
         return table
 
-    def checked_uri(self, version: int | None = None) -> str:
+    def checked_directory(self, version: int | None = None) -> Directory:
         """Where it is, for an engine that reads and writes it by its path.
 
         Raises:
             UnsafePathError: A file of that version, or the way to it, is a link.
         """
         check_files(self.require(version), self.directory)
-        return self.uri
+        return self.directory
 
     def require(self, version: int | None = None) -> DeltaTable:
         """The table at a version.

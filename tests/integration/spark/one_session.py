@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
+import tempfile
 
 import click
 import dagster as dg
@@ -17,6 +17,7 @@ import dagster as dg
 from pipelines.cli.main import statelake
 from pipelines.orchestration.definitions import definitions
 from pipelines.orchestration.resources import Locations
+from state_core.files.filesystem import Directory
 
 __all__ = ["ENDED"]
 
@@ -25,11 +26,12 @@ ENDED = "ENDED"
 
 def materialize(savepoints: str, lake: str, exports: str) -> None:
     """The assets of one savepoint: archived, checked, planned, exported."""
-    (name,) = (path.name for path in Path(savepoints).iterdir())
-    home = Path(exports).with_name("dagster")
-    home.mkdir(parents=True)
+    (name,) = Directory(savepoints).names()
     quiet = {"telemetry": {"enabled": False}}
-    with dg.DagsterInstance.local_temp(str(home), quiet) as instance:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        dg.DagsterInstance.local_temp(home, quiet) as instance,
+    ):
         instance.add_dynamic_partitions("snapshots", [name])
         definitions.resolve_job_def("archive_and_export").execute_in_process(
             instance=instance,

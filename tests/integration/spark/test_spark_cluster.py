@@ -7,15 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
+from pipelines.engine import SPARK_CONF
 from pipelines.spark.packing import pack
+from state_core.files.filesystem import Directory
+from state_core.files.storage_options import STORES
+from tests.integration.hdfs.cluster import Hdfs
+from tests.integration.s3.proxy import BUCKET, ENVIRONMENT, KEY, SECRET, S3Proxy
 from tests.integration.spark.cluster import SparkCluster
 from tests.integration.spark.one_session import ENDED
 from tests.support.savepoints.golden_cases import golden_cases
@@ -27,6 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.full]
     for case in golden_cases("kinds", form="canonical")
     if case.name == "kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0"
 )
+Location = Callable[[str], str]
 LAKE = ("--lake", "lake", "--job", "j")
 ALERTS = f"{Path(__file__).parents[3] / 'examples' / 'alerts.py'}:JOB"
 ORDER = '{"customer": 1, "amount": 500, "at": 1000}\n'
@@ -53,22 +60,22 @@ class Place:
         """Call the command in a process of its own, in the directory."""
         return self._called("pipelines.cli.main", map(str, words))
 
-    def one_session(self, master: str, below: str, commands: list[list[str]]) -> str:
+    def one_session(self, master: str, at: Location, commands: list[list[str]]) -> str:
         """What commands print in one process, and then a run of Dagster's there.
 
         Args:
             master: Where Spark runs.
-            below: The directory of Dagster's lake and exports.
+            at: Where what is named lies.
             commands: The commands.
         """
         there = {
             "STATELAKE_MASTER": master,
             "STATELAKE_SPARK_PACK": str(self.packed),
-            "ALERTS_DATA": "alerts",
+            "ALERTS_DATA": at("alerts"),
         }
         ended = self._called(
             "tests.integration.spark.one_session",
-            [str(self.root / name) for name in ("savepoints", f"{below}/lake", f"{below}/exports")],
+            [at(name) for name in ("savepoints", "dagster/lake", "dagster/exports")],
             there,
             "".join(f"{json.dumps(words)}\n" for words in commands),
         )
@@ -127,31 +134,43 @@ def go_the_whole_way(place: Place, master: str) -> None:
     )
 
 
-def go_on_in_one_session(place: Place, master: str) -> None:
-    """A migration by SQL, a comparison, a run of a job and Dagster's assets, in one session."""
-    for name in ("savepoints", "dagster", "session", "alerts"):
-        shutil.rmtree(place.root / name, ignore_errors=True)
-    shutil.copytree(CASE.snapshot, place.root / "savepoints" / "monday")
+def go_on_in_one_session(place: Place, master: str, at: Location | None = None) -> None:
+    """A migration by SQL, a comparison, a run of a job and Dagster's assets, in one session.
+
+    Args:
+        place: Where the commands are called.
+        master: Where Spark runs.
+        at: Where savepoints, lakes and exports lie; by default beside the commands.
+    """
+    if at is None:
+        shutil.rmtree(place.root / "session", ignore_errors=True)
+        at = partial(os.path.join, place.root / "session")
+    savepoints, alerts = Directory(at("savepoints")), Directory(at("alerts"))
+    for path in CASE.snapshot.iterdir():
+        savepoints.write(f"monday/{path.name}", path.read_bytes())
     for source, line in (("orders", ORDER), ("rules", RULE)):
-        (place.root / "alerts" / source).mkdir(parents=True)
-        (place.root / "alerts" / source / "a.json").write_text(line)
+        alerts.write(f"{source}/a.json", line.encode())
     (place.root / "types.yaml").write_text(NEW_TYPES)
-    lake = ["--lake", "session/lake", "--job", "j"]
+    monday = at("savepoints/monday")
+    lake = ["--lake", at("lake"), "--job", "j"]
     printed = place.one_session(
         master,
-        "dagster",
+        at,
         [
-            ["import", "savepoints/monday", *lake, "--snapshot", "monday"],
+            ["import", monday, *lake, "--snapshot", "monday"],
             ["migrate", *lake, "--snapshot", "monday", "--state", "kinds/total",
              "--to", "types.yaml", "--suffix", "-new"],
             ["rescale", *lake, "--snapshot", "monday-new", "--parallelism", "5"],
-            ["run", ALERTS, "--lake", "session/runs"],
-            ["import", "savepoints/monday", *lake, "--snapshot", "again"],
+            ["run", ALERTS, "--lake", at("runs")],
+            ["import", monday, *lake, "--snapshot", "again"],
+            ["sql", "--engine", "spark", *lake, "--json", "--as-of", "again", COUNT],
             ["diff", *lake, "monday-new", "again", "--json"],
+            ["export", *lake, "--snapshot", "again", "--to", at("wide"), "--parallelism", "5"],
         ],
     )  # fmt: skip
     assert "Long → Double" in printed
-    *_, differences, _ = printed.split(f"{ENDED}\n")
+    *_, counted, differences, _, _ = printed.split(f"{ENDED}\n")
+    assert json.loads(counted) == {"people": 120}
     changed = [row for row in json.loads(differences) if row["status"] != "same"]
     assert [(row["state"], row["status"]) for row in changed] == [("total", "retyped")]
     sums = [
@@ -159,12 +178,16 @@ def go_on_in_one_session(place: Place, master: str) -> None:
         for name in ("monday", "monday-new")
     ]
     assert sums[0] == pytest.approx(100 * sums[1])
-    alerts = DeltaTable(str(place.root / "alerts" / "alerts")).to_pyarrow_table().to_pylist()
-    assert alerts == [{"customer": 1, "rule": "big", "spent": 500}]
-    (exported,) = (place.root / "dagster" / "exports").rglob("_metadata")
-    assert sorted(place.done("dump", exported.parent).splitlines()) == sorted(
-        place.done("dump", CASE.snapshot).splitlines()
-    )
+    told = Directory(at("alerts/alerts"))
+    (rows,) = (path for path, _ in told.files_below() if path.endswith(".parquet"))
+    with told.open_input(rows) as file:
+        assert pq.read_table(file).to_pylist() == [{"customer": 1, "rule": "big", "spent": 500}]
+    exports = Directory(at("dagster/exports"))
+    (by_dagster,) = (path for path, _ in exports.files_below() if path.endswith("_metadata"))
+    for exported in (at("wide"), exports.child(by_dagster).child("..").location):
+        assert sorted(place.done("dump", exported).splitlines()) == sorted(
+            place.done("dump", CASE.snapshot).splitlines()
+        )
 
 
 class TestCluster:
@@ -191,6 +214,30 @@ class TestCluster:
         assert "the executors lack a module of Python's" in line
         assert "statelake spark pack" in line
         assert not [*(place.root / "none").rglob("*.*")]
+
+
+@pytest.mark.nightly
+def test_one_session_works_in_hdfs(place: Place) -> None:
+    """Savepoints, lakes, exports and a job's data: neither driver nor executors have Hadoop."""
+    with Hdfs() as hdfs:
+        go_on_in_one_session(place, place.cluster.master, hdfs.location)
+
+
+@pytest.mark.nightly
+def test_one_session_works_in_s3(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With keys that only the driver has a file of; Spark's own SQL is brought S3A."""
+    stores = place.root / "stores.toml"
+    stores.write_text(
+        f'["s3://{BUCKET}"]\nAWS_ACCESS_KEY_ID = "{KEY}"\nAWS_SECRET_ACCESS_KEY = "{SECRET}"\n'
+    )
+    monkeypatch.setenv(STORES, str(stores))
+    others = {name: value for name, value in ENVIRONMENT.items() if value not in (KEY, SECRET)}
+    for name, value in others.items():
+        monkeypatch.setenv(name, value)
+    told = [f"spark.executorEnv.{name}={value}" for name, value in others.items()]
+    monkeypatch.setenv(SPARK_CONF, "\n".join(told))
+    with S3Proxy() as s3:
+        go_on_in_one_session(place, place.cluster.master, s3.location)
 
 
 @pytest.mark.nightly

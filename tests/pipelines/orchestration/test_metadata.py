@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.orchestration.metadata import faults_list, findings_metadata, savepoint_metadata
 from pipelines.orchestration.pictures import key_group_histogram
+from pipelines.orchestration.resources import Locations
 from pipelines.shown import as_markdown
 from state_core import open_snapshot
 from state_core.declarations.findings import Finding, Severity
@@ -23,6 +24,17 @@ def test_names_are_no_markup() -> None:
     """No column more, no picture from elsewhere, no HTML, nothing that can't be seen."""
     assert as_markdown(ODD) == SHOWN
     assert as_markdown("größe `键😀`") == "größe \\`键😀\\`"
+
+
+def test_options_of_a_location_stay_behind_the_names_below_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of savepoints and of checkpoint logs; a path has none."""
+    places = Locations(savepoints="s3://key:secret@states/in/?region=eu", checkpoints="logs/")
+    assert places.savepoint("monday") == "s3://key:secret@states/in/monday?region=eu"
+    assert places.checkpoint_log("nightly") == "logs/nightly"
+    monkeypatch.setenv("STATELAKE_SAVEPOINTS", "what?is a path")
+    assert Locations().savepoint("monday") == "what?is a path/monday"
 
 
 def test_a_table_of_odd_names() -> None:

@@ -458,18 +458,18 @@ def test_a_link_in_the_place_of_an_edit(scene: Scene, good: Contents) -> None:
     scene.link(f"{NAME}/key_group=1", scene.victim / "_data")
     refused(scene, KEEP, UnsafePathError)
     with pytest.raises(UnsafePathError):
-        scene.lake.table(NAME).checked_uri()
+        scene.lake.table(NAME).checked_directory()
     still_whole(scene, good)
 
 
 def test_an_engine_gets_no_path_with_a_link_below(scene: Scene) -> None:
     """Before a path is given away, every file of the version is looked at."""
     table = scene.lake.table(NAME)
-    assert table.checked_uri() == table.uri
+    assert table.checked_directory().uri == table.uri
     unit = table.files()[-1]
     scene.link(f"{NAME}/{unit.path}", scene.victim / "secret.txt")
     with pytest.raises(UnsafePathError):
-        table.checked_uri()
+        table.checked_directory()
 
 
 def test_links_swapped_between_look_and_use(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -515,7 +515,7 @@ def test_a_log_names_no_file_elsewhere(path: str, scene: Scene, good: Contents) 
     with pytest.raises(UnsafePathError):
         scene.lake.table(NAME).files()
     with pytest.raises(UnsafePathError):
-        scene.lake.table(NAME).checked_uri()
+        scene.lake.table(NAME).checked_directory()
     with pytest.raises(StateError):
         DROP(scene)
     still_whole(scene, good)

@@ -1,0 +1,100 @@
+"""Tables and files as Spark's own readers open them: by Hadoop's file systems, S3 by its S3A.
+
+PySpark comes without S3A. Where nothing has brought it, the session gets it, and what is little of
+Amazon's SDK that it needs, when the first location in S3 is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import parse_qs
+
+from pyspark.sql import SparkSession
+
+from pipelines.spark.jars import resolve_jars
+from state_core.files.filesystem import Directory
+from state_core.files.object_stores import S3_SCHEMES
+from state_core.files.storage_options import storage_options
+
+__all__ = ["s3a_settings", "spark_path"]
+
+HADOOP_VERSION = "3.5.0"  # that of PySpark's own Hadoop
+SDK_VERSION = "2.35.4"  # with which that Hadoop was tested; its bundle has 600 MB of other services
+SDK_MODULES = (
+    "annotations", "apache-client", "arns", "auth", "aws-core", "aws-query-protocol",
+    "aws-xml-protocol", "checksums", "checksums-spi", "crt-core", "endpoints-spi", "http-auth",
+    "http-auth-aws", "http-auth-aws-eventstream", "http-auth-spi", "http-client-spi",
+    "identity-spi", "json-utils", "metrics-spi", "netty-nio-client", "profiles", "protocol-core",
+    "regions", "retries", "retries-spi", "s3", "s3-transfer-manager", "sdk-core", "sts",
+    "third-party-jackson-core", "utils", "utils-lite",
+)  # fmt: skip
+S3_JARS = (
+    f"org.apache.hadoop:hadoop-aws:{HADOOP_VERSION}",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    "software.amazon.eventstream:eventstream:1.0.1",
+    "org.reactivestreams:reactive-streams:1.0.4",
+    *(f"software.amazon.awssdk:{module}:{SDK_VERSION}" for module in SDK_MODULES),
+)
+S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+# of what delta-rs and AWS's tools call it, to what S3A does
+S3A_OPTIONS = {
+    "AWS_ENDPOINT_URL": "endpoint",
+    "AWS_REGION": "endpoint.region",
+    "AWS_ACCESS_KEY_ID": "access.key",
+    "AWS_SECRET_ACCESS_KEY": "secret.key",
+    "AWS_SESSION_TOKEN": "session.token",
+}
+
+
+def spark_path(session: SparkSession, directory: Directory) -> str:
+    """A directory's location as Spark opens it, once the session can.
+
+    What the location says of its store, and the environment of its address, holds for its bucket in
+    this session; what the session was told itself (`spark.hadoop.fs.s3a...`) wins. On Spark Connect
+    the server must have S3A.
+
+    Raises:
+        StateError: The JARs can't be downloaded.
+    """
+    if directory.scheme not in S3_SCHEMES:
+        return directory.uri
+    _bring_s3a(session)
+    bucket, _, path = directory.root.partition("/")
+    given = session.conf.getAll
+    for name, value in s3a_settings(directory).items():
+        names = (f"fs.s3a.{name}", f"fs.s3a.bucket.{bucket}.{name}")
+        if not any(f"spark.hadoop.{told}" in given for told in names):
+            session.conf.set(names[1], value)
+    return f"s3a://{bucket}/{path}"
+
+
+def s3a_settings(directory: Directory) -> dict[str, str]:
+    """What S3A is to know of a directory's bucket; keys of the environment it finds itself."""
+    options = {
+        "AWS_ENDPOINT_URL": os.environ.get("AWS_ENDPOINT_URL", ""),
+        "AWS_REGION": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION", ""),
+        **(storage_options(directory) or {}),
+    }
+    settings = {name: options[key] for key, name in S3A_OPTIONS.items() if options.get(key)}
+    virtual = parse_qs(directory.query).get("force_virtual_addressing", ["false"])[-1]
+    if "endpoint" in settings and virtual.lower() not in {"true", "1"}:
+        settings["path.style.access"] = "true"  # as Arrow and delta-rs call other stores
+    if "AWS_SKIP_SIGNATURE" in options:
+        settings["aws.credentials.provider"] = ANONYMOUS
+    return settings
+
+
+def _bring_s3a(session: SparkSession) -> None:
+    """Have Hadoop find S3A, on executors too; by Spark Connect it can't be told."""
+    context: Any = getattr(session, "_sc", None)
+    if context is None:
+        return
+    configuration = context._jsc.hadoopConfiguration()  # noqa: SLF001 - Python has no other way
+    loader = session._jsparkSession.sharedState().jarClassLoader()  # noqa: SLF001 - the same
+    if configuration.getClassByNameOrNull(S3A_CLASS) is not None:
+        return
+    for jar in sorted(resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS).glob("*.jar")):
+        session.sql(f"ADD JAR '{jar}'")
+    configuration.setClassLoader(loader)
