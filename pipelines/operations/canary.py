@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from pipelines.engine import Engine, Progress
 from pipelines.flink.cluster import FlinkCluster, Report, new_id
+from pipelines.flink.jars import JarRun, Jars
 from pipelines.flink.path_map import PathMap
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.share.sharing import Sharing
 from pipelines.lake.verify.compatibility import check_against
-from pipelines.operations.rescale_steps import JarRun, Jars
 from state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
 from state_core.files.filesystem import Directory
 from state_core.formats.layout.state_compatibility import StateVerdict
@@ -104,17 +104,16 @@ def run_canary(
     jars = Jars(cluster)
     why = ""
     try:
-        jar_id = jars.id_of(program)
+        jars.id_of(program)  # before anything is written
         done = export_snapshot(
             lake, job, snapshot_id, target, parallelism=parallelism,
             max_parallelism=max_parallelism, sharing=sharing, engine=engine, progress=progress,
         )  # fmt: skip
         try:
-            cluster.run_jar(
-                jar_id, savepoint=(paths or PathMap()).there(target), job_id=job_id,
+            jars.run(
+                program, savepoint=(paths or PathMap()).there(target), job_id=job_id,
                 parallelism=parallelism or _parallelism_of(lake, job, snapshot_id),
-                max_parallelism=max_parallelism, entry_class=program.entry_class,
-                arguments=program.arguments, allow_non_restored=program.allow_non_restored,
+                max_parallelism=max_parallelism,
             )  # fmt: skip
             cluster.wait_until_running(job_id, timeout=timeout, report=report)
         except UnreachableClusterError:

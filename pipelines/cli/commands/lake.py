@@ -19,10 +19,12 @@ from pipelines.cli.commands.terminal import (
 )
 from pipelines.cli.commands.times import Instant
 from pipelines.cli.options import (
+    Reading,
     configured_option,
     engine_option,
     job_option,
     lake_option,
+    reading_options,
     snapshot_named,
     snapshot_option,
 )
@@ -42,10 +44,7 @@ __all__ = ["commit", "drop", "import_command", "snapshots"]
 @job_option
 @click.option("--snapshot", "snapshot_id", help="What to call it; by default as Flink did.")
 @engine_option
-@click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
-@click.option(
-    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
-)
+@reading_options
 @click.option("--note", default="", help="Kept with the snapshot.")
 @click.option(
     "--taken", type=Instant(), help="When the job took it; by default the time of its `_metadata`."
@@ -63,8 +62,7 @@ def import_command(
     job: str,
     snapshot_id: str | None,
     engine: str,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
+    reading: Reading,
     note: str,
     taken: datetime | None,
     partitions: int | None,
@@ -91,8 +89,7 @@ def import_command(
             job,
             snapshot_id=snapshot_id,
             engine=engine,
-            allow_external=allow_external,
-            uids=uids,
+            **reading,
             note=note,
             taken_at=taken,
             partitions=partitions,

@@ -9,6 +9,7 @@ import click
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table, progress_bar, tell
 from pipelines.cli.options import (
+    answer,
     engine_option,
     job_option,
     lake_option,
@@ -42,9 +43,7 @@ __all__ = ["migrate"]
 @engine_option
 @plugins_option
 @json_option
-@click.pass_context
 def migrate(
-    context: click.Context,
     lake: str,
     job: str,
     snapshot_ids: tuple[str, ...],
@@ -100,8 +99,7 @@ def migrate(
         ]  # fmt: skip
         if as_json_:
             as_json(done)
-        if any(state["left"] not in ("", LATER) for row in done for state in row["states"]):
-            context.exit(1)
+        answer(yes=all(state["left"] in ("", LATER) for row in done for state in row["states"]))
         return
     (change,) = read_changes(spec, state)
     outcomes = []
@@ -136,8 +134,7 @@ def migrate(
         print_table(f"{state} of {len(outcomes)} snapshots", columns, rows)
         if dry_run:
             tell("a dry run: nothing was changed")
-    if failed:
-        context.exit(1)
+    answer(yes=not failed)
 
 
 def _upgrade_kryo(

@@ -16,7 +16,7 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import lake_option
+from pipelines.cli.options import answer, lake_option
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.erase.audit_records import audit_records, broken_record
 from pipelines.lake.erase.auditing import AuditResult, audit_erasure
@@ -76,7 +76,7 @@ def erase(
         as_json(shown | {"clean": result.clean, "record": result.record.to_json()})
     else:
         _print(result)
-    click.get_current_context().exit(0 if result.clean else 1)
+    answer(yes=result.clean)
 
 
 def _print(result: AuditResult) -> None:
@@ -136,4 +136,4 @@ def records(lake: str, as_json_: bool) -> None:
         print_table(f"{len(listed)} records", columns, rows)
     if broken is not None:
         tell(f"record {broken.number} is not as it was written, or one before it is gone")
-        click.get_current_context().exit(1)
+    answer(yes=broken is None)

@@ -19,7 +19,7 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import lake_option
+from pipelines.cli.options import answer, lake_option
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.erase.erasing import erase, plan_erasure
 from pipelines.lake.erase.planning import ErasurePlan
@@ -116,7 +116,8 @@ def erase_command(
         with progress_bar("looking", quiet=as_json_) as progress:
             plan = plan_erasure(opened, asked, jobs, progress=progress)
         _show(plan, asked, json=as_json_)
-        click.get_current_context().exit(1 if plan.empty else 0)
+        answer(yes=not plan.empty)
+        return
     with progress_bar("erasing", quiet=as_json_) as progress:
         result = erase(
             opened, asked, jobs, whole=whole, secret=secret_of(secret_file),
