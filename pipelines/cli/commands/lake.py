@@ -32,7 +32,8 @@ from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.records import SnapshotRecord, StateRecord
+from pipelines.lake.tables.names import TIMERS
+from pipelines.lake.tables.records import AnyState, SnapshotRecord
 from state_core.model.snapshot import TIMER_PREFIX
 
 __all__ = ["commit", "drop", "import_command", "snapshots"]
@@ -104,7 +105,7 @@ def import_command(
                 "kept_files": done.kept_units,
                 "written_files": done.written_units,
                 "engine": done.engine,
-                "tables": [t.path for op in record.operators for t in op.tables],
+                "tables": [table.path for table in record.tables],
             }
         )
         return
@@ -117,35 +118,19 @@ def import_command(
         f" ({bytes_text(record.written_bytes)}), kept {done.kept_units}",
         marked=record.snapshot_id,
     )
-    versions = {table.path: table.version for op in record.operators for table in op.tables}
+    versions = {table.path: table.version for table in record.tables}
     rows = [
-        (
-            state.table,
-            str(versions[state.table]),
-            f"{state.entries:,}",
-            state.kind if state.value_type else _queue(state),
-            state.value_type,
-        )
-        for operator in record.operators
-        for state in operator.states
-    ]
-    rows += [
-        (
-            operator_state.table,
-            str(versions[operator_state.table]),
-            f"{operator_state.elements:,}",
-            operator_state.mode.lower(),
-            operator_state.value_type,
-        )
-        for operator in record.operators
-        for operator_state in operator.operator_states
-    ]
+        (state.table, str(versions[state.table]), f"{state.entries:,}", _kind(state),
+         state.value_type)
+        for state in record.all_states
+    ]  # fmt: skip
     print_table("", ("<table", ">version", ">entries", "<kind", "<value"), rows)
 
 
-def _queue(state: StateRecord) -> str:
-    """What a queue of timers is called, several of which may be in one table."""
-    return f"timers {state.name.removeprefix(TIMER_PREFIX)}"
+def _kind(state: AnyState) -> str:
+    """What a state is; of timers also which, as several queues may be in one table."""
+    is_queue = state.kind == TIMERS
+    return f"{TIMERS} {state.name.removeprefix(TIMER_PREFIX)}" if is_queue else state.kind
 
 
 @click.command()

@@ -94,7 +94,7 @@ def _has_state(operator: OperatorState, with_tables: set[str]) -> bool:
 
 def merged_tables(job: str, other: SnapshotRecord, taken: Collection[str]) -> list[str]:
     """The tables that a merge of another snapshot shares, or may write to beside those taken."""
-    tables = [table for operator in other.operators for table in operator.tables]
+    tables = other.tables
     places = [_free(_path_in(job, other.job, table.path), table, taken) for table in tables]
     return places + [
         _free(_beside(place, table), table, taken)

@@ -138,7 +138,7 @@ def successor_of(
     check_names(job, snapshot_id)
     if paths is None:
         record = lake.snapshot(job, parent)
-        paths = [table.path for operator in record.operators for table in operator.tables]
+        paths = [table.path for table in record.tables]
     if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already",
@@ -293,9 +293,8 @@ class TableRewriter:
             partition_by=table.partition_by or None,
             attempt=self.token,
         )
-        new = replace(table, version=version, units=files)
-        tables = [new if old is table else old for old in operator.tables]
-        return replace(layout.recorded(operator, moved, counts), tables=tables)
+        recorded = layout.recorded(operator, moved, counts)
+        return recorded.with_table(replace(table, version=version, units=files))
 
 
 def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
