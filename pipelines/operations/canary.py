@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pipelines.engine import Engine, Progress
+from pipelines.engine import Engine
 from pipelines.flink.cluster import FlinkCluster, Report, new_id
 from pipelines.flink.jars import JarRun, Jars
 from pipelines.flink.path_map import PathMap
@@ -67,7 +67,6 @@ def run_canary(
     against: str = "",
     timeout: float = 300,
     engine: Engine | str = "auto",
-    progress: Progress | None = None,
     report: Report | None = None,
 ) -> CanaryResult:
     """Run a program from a snapshot until it has completed a checkpoint, and clean up.
@@ -86,7 +85,6 @@ def run_canary(
         against: A file or a savepoint with the new types, for a verdict of ours beside Flink's.
         timeout: Seconds that it may take to run and complete a checkpoint.
         engine: Where the export runs.
-        progress: Called with how far the export is.
         report: Called with what is being waited for.
 
     Raises:
@@ -107,7 +105,7 @@ def run_canary(
         jars.id_of(program)  # before anything is written
         done = export_snapshot(
             lake, job, snapshot_id, target, parallelism=parallelism,
-            max_parallelism=max_parallelism, sharing=sharing, engine=engine, progress=progress,
+            max_parallelism=max_parallelism, sharing=sharing, engine=engine,
         )  # fmt: skip
         try:
             jars.run(

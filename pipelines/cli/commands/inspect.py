@@ -274,14 +274,13 @@ def _print(report: dict[str, Any]) -> None:
     tell("")
     operators = []
     for operator in report["operators"][:SHOWN]:
-        states = f"{len(operator['keyed_states'])} keyed" if operator["keyed_states"] else ""
-        if operator["operator_states"]:
-            states += f"{', ' if states else ''}{len(operator['operator_states'])} operator"
-        if operator["operator-coordinator-state-size-in-bytes"]:
-            states += f"{', ' if states else ''}coordinator"
-        for name, size in (("raw", "raw_state_bytes"), ("in flight", "in_flight_bytes")):
-            if operator[size]:
-                states += f"{', ' if states else ''}{name}"
+        there = {
+            f"{len(operator['keyed_states'])} keyed": operator["keyed_states"],
+            f"{len(operator['operator_states'])} operator": operator["operator_states"],
+            "coordinator": operator["operator-coordinator-state-size-in-bytes"],
+            "raw": operator["raw_state_bytes"],
+            "in flight": operator["in_flight_bytes"],
+        }
         operators.append(
             (
                 _short(operator["operator-uid"] or operator["operator-uid-hash"]),
@@ -289,7 +288,7 @@ def _print(report: dict[str, Any]) -> None:
                 str(operator["operator-parallelism"]),
                 str(operator["operator-max-parallelism"]),
                 bytes_text(operator["operator-total-size-in-bytes"]),
-                states or "none",
+                ", ".join(what for what, held in there.items() if held) or "none",
             )
         )
     columns = ("<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state")

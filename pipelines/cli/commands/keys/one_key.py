@@ -216,9 +216,8 @@ def _print_history(changes: Any, text: str) -> None:
         tell(f"no snapshot holds anything for key {text}")
         return
     columns = ("<snapshot", "<taken", "<state", "<entry", "<change", "<value")
-    print_table(f"{text} in {len(changes.snapshots)} snapshots", columns, rows[:SHOWN_ROWS])
-    if len(rows) > SHOWN_ROWS:
-        tell(f"... and {len(rows) - SHOWN_ROWS:,} more changes: --json has all")
+    title = f"{text} in {len(changes.snapshots)} snapshots"
+    print_table(title, columns, rows, most=SHOWN_ROWS, of=" changes")
 
 
 def _values(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
