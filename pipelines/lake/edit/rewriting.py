@@ -27,7 +27,7 @@ from pipelines.lake.edit.subtask_layout import SubtaskLayout
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.operator_tables import NO_PARTITION
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
-from pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
+from pipelines.lake.tables.tables import DATA_DIRECTORY
 from pipelines.lake.tables.units import Unit
 from state_core.errors import ConflictError, StateError
 from state_core.files.filesystem import Directory
@@ -287,14 +287,10 @@ class TableRewriter:
         if self.engine.repeats:
             named = [file.path for file in files]
             self.lake.table(table.path).remove_others(self.token, named)
-        version = self.lake.table(table.path).replace_files(
-            layout.schema,
-            [TableFile.of(file) for file in files],
-            partition_by=table.partition_by or None,
-            attempt=self.token,
+        rewritten = self.lake.table(table.path).record_files(
+            replace(table, units=files), layout.schema, self.token
         )
-        recorded = layout.recorded(operator, moved, counts)
-        return recorded.with_table(replace(table, version=version, units=files))
+        return layout.recorded(operator, moved, counts).with_table(rewritten)
 
 
 def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
