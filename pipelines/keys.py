@@ -20,7 +20,17 @@ from state_core.model.key_groups import EncodedKey
 from state_core.model.snapshot import KeyedState, Operator, Snapshot
 from state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["KeyRows", "check_states", "key_from_text", "keys_from_text", "rows_in_savepoint"]
+__all__ = [
+    "KEY_LINES",
+    "KeyRows",
+    "check_states",
+    "key_from_text",
+    "keys_from_text",
+    "lines_of",
+    "rows_in_savepoint",
+]
+
+KEY_LINES = "give a text file with a key a line"
 
 _Owner = TypeVar("_Owner")
 
@@ -57,6 +67,28 @@ class KeyRows:
     key: Any
     key_group: int | None
     batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
+
+
+def lines_of(content: Callable[[], bytes], place: str, remedy: str) -> list[tuple[str, str]]:
+    """The lines of a text that are not blank, each behind its place.
+
+    Args:
+        content: Reads it.
+        place: Where it is, for messages.
+        remedy: What it should be, for messages.
+
+    Raises:
+        EncodeError: It can't be read, or is no UTF-8.
+    """
+    try:
+        text = content().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EncodeError(f"it can't be read ({error})", place=place, remedy=remedy) from error
+    return [
+        (f"{place}:{number}", line.removesuffix("\r"))
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
 
 
 def key_from_text(text: str, key: TypeSerializer, place: str = "") -> Any:

@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -28,16 +29,25 @@ from state_core.printable import printable
 
 if TYPE_CHECKING:
     from pipelines.lake.catalog.catalog import Catalog
+    from pipelines.lake.share.sharing import Sharing
     from pipelines.lake.tables.records import SnapshotRecord
     from state_core.model.snapshot import Snapshot
 
 __all__ = [
+    "Reading",
     "Source",
+    "allow_external_option",
+    "answer",
     "configured_option",
     "engine_option",
+    "gathered",
     "job_option",
     "lake_is_meant",
     "lake_option",
+    "max_parallelism_option",
+    "metadata_version_option",
+    "operator_state_version_option",
+    "reading_options",
     "share_options",
     "snapshot_argument",
     "snapshot_named",
@@ -107,6 +117,11 @@ def _items(names: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
 
 
 snapshot_option = partial(click.option, shell_complete=_complete_snapshots)
+max_parallelism_option = partial(click.option, "--max-parallelism", type=click.IntRange(1, 1 << 15))
+metadata_version_option = partial(click.option, "--metadata-version", type=click.IntRange(3, 6))
+operator_state_version_option = partial(
+    click.option, "--operator-state-version", type=click.IntRange(5, 6)
+)
 snapshot_argument = partial(click.argument, shell_complete=_complete_snapshots)
 
 
@@ -130,16 +145,23 @@ lake_option = configured_option("lake", "The lake: a directory or URI.", require
 job_option = configured_option("job", "The job's name in the lake.", required=True)
 
 
-def lake_is_meant(context: click.Context) -> bool:
+def lake_is_meant() -> bool:
     """Whether the command line speaks of a lake, in a command that needs none.
 
     What is configured stands in for `--lake` and `--job` where one of them, or `--snapshot`, is
     given; by itself it makes no command do more than it was asked for.
     """
+    context = click.get_current_context()
     return any(
         context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         for name in ("lake", "job", "snapshot_id")
     )
+
+
+def answer(*, yes: bool) -> None:
+    """Leave with exit code 1 if the answer is no; else go on."""
+    if not yes:
+        click.get_current_context().exit(1)
 
 
 def snapshot_named(lake: Catalog, job: str, name: str) -> str:
@@ -156,22 +178,27 @@ def snapshot_named(lake: Catalog, job: str, name: str) -> str:
     return snapshot_id
 
 
+class Reading(TypedDict):
+    """What whoever reads a savepoint or checkpoint has to know of it."""
+
+    allow_external: tuple[str, ...]
+    uids: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a command is to look: a savepoint or checkpoint, or a snapshot of a lake.
 
     Attributes:
         savepoint: The snapshot's directory, unless it is a snapshot of a lake.
-        uids: Operator uids to recognise in it.
-        allow_external: Directories elsewhere that its handles may lead to.
+        reading: How it is read.
         lake: The lake, where it is a snapshot of one.
         job: The job's name in the lake.
         snapshot_id: What names its snapshot; none for the newest.
     """
 
     savepoint: str
-    uids: tuple[str, ...]
-    allow_external: tuple[str, ...]
+    reading: Reading
     lake: str | None
     job: str
     snapshot_id: str | None
@@ -189,7 +216,7 @@ class Source:
         """
         from state_core.formats import open_snapshot  # noqa: PLC0415 - not for --help
 
-        return open_snapshot(self.savepoint, allow_external=self.allow_external, uids=self.uids)
+        return open_snapshot(self.savepoint, **self.reading)
 
     def recorded(self) -> tuple[Catalog, SnapshotRecord]:
         """The lake, and what its catalog says of the snapshot.
@@ -206,45 +233,77 @@ class Source:
         return lake, newest_snapshot(lake, self.job, snapshot_id)
 
 
-def source_options(command: Command) -> Command:
-    """Options that say where to look, which a command gets as its `source`."""
+def gathered(
+    name: str, gather: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[Command], Command]:
+    """Options that a command gets as one argument.
 
-    @wraps(command)
-    def with_source(
-        *arguments: Any,
-        savepoint: str | None,
-        lake: str | None,
-        job: str | None,
-        snapshot_id: str | None,
-        uids: tuple[str, ...],
-        allow_external: tuple[str, ...],
-        **options: Any,
-    ) -> Any:
-        if savepoint is not None and not lake_is_meant(click.get_current_context()):
-            lake = job = None
-        if (savepoint is None) == (lake is None) or (lake is None) != (job is None):
-            raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
-        if lake is None and snapshot_id is not None:
-            raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
-        if lake is not None and (uids or allow_external):
-            raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
-        source = Source(savepoint or "", uids, allow_external, lake, job or "", snapshot_id)
-        return command(*arguments, source=source, **options)
+    Args:
+        name: The argument.
+        gather: Makes it of the options' values, by their names; may raise a `UsageError`.
+        options: The options, as `--help` lists them.
+    """
+    names = list(signature(gather).parameters)
 
-    with_options: Any = with_source
-    for option in (
-        click.option("--allow-external", multiple=True,
-                     help="A directory elsewhere that handles may lead to."),
-        click.option("--uid", "uids", multiple=True,
-                     help="An operator uid to recognise (Flink < 2.0)."),
-        snapshot_option("--snapshot", "snapshot_id",
-                        help="One of its snapshots; by default the newest."),
-        configured_option("job", "The job's name in the lake."),
-        configured_option("lake", "Look into a lake instead: a directory or URI."),
-        click.argument("savepoint", required=False),
-    ):  # fmt: skip
-        with_options = option(with_options)
-    return cast("Command", with_options)
+    def with_options(command: Command) -> Command:
+        @wraps(command)
+        def with_argument(*arguments: Any, **values: Any) -> Any:
+            given = gather(**{each: values.pop(each) for each in names})
+            return command(*arguments, **{name: given}, **values)
+
+        decorated: Any = with_argument
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast("Command", decorated)
+
+    return with_options
+
+
+def _reading(allow_external: tuple[str, ...], uids: tuple[str, ...]) -> Reading:
+    return {"allow_external": allow_external, "uids": uids}
+
+
+uid_option = click.option(
+    "--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0)."
+)
+allow_external_option = click.option(
+    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
+)
+reading_options = gathered("reading", _reading, uid_option, allow_external_option)
+
+
+def _source(
+    savepoint: str | None,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    uids: tuple[str, ...],
+    allow_external: tuple[str, ...],
+) -> Source:
+    if savepoint is not None and not lake_is_meant():
+        lake = job = None
+    if (savepoint is None) == (lake is None) or (lake is None) != (job is None):
+        raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
+    if lake is None and snapshot_id is not None:
+        raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
+    if lake is not None and (uids or allow_external):
+        raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
+    return Source(savepoint or "", _reading(allow_external, uids), lake, job or "", snapshot_id)
+
+
+# where to look
+source_options = gathered(
+    "source",
+    _source,
+    click.argument("savepoint", required=False),
+    configured_option("lake", "Look into a lake instead: a directory or URI."),
+    configured_option("job", "The job's name in the lake."),
+    snapshot_option(
+        "--snapshot", "snapshot_id", help="One of its snapshots; by default the newest."
+    ),
+    uid_option,
+    allow_external_option,
+)
 
 
 class Share(click.ParamType[float]):
@@ -266,45 +325,36 @@ class Share(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-def share_options(command: Command) -> Command:
-    """What others are to get of a snapshot, which a command gets as its `sharing`."""
+def _sharing(
+    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool
+) -> Sharing | None:
+    if sample is None and mask is None:
+        if leave_out_opaque:
+            raise click.UsageError("--leave-out-opaque is for --sample and --mask")
+        return None
+    from pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
+    from pipelines.lake.share.sampling import Sample  # noqa: PLC0415 - the same
+    from pipelines.lake.share.sharing import Sharing  # noqa: PLC0415 - the same
 
-    @wraps(command)
-    def with_sharing(
-        *arguments: Any,
-        sample: float | None,
-        seed: int,
-        mask: str | None,
-        leave_out_opaque: bool,
-        **options: Any,
-    ) -> Any:
-        if sample is None and mask is None:
-            if leave_out_opaque:
-                raise click.UsageError("--leave-out-opaque is for --sample and --mask")
-            return command(*arguments, sharing=None, **options)
-        from pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
-        from pipelines.lake.share.sampling import Sample  # noqa: PLC0415 - the same
-        from pipelines.lake.share.sharing import Sharing  # noqa: PLC0415 - the same
+    return Sharing(
+        None if sample is None else Sample(sample, seed),
+        None if mask is None else read_mask(mask),
+        leave_out_opaque,
+    )
 
-        sharing = Sharing(
-            None if sample is None else Sample(sample, seed),
-            None if mask is None else read_mask(mask),
-            leave_out_opaque,
-        )
-        return command(*arguments, sharing=sharing, **options)
 
-    with_options: Any = with_sharing
-    for option in (
-        click.option("--leave-out-opaque", is_flag=True,
-                     help="Leave out what can't be sampled or masked."),
-        click.option("--mask", metavar="FILE", help="What becomes of keys and values, in YAML."),
-        click.option("--seed", type=int, default=0, show_default=True,
-                     help="Another one samples other keys."),
-        click.option("--sample", type=Share(), metavar="SHARE",
-                     help="A share of the keys: 1%; all by default."),
-    ):  # fmt: skip
-        with_options = option(with_options)
-    return cast("Command", with_options)
+# what others are to get of a snapshot
+share_options = gathered(
+    "sharing",
+    _sharing,
+    click.option("--sample", type=Share(), metavar="SHARE",
+                 help="A share of the keys: 1%; all by default."),
+    click.option("--seed", type=int, default=0, show_default=True,
+                 help="Another one samples other keys."),
+    click.option("--mask", metavar="FILE", help="What becomes of keys and values, in YAML."),
+    click.option("--leave-out-opaque", is_flag=True,
+                 help="Leave out what can't be sampled or masked."),
+)  # fmt: skip
 
 
 def engine_option(command: Command) -> Command:

@@ -14,6 +14,7 @@
 `answers`       what the cluster answers, as records
 `cluster_view`  `ClusterView`: jobs and their checkpoints, looked at
 `cluster`       `FlinkCluster`: the same, and savepoints, JARs, runs
+`jars`          programs, and their JARs on a cluster
 `root_causes`   why something failed, in one sentence
 `path_map`      paths of the cluster as paths of this machine, and back
 ==============  ====================================================================

@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pipelines.engine import Engine, Progress
+from pipelines.engine import Engine
 from pipelines.flink.cluster import FlinkCluster, Report, new_id
+from pipelines.flink.jars import JarRun, Jars
 from pipelines.flink.path_map import PathMap
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.share.sharing import Sharing
 from pipelines.lake.verify.compatibility import check_against
-from pipelines.operations.rescale_steps import JarRun, Jars
 from state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
 from state_core.files.filesystem import Directory
 from state_core.formats.layout.state_compatibility import StateVerdict
@@ -67,7 +67,6 @@ def run_canary(
     against: str = "",
     timeout: float = 300,
     engine: Engine | str = "auto",
-    progress: Progress | None = None,
     report: Report | None = None,
 ) -> CanaryResult:
     """Run a program from a snapshot until it has completed a checkpoint, and clean up.
@@ -86,7 +85,6 @@ def run_canary(
         against: A file or a savepoint with the new types, for a verdict of ours beside Flink's.
         timeout: Seconds that it may take to run and complete a checkpoint.
         engine: Where the export runs.
-        progress: Called with how far the export is.
         report: Called with what is being waited for.
 
     Raises:
@@ -104,17 +102,16 @@ def run_canary(
     jars = Jars(cluster)
     why = ""
     try:
-        jar_id = jars.id_of(program)
+        jars.id_of(program)  # before anything is written
         done = export_snapshot(
             lake, job, snapshot_id, target, parallelism=parallelism,
-            max_parallelism=max_parallelism, sharing=sharing, engine=engine, progress=progress,
+            max_parallelism=max_parallelism, sharing=sharing, engine=engine,
         )  # fmt: skip
         try:
-            cluster.run_jar(
-                jar_id, savepoint=(paths or PathMap()).there(target), job_id=job_id,
+            jars.run(
+                program, savepoint=(paths or PathMap()).there(target), job_id=job_id,
                 parallelism=parallelism or _parallelism_of(lake, job, snapshot_id),
-                max_parallelism=max_parallelism, entry_class=program.entry_class,
-                arguments=program.arguments, allow_non_restored=program.allow_non_restored,
+                max_parallelism=max_parallelism,
             )  # fmt: skip
             cluster.wait_until_running(job_id, timeout=timeout, report=report)
         except UnreachableClusterError:

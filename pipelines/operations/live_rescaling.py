@@ -13,19 +13,12 @@ from dataclasses import dataclass
 
 from pipelines.engine import Engine
 from pipelines.flink.cluster import FlinkCluster, new_id
+from pipelines.flink.jars import Jars
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import read_changes
 from pipelines.lake.verify.legality import load_job
 from pipelines.operations.rescale_journal import Journal, open_journal, start_journal
-from pipelines.operations.rescale_steps import (
-    RUN_OLD,
-    STEPS,
-    WAY_BACK,
-    Jars,
-    RescalePlan,
-    Step,
-    Work,
-)
+from pipelines.operations.rescale_steps import RUN_OLD, STEPS, WAY_BACK, RescalePlan, Step, Work
 from state_core.errors import (
     ClusterError,
     ConflictError,

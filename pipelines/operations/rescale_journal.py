@@ -14,8 +14,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
@@ -23,7 +21,7 @@ from typing import Any
 
 from pipelines.flink.answers import is_id
 from pipelines.flink.cluster import new_id
-from pipelines.lake.catalog.attempts import is_alive, read_note
+from pipelines.lake.catalog.attempts import is_alive, read_note, this_process
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.names import path_segment
 from pipelines.lake.tables.record_rules import Rule, between
@@ -128,10 +126,7 @@ class Journal:
     def write(self, lake: Catalog, job: str) -> None:
         """Write it whole, with the process that is at work on it."""
         self.failure = self.failure[:LONGEST_TEXT]
-        note = {
-            **asdict(self),
-            "host": socket.gethostname(), "process": os.getpid(), "started": time.time(),
-        }  # fmt: skip
+        note = asdict(self) | this_process()
         lake.directory.write(_path(job, self.name), json.dumps(note, indent=1).encode())
 
 

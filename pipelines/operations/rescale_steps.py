@@ -7,11 +7,11 @@ knows the savepoint and the jobs by ids that the journal has had from the beginn
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pipelines.engine import Engine
 from pipelines.flink.cluster import FlinkCluster
+from pipelines.flink.jars import JarRun, Jars
 from pipelines.flink.path_map import PathMap
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import read_changes
@@ -23,10 +23,8 @@ from pipelines.operations.migrations import migrate_one
 from pipelines.operations.rescale_journal import Journal
 from state_core.checks.integrity import check_snapshot
 from state_core.errors import (
-    ClusterError,
     CorruptSnapshotError,
     DamagedLakeError,
-    DeclarationError,
     FlinkJobError,
     IncompatibleError,
     LegalityError,
@@ -34,31 +32,12 @@ from state_core.errors import (
 )
 from state_core.files.filesystem import Directory
 
-__all__ = ["RUN_OLD", "STEPS", "WAY_BACK", "JarRun", "Jars", "RescalePlan", "Step", "Work"]
+__all__ = ["RUN_OLD", "STEPS", "WAY_BACK", "RescalePlan", "Step", "Work"]
 
 RUN_OLD = "run old"
 SUFFIX = "-migrated"
 METADATA = "_metadata"
 SHOWN = 3
-
-
-@dataclass(frozen=True)
-class JarRun:
-    """A program, as it is run.
-
-    Attributes:
-        jar: The JAR's file here, to be uploaded; or else:
-        jar_id: The JAR's id on the cluster.
-        entry_class: The class with `main`; by default what the JAR says.
-        arguments: The program's. They are kept nowhere.
-        allow_non_restored: Whether state may be left behind.
-    """
-
-    jar: str = ""
-    jar_id: str = ""
-    entry_class: str = ""
-    arguments: tuple[str, ...] = field(default=(), repr=False)
-    allow_non_restored: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,30 +77,6 @@ class RescalePlan:
     form: str = "canonical"
     savepoint_seconds: float = 600
     running_seconds: float = 300
-
-
-class Jars:
-    """JARs on a cluster, as long as one call needs them: jobs that run do not."""
-
-    def __init__(self, cluster: FlinkCluster) -> None:
-        self._cluster = cluster
-        self._uploaded: dict[str, str] = {}
-
-    def id_of(self, program: JarRun) -> str:
-        """A program's JAR, uploaded if need be."""
-        if bool(program.jar) == bool(program.jar_id):
-            raise DeclarationError("a program needs a JAR, or the id of one that was uploaded")
-        if not program.jar:
-            return program.jar_id
-        if program.jar not in self._uploaded:
-            self._uploaded[program.jar] = self._cluster.upload_jar(program.jar)
-        return self._uploaded[program.jar]
-
-    def forget(self) -> None:
-        """Have the cluster delete what was uploaded."""
-        for jar_id in self._uploaded.values():
-            with suppress(ClusterError, NotFoundError):
-                self._cluster.delete_jar(jar_id)
 
 
 class Work:
@@ -166,11 +121,9 @@ class Work:
         try:
             self.cluster.job(job_id)
         except NotFoundError:
-            self.cluster.run_jar(
-                self.jars.id_of(program), savepoint=savepoint, job_id=job_id,
-                parallelism=parallelism or None, max_parallelism=max_parallelism or None,
-                entry_class=program.entry_class, arguments=program.arguments,
-                allow_non_restored=program.allow_non_restored,
+            self.jars.run(
+                program, savepoint=savepoint, job_id=job_id, parallelism=parallelism or None,
+                max_parallelism=max_parallelism or None,
             )  # fmt: skip
         return f"job {job_id} from {savepoint}"
 

@@ -147,16 +147,13 @@ def reasons_to_stay(
     return reasons
 
 
-def plan_retention(
-    lake: Catalog, job: str, policy: Policy, at: datetime | None = None
-) -> RetentionPlan:
+def plan_retention(lake: Catalog, job: str, policy: Policy) -> RetentionPlan:
     """What a policy would keep of a job, and what it would free.
 
     Args:
         lake: The lake.
         job: The job.
         policy: The policy.
-        at: When it is asked how old snapshots are; now, by default.
 
     Raises:
         NotALakeError: There is no lake.
@@ -165,7 +162,7 @@ def plan_retention(
     records, bad = lake.records(job)
     if bad:
         raise bad[0].error
-    reasons = reasons_to_stay(records, policy, at or datetime.now(timezone.utc))
+    reasons = reasons_to_stay(records, policy, datetime.now(timezone.utc))
     stays = [record for record in records if record.snapshot_id in reasons]
     goes = [record for record in records if record.snapshot_id not in reasons]
     needed = _files(stays)
@@ -212,8 +209,7 @@ def _files(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
     sizes = {
         (table.path, unit.path): unit.size
         for record in records
-        for operator in record.operators
-        for table in operator.tables
+        for table in record.tables
         for unit in table.units
     }
     return sizes | {

@@ -54,7 +54,6 @@ def take_savepoint(
     lake: Catalog,
     job: str,
     exports: str,
-    now: datetime | None = None,
     *,
     parallelism: int | None = None,
     engine: Engine | str = "auto",
@@ -65,7 +64,6 @@ def take_savepoint(
         lake: The lake.
         job: The job.
         exports: Where exports go.
-        now: The time that it is called by.
         parallelism: The parallelism of its operators; as before by default.
         engine: Where to run.
 
@@ -79,7 +77,7 @@ def take_savepoint(
             place=lake.directory.uri,
             remedy="import a savepoint first",
         )
-    name = f"{now or datetime.now(timezone.utc):%Y%m%dT%H%M%S%f}-{path_segment(latest.snapshot_id)}"
+    name = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S%f}-{path_segment(latest.snapshot_id)}"
     target = Directory(exports).confined().child(path_segment(job))
     done = export_snapshot(
         lake,

@@ -159,10 +159,7 @@ def compatibility(locations: Locations, snapshot_id: str) -> Judgement:
     """The job that is to restore it could use every state: as it is, or migrated by Flink."""
     against = locations.against_location
     if not against:
-        description = "a savepoint of the new job, or a file of types"
-        return True, {
-            "compared with": f"nothing: set `against` or STATELAKE_AGAINST to {description}"
-        }
+        return _with_nothing("against", "a savepoint of the new job, or a file of types")
     verdicts = check_against(_record(locations, snapshot_id), against)
     return not any(verdict.fault for verdict in verdicts), {
         "compared with": public_location(against),
@@ -174,15 +171,17 @@ def legality(locations: Locations, snapshot_id: str) -> Judgement:
     """The job that is to restore it declares legal states, and those that the snapshot holds."""
     named = locations.declared_job
     if not named:
-        description = "MODULE:JOB of the job that is to restore it"
-        return True, {
-            "compared with": f"nothing: set `declared` or STATELAKE_DECLARED to {description}"
-        }
+        return _with_nothing("declared", "MODULE:JOB of the job that is to restore it")
     findings = check_declared(load_job(named), held_of_record(_record(locations, snapshot_id)))
     return not any(finding.fault for finding in findings), {
         "compared with": named,
         **findings_metadata(findings),
     }
+
+
+def _with_nothing(setting: str, what: str) -> Judgement:
+    variable = f"STATELAKE_{setting.upper()}"
+    return True, {"compared with": f"nothing: set `{setting}` or {variable} to {what}"}
 
 
 def growth(locations: Locations, snapshot_id: str, limits: GrowthSettings) -> Judgement:

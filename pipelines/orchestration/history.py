@@ -11,7 +11,7 @@ import dagster as dg
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
 from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown_table, states_of
+from pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown_table
 from pipelines.orchestration.pictures import growth_chart, subtask_chart
 from pipelines.shown import bytes_text
 from state_core.errors import DamagedLakeError
@@ -146,7 +146,7 @@ def _contents(record: SnapshotRecord) -> dict[str, _Contents]:
     contents = {}
     for operator in record.operators:
         for table in operator.tables:
-            inside = states_of(operator, table)
+            inside = operator.states_in(table)
             contents[table.path] = _Contents(
                 sum(state.entries for state in inside),
                 sum(state.state_bytes for state in inside),

@@ -55,41 +55,33 @@ PROVE = "prove_restorable"
 def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str, AnyJob]:
     """All jobs over a job's state, by what they are called without its prefix."""
     by_key = {key: definition for definition in assets for key in definition.keys}
-    archived = [
-        by_key[job.key(name)]
-        for name in ("savepoint", "state_tables", "restore_plan", "exported_savepoint")
-    ]
-    checked = [
-        dg.AssetCheckKey(job.key("state_tables"), name) for name in ("compatibility", "legality")
-    ]
+
+    def chosen(*names: str) -> dg.AssetSelection:
+        return dg.AssetSelection.assets(*(by_key[job.key(name)] for name in names))
+
+    def checks(*names: str) -> dg.AssetSelection:
+        keys = (dg.AssetCheckKey(job.key("state_tables"), name) for name in names)
+        return dg.AssetSelection.checks(*keys)
+
     flink = job.settings.flink
-    archive: dg.AssetSelection = dg.AssetSelection.assets(*archived)
-    proof = dg.AssetSelection.checks(dg.AssetCheckKey(job.key("state_tables"), "restorable"))
+    archive = chosen("savepoint", "state_tables", "restore_plan", "exported_savepoint")
     if flink is not None and flink.canary is not None:
-        archive -= proof
+        archive -= checks("restorable")
     jobs: list[AnyJob] = [
         _over_snapshots(
-            job,
-            ARCHIVE,
-            archive,
-            "A savepoint into the lake, checked, and out again.",
+            job, ARCHIVE, archive, "A savepoint into the lake, checked, and out again."
         ),
         _over_snapshots(
-            job,
-            MIGRATE,
-            dg.AssetSelection.assets(by_key[job.key("migrated_tables")]),
+            job, MIGRATE, chosen("migrated_tables"),
             "One state under a new type, snapshot by snapshot: backfill it over partitions.",
         ),
         _over_snapshots(
-            job,
-            CHECK,
-            dg.AssetSelection.assets(by_key[job.key("restore_plan")])
-            | dg.AssetSelection.checks(*checked),
+            job, CHECK, chosen("restore_plan") | checks("compatibility", "legality"),
             "Whether the job that is to restore it could use a snapshot of the lake, and a plan.",
         ),
         _of_ops(job, _verify, VERIFY),
         _of_ops(job, _compress, COMPRESS),
-    ]
+    ]  # fmt: skip
     retention = job.settings.retention
     if retention is not None:
         limits = PruneConfig(last=retention.last, daily=retention.daily, policy=retention.policy)
@@ -101,18 +93,16 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
             _of_ops(job, _report_lost, LOST),
         ]
         if flink.canary is not None:
-            planned = dg.AssetSelection.assets(by_key[job.key("restore_plan")])
-            description = (
-                "A plan, and whether the program of `canary` restores a snapshot: it is run."
-            )
+            what = "A plan, and whether the program of `canary` restores a snapshot: it is run."
             # a job of checks alone has no partitions
-            jobs.append(_over_snapshots(job, PROVE, planned | proof, description))
+            proof = chosen("restore_plan") | checks("restorable")
+            jobs.append(_over_snapshots(job, PROVE, proof, what))
     if job.settings.process_functions:
         jobs += [_of_ops(job, _functions, FUNCTIONS), _of_ops(job, _commits, COMMITS)]
         jobs.append(
             dg.define_asset_job(
                 job.named(LOGS),
-                selection=dg.AssetSelection.assets(by_key[job.key("migrated_checkpoint_logs")]),
+                selection=chosen("migrated_checkpoint_logs"),
                 description="Checkpoint logs from version 1 to 2, or back: backfill it.",
                 executor_def=dg.in_process_executor,
             )

@@ -45,20 +45,11 @@ def find_tables(locations: Locations) -> dict[str, str]:
 
 def recorded_tables(record: SnapshotRecord) -> dict[str, str]:
     """The tables of a snapshot: by the path of each, a sentence that describes it."""
-    tables: dict[str, str] = {}
-    for operator in record.operators:
-        for state in operator.states:
-            if state.kind == StateKind.TIMERS.value:
-                tables[state.table] = _timers(operator.label)
-            else:
-                tables[state.table] = _described(
-                    state.kind, state.name, operator.label, state.value_type
-                )
-        for part in operator.operator_states:
-            tables[part.table] = _described(
-                part.mode.lower().replace("_", " "), part.name, operator.label, part.value_type
-            )
-    return tables
+    return {
+        state.table: _described(state.kind, state.name, operator.label, state.value_type)
+        for operator in record.operators
+        for state in operator.all_states
+    }
 
 
 def _expected_tables(job: str, snapshot: Snapshot) -> dict[str, str]:
@@ -67,20 +58,16 @@ def _expected_tables(job: str, snapshot: Snapshot) -> dict[str, str]:
     for operator in snapshot.operators:
         for path, (name, *_) in tables_of(job, operator).items():
             state = operator.state(name)
-            if state.kind is StateKind.TIMERS:
-                tables[path] = _timers(operator.label)
-            else:
-                tables[path] = _described(state.kind.value, name, operator.label, state.value_type)
+            tables[path] = _described(state.kind.value, name, operator.label, state.value_type)
         for part in operator.operator_states:
-            tables[operator_table(job, operator.label, part.name)] = _described(
-                part.mode.name.lower().replace("_", " "), part.name, operator.label, part.value_type
-            )
+            path = operator_table(job, operator.label, part.name)
+            kind = part.mode.name.lower()
+            tables[path] = _described(kind, part.name, operator.label, part.value_type)
     return tables
 
 
 def _described(kind: str, state: str, operator: str, value_type: str) -> str:
+    if kind == StateKind.TIMERS.value:
+        return printable(f"The timers of operator {operator!r}")
+    kind = kind.replace("_", " ")
     return printable(f"The {kind} state {state!r} of operator {operator!r}: {value_type[:200]}")
-
-
-def _timers(operator: str) -> str:
-    return printable(f"The timers of operator {operator!r}")

@@ -10,9 +10,9 @@ import dagster as dg
 
 from pipelines.flink.cluster import FlinkCluster, Report
 from pipelines.flink.connection import ConnectionSettings
+from pipelines.flink.jars import JarRun
 from pipelines.flink.path_map import PathMap
 from pipelines.operations.canary import CanaryResult, run_canary
-from pipelines.operations.rescale_steps import JarRun
 from pipelines.orchestration.resources import Locations, below
 from pipelines.orchestration.settings import CanarySettings, FlinkSettings
 from pipelines.orchestration.state_job import StateJob

@@ -17,13 +17,7 @@ from pipelines.lake.export.exporting import ExportResult
 from pipelines.lake.export.rescaling import OperatorPlan, group_totals
 from pipelines.lake.ingest.importing import ImportResult
 from pipelines.lake.tables.operator_tables import read_operator_rows
-from pipelines.lake.tables.records import (
-    OperatorRecord,
-    OperatorStateRecord,
-    SnapshotRecord,
-    StateRecord,
-    TableRecord,
-)
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
 from pipelines.lake.tables.table_rows import table_rows
 from pipelines.operations.migrations import Outcome
 from pipelines.operations.verified_savepoints import Verification
@@ -51,7 +45,6 @@ __all__ = [
     "run_metadata",
     "savepoint_metadata",
     "spark_metadata",
-    "states_of",
     "table_metadata",
     "tables_metadata",
     "verdicts_metadata",
@@ -89,17 +82,11 @@ def savepoint_metadata(snapshot: Snapshot) -> Metadata:
 def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
     """Of a snapshot in the lake."""
     record = done.record
+    versions = {table.path: table.version for table in record.tables}
     rows = [
-        (state.table, version, state.kind, state.value_type, f"{state.entries:,}",
+        (state.table, versions[state.table], state.kind, state.value_type, f"{state.entries:,}",
          bytes_text(state.state_bytes))
-        for operator in record.operators
-        for version, state in _states(operator)
-    ]  # fmt: skip
-    rows += [
-        (state.table, version, state.mode.lower(), state.value_type, f"{state.elements:,}",
-         bytes_text(state.state_bytes))
-        for operator in record.operators
-        for version, state in _operator_states(operator)
+        for state in record.all_states
     ]  # fmt: skip
     columns = ("table", "version", "kind", "value", "entries", "bytes")
     metadata: Metadata = {
@@ -124,14 +111,12 @@ def table_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Metadata]
     """The metadata of each table of a snapshot, by its path below the lake."""
     metadata = {}
     by_size = sorted(
-        (-sum(unit.size for unit in table.units), table.path)
-        for operator in record.operators
-        for table in operator.tables
+        (-sum(unit.size for unit in table.units), table.path) for table in record.tables
     )
     drawn = {path for _, path in by_size[:DRAWN_TABLES]}
     for operator in record.operators:
         for table in operator.tables:
-            states = states_of(operator, table)
+            states = operator.states_in(table)
             keyed = [state for state in states if isinstance(state, StateRecord)]
             stored = lake.table(table.path)
             schema = pa.schema(stored.require(table.version).schema())
@@ -157,14 +142,6 @@ def table_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Metadata]
     return metadata
 
 
-def states_of(
-    operator: OperatorRecord, table: TableRecord
-) -> list[StateRecord | OperatorStateRecord]:
-    """The states that a table holds: one, or all timers of an operator."""
-    states: list[StateRecord | OperatorStateRecord] = [*operator.states, *operator.operator_states]
-    return [state for state in states if state.table == table.path]
-
-
 def _column_schema(schema: pa.Schema) -> dg.TableSchema:
     return dg.TableSchema(
         [
@@ -176,11 +153,6 @@ def _column_schema(schema: pa.Schema) -> dg.TableSchema:
             for field in schema
         ]
     )
-
-
-def _states(operator: OperatorRecord) -> Iterable[tuple[int, StateRecord]]:
-    versions = {table.path: table.version for table in operator.tables}
-    return [(versions[state.table], state) for state in operator.states]
 
 
 def compression_metadata(done: Recompression) -> Metadata:
@@ -201,26 +173,19 @@ def compression_metadata(done: Recompression) -> Metadata:
     }
 
 
-def _operator_states(operator: OperatorRecord) -> Iterable[tuple[int, OperatorStateRecord]]:
-    versions = {table.path: table.version for table in operator.tables}
-    return [(versions[state.table], state) for state in operator.operator_states]
-
-
 def _preview(lake: Catalog, operators: list[OperatorRecord]) -> str:
     """A few rows of every table."""
     parts = []
     for operator in operators:
-        ids = {state.name: index for index, state in enumerate(operator.states)}
-        keyed = {state.table for state in operator.states}
         for state in operator.operator_states:
-            (table,) = (record for record in operator.tables if record.path == state.table)
-            batch = read_operator_rows(lake.location, state, table.units[:1])
+            units = operator.table_of(state).units[:1]
+            batch = read_operator_rows(lake.location, state, units)
             parts.append(f"**{as_markdown(state.table)}**\n\n{_first_rows(batch)}")
-        for table in operator.tables:
-            if not table.units or table.path not in keyed:
+        for table in operator.keyed_tables:
+            if not table.units:
                 continue
             unit = table.units[0]
-            reader = table_rows(lake.location, operator, table, ids)
+            reader = table_rows(lake.location, operator, table)
             parts += [
                 f"**{as_markdown(table.path)}** ({as_markdown(rows.name)})\n\n"
                 f"{_first_rows(rows.batch)}"

@@ -1,6 +1,7 @@
 """Sensors: a savepoint becomes a partition and a run; states that change, jobs that are lost."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import dagster as dg
 
@@ -30,13 +31,19 @@ def job_sensors(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.SensorDefi
     return sensors
 
 
-def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
-    @dg.sensor(
+def _sensor(
+    job: StateJob, target: AnyJob, name: str
+) -> Callable[[Callable[..., Any]], dg.SensorDefinition]:
+    return dg.sensor(
         job=target,
-        name=job.named("new_savepoints"),
+        name=job.named(name),
         minimum_interval_seconds=job.settings.sensor_seconds,
         required_resource_keys={job.resource},
     )
+
+
+def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
+    @_sensor(job, target, "new_savepoints")
     def new_savepoints(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Archives every savepoint that has not been seen."""
         location = job.places(context).savepoints_location
@@ -53,12 +60,7 @@ def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
 
 
 def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
-    @dg.sensor(
-        job=target,
-        name=job.named("changed_states"),
-        minimum_interval_seconds=job.settings.sensor_seconds,
-        required_resource_keys={job.resource},
-    )
+    @_sensor(job, target, "changed_states")
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Tells of operators, states and types that changed, and checks what could restore them."""
         locations = job.places(context)
@@ -95,12 +97,7 @@ def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
 
 
 def _lost(job: StateJob, flink: FlinkSettings, target: AnyJob, rescale: str) -> dg.SensorDefinition:
-    @dg.sensor(
-        job=target,
-        name=job.named("lost_job"),
-        minimum_interval_seconds=job.settings.sensor_seconds,
-        required_resource_keys={job.resource},
-    )
+    @_sensor(job, target, "lost_job")
     def lost_job(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Tells, once, that the cluster does not run the job, or does not answer."""
         if is_under_way(context.instance, rescale):

@@ -12,7 +12,7 @@ from pipelines.engine import Progress
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.export.rescaling import group_totals
 from pipelines.lake.keys.heavy_keys import weigh_recorded
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, SnapshotRecord
 from pipelines.lake.tables.table_rows import parse_recorded
 from pipelines.lake.verify.integrity import stored_faults
 from pipelines.report.contents import (
@@ -33,6 +33,7 @@ from state_core.formats.key_weights import HeavyKey, weigh_operator
 from state_core.formats.reader import snapshot_directory
 from state_core.model.handles import DistributionMode
 from state_core.model.measure import measure_operator
+from state_core.model.operator_state import NonKeyedState
 from state_core.model.snapshot import Operator, Snapshot
 
 __all__ = ["lake_report", "savepoint_report"]
@@ -147,16 +148,7 @@ def _with_states(shown: ReportedOperator, operator: Operator, limit: int) -> Rep
         for state in keyed
     ]
     states += [
-        ReportedState(
-            state.name,
-            _MODES[state.mode],
-            "",
-            _value_type(state.key_type, state.value_type),
-            _column_type(state.schema),
-            with_ttl=False,
-            entries=state.elements,
-            size=None,
-        )
+        _operator_state(state, state.mode, _column_type(state.schema), None)
         for state in operator.operator_states[: DETAILED_STATES - len(keyed)]
     ]
     none = np.zeros(operator.max_parallelism if totals else 0, np.int64)
@@ -293,22 +285,26 @@ def _recorded(
         for state in keyed
     ]
     states += [
-        ReportedState(
-            state.name,
-            _MODES[DistributionMode[state.mode]],
-            "",
-            _value_type(state.key_type, state.value_type),
-            "",
-            with_ttl=False,
-            entries=state.elements,
-            size=state.state_bytes,
-        )
+        _operator_state(state, DistributionMode[state.mode], "", state.state_bytes)
         for state in operator.operator_states[: DETAILED_STATES - len(keyed)]
     ]
     if not operator.states:
         return replace(shown, states=tuple(states))
     entries, sizes = group_totals(operator)
     return replace(shown, states=tuple(states), entries=entries, sizes=sizes)
+
+
+def _operator_state(
+    state: NonKeyedState | OperatorStateRecord,
+    mode: DistributionMode,
+    column: str,
+    size: int | None,
+) -> ReportedState:
+    values = _value_type(state.key_type, state.value_type)
+    return ReportedState(
+        state.name, _MODES[mode], "", values, column, with_ttl=False, entries=state.elements,
+        size=size,
+    )  # fmt: skip
 
 
 def _value_type(key: str, value: str) -> str:

@@ -15,7 +15,14 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import configured_option, engine_option, lake_is_meant
+from pipelines.cli.options import (
+    configured_option,
+    engine_option,
+    lake_is_meant,
+    max_parallelism_option,
+    metadata_version_option,
+    operator_state_version_option,
+)
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.operations.bootstrap import BootstrapResult, bootstrap
 
@@ -29,36 +36,25 @@ __all__ = ["bootstrap_command"]
 @configured_option("job", "The job's name in the lake.")
 @click.option("--snapshot", "snapshot_id", help="What to call it in the lake.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as the spec says.")
-@click.option(
-    "--max-parallelism",
-    type=click.IntRange(1, 1 << 15),
-    help="By default as the spec says, or what Flink takes for the parallelism.",
+@max_parallelism_option(
+    help="By default as the spec says, or what Flink takes for the parallelism."
 )
 @click.option(
     "--compression", type=click.Choice(["snappy", "none"]), default="none", show_default=True,
     help="Of the savepoint's files.",
 )  # fmt: skip
 @click.option("--compress", is_flag=True, hidden=True, help="--compression snappy, as it was.")
-@click.option(
-    "--metadata-version",
-    type=click.IntRange(3, 6),
-    default=3,
-    show_default=True,
+@metadata_version_option(
+    default=3, show_default=True,
     help="3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+.",
-)
-@click.option(
-    "--operator-state-version",
-    type=click.IntRange(5, 6),
-    default=6,
-    show_default=True,
-    help="5 for Flink before 1.18, which is never compressed.",
+)  # fmt: skip
+@operator_state_version_option(
+    default=6, show_default=True, help="5 for Flink before 1.18, which is never compressed."
 )
 @engine_option
 @plugins_option
 @json_option
-@click.pass_context
 def bootstrap_command(
-    context: click.Context,
     spec: str,
     to: str,
     lake: str | None,
@@ -87,7 +83,7 @@ def bootstrap_command(
           --compression snappy
       statelake bootstrap customers.yaml --to first --lake lake --job shop --snapshot first
     """
-    if not lake_is_meant(context):
+    if not lake_is_meant():
         lake = job = None
     if (lake is None) != (job is None) or (snapshot_id is not None and lake is None):
         raise click.UsageError("give --lake and --job together; --snapshot goes with them")

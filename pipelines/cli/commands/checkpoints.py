@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
-from pipelines.cli.options import configured_option, lake_is_meant
+from pipelines.cli.options import answer, configured_option, lake_is_meant
 from pipelines.lake.commits.checkpoint_dropping import drop_records
 from pipelines.lake.commits.checkpoint_migrating import REFUSED, changelog_of, migrate_records
 from pipelines.lake.commits.checkpoint_records import (
@@ -129,9 +129,7 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
 @tasks_option
 @click.option("--all", "every", is_flag=True, help="Every record; else the last of each task.")
 @json_option
-@click.pass_context
 def verify(
-    context: click.Context,
     location: str,
     blobs: str | None,
     lake: str | None,
@@ -154,7 +152,7 @@ def verify(
       statelake checkpoints verify --log kafka://broker:9092/orders-checkpoints \\
           --changelogs kafka://broker:9092
     """
-    if (blobs or changelogs) and not lake_is_meant(context):
+    if (blobs or changelogs) and not lake_is_meant():
         lake = job = None
     if bool(lake) != bool(job):
         raise click.UsageError("give --lake and --job together")
@@ -183,8 +181,7 @@ def verify(
         title = f"{len(markers)} markers, {len(faults)} faults"
         columns = ("<task", "<checkpoint", "<store", "<backend", "<outcome", ">restored", "<why")
         print_table(title, columns, rows)
-    if faults:
-        context.exit(1)
+    answer(yes=not faults)
 
 
 @checkpoints.command()
@@ -224,9 +221,7 @@ def drop(location: str, blobs: str | None, keep: int, as_json_: bool) -> None:
 @click.option("--rollback", is_flag=True, help="From version 2 to version 1.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
 @json_option
-@click.pass_context
 def migrate(
-    context: click.Context,
     location: str,
     named: tuple[str, ...],
     tasks: tuple[str, ...],
@@ -261,8 +256,7 @@ def migrate(
             for migration in done
         ]
         print_table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
-    if refused:
-        context.exit(1)
+    answer(yes=not refused)
 
 
 def _backends(

@@ -18,6 +18,7 @@ from pipelines.cli.commands.terminal import (
     tell,
 )
 from pipelines.cli.options import (
+    answer,
     engine_option,
     job_option,
     lake_option,
@@ -45,9 +46,7 @@ SHOWN_SUBTASKS = 16
 @engine_option
 @plugins_option
 @json_option
-@click.pass_context
 def diff(
-    context: click.Context,
     lake: str,
     job: str,
     earlier: str,
@@ -88,8 +87,8 @@ def diff(
             for example in difference.examples:
                 text = json_text(plain(example))
                 tell(f"{difference.operator}/{difference.state} {text}")
-    if fail_on_diff and any(difference.status != "same" for difference in differences):
-        context.exit(1)
+    same = all(difference.status == "same" for difference in differences)
+    answer(yes=same or not fail_on_diff)
 
 
 @click.command()

@@ -16,6 +16,7 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
+from pipelines.cli.options import allow_external_option
 from state_core.errors import EncodeError
 from state_core.files.compression import COMPRESSION_KEY, configured_compression
 from state_core.formats.rewriting.recompression import Recompression, recompress_snapshot
@@ -49,9 +50,7 @@ def parse_conf(settings: Iterable[str]) -> dict[str, str]:
     "--compression", type=click.Choice(["snappy", "none"]), help="Snappy if nothing else is said."
 )
 @conf_option
-@click.option(
-    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
-)
+@allow_external_option
 @plugins_option
 @json_option
 def compress(

@@ -12,6 +12,7 @@ import click
 
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import json_text
+from pipelines.cli.options import Reading, reading_options
 from pipelines.shown import plain_rows, state_head
 from state_core.errors import NotFoundError
 from state_core.formats import open_snapshot
@@ -53,10 +54,7 @@ class KeyGroups(click.ParamType[KeyGroupRange]):
 @click.option("--state", help="Only this state.")
 @click.option("--key-groups", type=KeyGroups(), help="Only these key groups: 17, or 0-63.")
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many lines.")
-@click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
-@click.option(
-    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
-)
+@reading_options
 @plugins_option
 def dump(
     savepoint: str,
@@ -64,8 +62,7 @@ def dump(
     state: str | None,
     key_groups: KeyGroupRange | None,
     limit: int | None,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
+    reading: Reading,
 ) -> None:
     """Print the entries of a savepoint's state, one JSON object a line.
 
@@ -80,7 +77,7 @@ def dump(
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --operator counter --state count
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --key-groups 0-3 --limit 100
     """
-    snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
+    snapshot = open_snapshot(savepoint, **reading)
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
     if state is not None and operator is not None and state not in _names(operators[0]):
         operators[0].state(state)  # which says what there is

@@ -22,6 +22,9 @@ from pipelines.cli.commands.terminal import (
 from pipelines.cli.options import (
     Source,
     engine_option,
+    max_parallelism_option,
+    metadata_version_option,
+    operator_state_version_option,
     share_options,
     source_options,
 )
@@ -40,22 +43,14 @@ SAVEPOINT = "savepoint"  # what a savepoint is called in a lake of its own, as j
 @source_options
 @click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
-@click.option(
-    "--max-parallelism",
-    type=click.IntRange(1, 1 << 15),
-    help="By default as it was; another one gives every key a new key group.",
-)
+@max_parallelism_option(help="By default as it was; another one gives every key a new key group.")
 @click.option("--compression", type=click.Choice(["snappy", "none"]), help="By default as it was.")
-@click.option(
-    "--metadata-version",
-    type=click.IntRange(3, 6),
+@metadata_version_option(
     help="3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+."
     " By default the source's.",
 )
-@click.option(
-    "--operator-state-version",
-    type=click.IntRange(5, 6),
-    help="5 for Flink before 1.18, which is never compressed. By default the source's.",
+@operator_state_version_option(
+    help="5 for Flink before 1.18, which is never compressed. By default the source's."
 )
 @click.option(
     "--drop-channel-state",
@@ -155,7 +150,11 @@ def _opened(source: Source) -> Iterator[tuple[Catalog, str, str]]:
     with TemporaryDirectory(prefix="statelake-export-") as directory:
         lake = Catalog(directory)
         import_snapshot(
-            lake, source.savepoint, SAVEPOINT, snapshot_id=SAVEPOINT, engine="local",
-            allow_external=source.allow_external, uids=source.uids,
-        )  # fmt: skip
+            lake,
+            source.savepoint,
+            SAVEPOINT,
+            snapshot_id=SAVEPOINT,
+            engine="local",
+            **source.reading,
+        )
         yield lake, SAVEPOINT, SAVEPOINT

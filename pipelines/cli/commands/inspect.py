@@ -21,6 +21,7 @@ from pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
+from pipelines.cli.options import Reading, reading_options
 from state_core.formats import open_snapshot
 from state_core.formats.key_weights import heaviest_key
 from state_core.model.measure import measure_operator
@@ -49,10 +50,7 @@ _MODES = {"SPLIT_DISTRIBUTE": "split", "UNION": "union", "BROADCAST": "broadcast
 @click.option(
     "--keys", is_flag=True, help="Name the heaviest key of each operator's heaviest key group."
 )
-@click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
-@click.option(
-    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
-)
+@reading_options
 @plugins_option
 @json_option
 def inspect(
@@ -61,8 +59,7 @@ def inspect(
     entries: bool | None,
     schema: bool,
     keys: bool,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
+    reading: Reading,
     as_json_: bool,
 ) -> None:
     """Show what a savepoint or checkpoint holds: operators, states, types, sizes, skew.
@@ -79,7 +76,7 @@ def inspect(
       statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f --keys
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
-    snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
+    snapshot = open_snapshot(savepoint, **reading)
     size = sum(operator.total_bytes for operator in snapshot.operators)
     counted = size <= AUTO_COUNT_BYTES if entries is None else entries
     described = [
@@ -277,14 +274,13 @@ def _print(report: dict[str, Any]) -> None:
     tell("")
     operators = []
     for operator in report["operators"][:SHOWN]:
-        states = f"{len(operator['keyed_states'])} keyed" if operator["keyed_states"] else ""
-        if operator["operator_states"]:
-            states += f"{', ' if states else ''}{len(operator['operator_states'])} operator"
-        if operator["operator-coordinator-state-size-in-bytes"]:
-            states += f"{', ' if states else ''}coordinator"
-        for name, size in (("raw", "raw_state_bytes"), ("in flight", "in_flight_bytes")):
-            if operator[size]:
-                states += f"{', ' if states else ''}{name}"
+        there = {
+            f"{len(operator['keyed_states'])} keyed": operator["keyed_states"],
+            f"{len(operator['operator_states'])} operator": operator["operator_states"],
+            "coordinator": operator["operator-coordinator-state-size-in-bytes"],
+            "raw": operator["raw_state_bytes"],
+            "in flight": operator["in_flight_bytes"],
+        }
         operators.append(
             (
                 _short(operator["operator-uid"] or operator["operator-uid-hash"]),
@@ -292,7 +288,7 @@ def _print(report: dict[str, Any]) -> None:
                 str(operator["operator-parallelism"]),
                 str(operator["operator-max-parallelism"]),
                 bytes_text(operator["operator-total-size-in-bytes"]),
-                states or "none",
+                ", ".join(what for what, held in there.items() if held) or "none",
             )
         )
     columns = ("<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state")

@@ -20,10 +20,12 @@ from pipelines.cli.commands.terminal import (
 )
 from pipelines.cli.commands.times import Instant
 from pipelines.cli.options import (
+    Reading,
     configured_option,
     engine_option,
     job_option,
     lake_option,
+    reading_options,
     snapshot_named,
     snapshot_option,
 )
@@ -31,7 +33,8 @@ from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.records import SnapshotRecord, StateRecord
+from pipelines.lake.tables.names import TIMERS
+from pipelines.lake.tables.records import AnyState, SnapshotRecord
 from state_core.model.snapshot import TIMER_PREFIX
 
 __all__ = ["commit", "drop", "import_command", "snapshots"]
@@ -43,10 +46,7 @@ __all__ = ["commit", "drop", "import_command", "snapshots"]
 @job_option
 @click.option("--snapshot", "snapshot_id", help="What to call it; by default as Flink did.")
 @engine_option
-@click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
-@click.option(
-    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
-)
+@reading_options
 @click.option("--note", default="", help="Kept with the snapshot.")
 @click.option(
     "--taken", type=Instant(), help="When the job took it; by default the time of its `_metadata`."
@@ -64,8 +64,7 @@ def import_command(
     job: str,
     snapshot_id: str | None,
     engine: str,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
+    reading: Reading,
     note: str,
     taken: datetime | None,
     partitions: int | None,
@@ -92,8 +91,7 @@ def import_command(
             job,
             snapshot_id=snapshot_id,
             engine=engine,
-            allow_external=allow_external,
-            uids=uids,
+            **reading,
             note=note,
             taken_at=taken,
             partitions=partitions,
@@ -108,7 +106,7 @@ def import_command(
                 "kept_files": done.kept_units,
                 "written_files": done.written_units,
                 "engine": done.engine,
-                "tables": [t.path for op in record.operators for t in op.tables],
+                "tables": [table.path for table in record.tables],
                 "times": None if done.times is None else asdict(done.times),
             }
         )
@@ -122,36 +120,20 @@ def import_command(
         f" ({bytes_text(record.written_bytes)}), kept {done.kept_units}",
         marked=record.snapshot_id,
     )
-    versions = {table.path: table.version for op in record.operators for table in op.tables}
+    versions = {table.path: table.version for table in record.tables}
     rows = [
-        (
-            state.table,
-            str(versions[state.table]),
-            f"{state.entries:,}",
-            state.kind if state.value_type else _queue(state),
-            state.value_type,
-        )
-        for operator in record.operators
-        for state in operator.states
-    ]
-    rows += [
-        (
-            operator_state.table,
-            str(versions[operator_state.table]),
-            f"{operator_state.elements:,}",
-            operator_state.mode.lower(),
-            operator_state.value_type,
-        )
-        for operator in record.operators
-        for operator_state in operator.operator_states
-    ]
+        (state.table, str(versions[state.table]), f"{state.entries:,}", _kind(state),
+         state.value_type)
+        for state in record.all_states
+    ]  # fmt: skip
     print_table("", ("<table", ">version", ">entries", "<kind", "<value"), rows)
     tell_times(done.times)
 
 
-def _queue(state: StateRecord) -> str:
-    """What a queue of timers is called, several of which may be in one table."""
-    return f"timers {state.name.removeprefix(TIMER_PREFIX)}"
+def _kind(state: AnyState) -> str:
+    """What a state is; of timers also which, as several queues may be in one table."""
+    is_queue = state.kind == TIMERS
+    return f"{TIMERS} {state.name.removeprefix(TIMER_PREFIX)}" if is_queue else state.kind
 
 
 @click.command()

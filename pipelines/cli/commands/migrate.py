@@ -17,6 +17,7 @@ from pipelines.cli.commands.terminal import (
     tell_times,
 )
 from pipelines.cli.options import (
+    answer,
     engine_option,
     job_option,
     lake_option,
@@ -50,9 +51,7 @@ __all__ = ["migrate"]
 @engine_option
 @plugins_option
 @json_option
-@click.pass_context
 def migrate(
-    context: click.Context,
     lake: str,
     job: str,
     snapshot_ids: tuple[str, ...],
@@ -108,8 +107,7 @@ def migrate(
         ]  # fmt: skip
         if as_json_:
             as_json(done)
-        if any(state["left"] not in ("", LATER) for row in done for state in row["states"]):
-            context.exit(1)
+        answer(yes=all(state["left"] in ("", LATER) for row in done for state in row["states"]))
         return
     (change,) = read_changes(spec, state)
     outcomes = []
@@ -146,8 +144,7 @@ def migrate(
             tell_times(outcome.times)
         if dry_run:
             tell("a dry run: nothing was changed")
-    if failed:
-        context.exit(1)
+    answer(yes=not failed)
 
 
 def _upgrade_kryo(

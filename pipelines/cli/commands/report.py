@@ -7,20 +7,12 @@ import posixpath
 import click
 
 from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
-    as_json,
-    bytes_text,
-    json_option,
-    progress_bar,
-    tell,
-)
-from pipelines.cli.options import Source, source_options
+from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
+from pipelines.cli.options import Source, answer, source_options
 from state_core.errors import ConflictError, SnapshotError
 from state_core.files.filesystem import Directory
 
 __all__ = ["report"]
-
-NO = 1
 
 
 @click.command()
@@ -32,9 +24,7 @@ NO = 1
               help="How many of the heaviest keys of each state; 0 for none: faster.")  # fmt: skip
 @plugins_option
 @json_option
-@click.pass_context
 def report(
-    context: click.Context,
     source: Source,
     target: str,
     overwrite: bool,
@@ -68,9 +58,8 @@ def report(
             gathered = lake_report(*source.recorded(), limit, check=check, progress=progress)
         else:
             gathered = savepoint_report(
-                source.savepoint, limit, check=check, uids=source.uids,
-                allow_external=source.allow_external, progress=progress,
-            )  # fmt: skip
+                source.savepoint, limit, check=check, progress=progress, **source.reading
+            )
     page = page_of(gathered).encode()
     _refuse(directory, name, target, overwrite=overwrite)  # it took a while
     directory.write(name, page)
@@ -83,8 +72,7 @@ def report(
     else:
         verdict = "" if faults is None else f"; {faults or 'no'} fault{'s' * (faults > 1)}"
         tell(f"wrote {target}: {bytes_text(len(page))}{verdict}", marked=target)
-    if faults:
-        context.exit(NO)
+    answer(yes=not faults)
 
 
 def _refuse(directory: Directory, name: str, target: str, *, overwrite: bool) -> None:

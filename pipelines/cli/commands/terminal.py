@@ -71,7 +71,12 @@ def tell_times(times: Times | None) -> None:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str | list[str]]]
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | list[str]]],
+    *,
+    most: int | None = None,
+    of: str = "",
 ) -> None:
     """Print a headline and a table.
 
@@ -79,7 +84,10 @@ def print_table(
         title: The headline; may be empty.
         columns: Their names, behind `<` (left) or `>` (right).
         rows: A cell is a line, or several in a list.
+        most: How many rows are printed at the most: of more it is said how many there are.
+        of: What rows are, for that.
     """
+    listed = list(rows)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         table.add_column(
@@ -87,11 +95,13 @@ def print_table(
             justify="right" if column[0] == ">" else "left",
             overflow="fold",
         )
-    for row in rows:
+    for row in listed[:most]:
         table.add_row(*map(_cell, row))
     if title:
         tell(title, marked=title)
     _console().print(table)
+    if most is not None and len(listed) > most:
+        tell(f"... and {len(listed) - most:,} more{of}: --json has all")
 
 
 def _cell(shown: str | list[str]) -> Text:

@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from types import TracebackType
 
 from typing_extensions import Self
 
@@ -29,12 +28,7 @@ class SparkStep:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
 

@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.tables.records import StateRecord
 from pipelines.lake.tables.tables import READABLE_FEATURES
 from state_core.errors import EncodeError, NotFoundError, StateError, UnreadableTableError
 from state_core.files.filesystem import Directory
@@ -140,14 +141,11 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
     tables_by_name: dict[str, tuple[str, int]] = {}
     for operator in record.operators:
         versions = {table.path: table.version for table in operator.tables}
+        # of two of one name the keyed one; timers share one table, of which none is a state's alone
         tables = {
-            operator_state.name: operator_state.table for operator_state in operator.operator_states
-        }
-        # timers share one table, of which none is a state's alone
-        tables |= {
-            keyed_state.name: keyed_state.table
-            for keyed_state in operator.states
-            if keyed_state.kind != "timers"
+            state.name: state.table
+            for state in reversed(operator.all_states)
+            if not (isinstance(state, StateRecord) and state.kind == "timers")
         }
         for label in (operator.label, operator.operator_id):
             for state_name, path in tables.items():

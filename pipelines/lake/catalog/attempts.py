@@ -19,7 +19,6 @@ import socket
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any
 
 from typing_extensions import Self
@@ -44,6 +43,7 @@ __all__ = [
     "recover_attempts",
     "refuse_during_erasure",
     "running_attempts",
+    "this_process",
 ]
 
 NOTES = "_statelake/attempts"
@@ -103,9 +103,7 @@ class Attempt:
             "snapshot_id": snapshot_id,
             "tables": sorted(tables),
             "leans_on": list(leans_on),
-            "host": socket.gethostname(),
-            "process": os.getpid(),
-            "started": time.time(),
+            **this_process(),
         }
 
     @property
@@ -122,12 +120,7 @@ class Attempt:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not _undone(self.lake, self.token, self.note):
             return  # the note stays, for whoever comes next
         self.lake.directory.delete(self._path)
@@ -255,6 +248,11 @@ def _foreign(problem: str, place: str) -> DamagedLakeError:
     )
 
 
+def this_process() -> dict[str, Any]:
+    """What a note says of the process that writes it."""
+    return {"host": socket.gethostname(), "process": os.getpid(), "started": time.time()}
+
+
 def is_alive(note: dict[str, Any]) -> bool:
     """Whether the process that wrote a note may still be at work."""
     if time.time() - note["started"] > PRESUMED_DEAD_SECONDS:
@@ -289,7 +287,7 @@ def _undo(lake: Catalog, token: str, note: dict[str, Any]) -> None:
     records, bad = lake.records(note["job"]) if lake.exists() else ([], [])
     if bad:
         raise bad[0].error
-    tables = [table for record in records for op in record.operators for table in op.tables]
+    tables = [table for record in records for table in record.tables]
     if any(token_of(unit.path) == token for table in tables for unit in table.units):
         return
     for path in note["tables"]:

@@ -17,23 +17,12 @@ from dataclasses import dataclass, field
 
 from deltalake import DeltaTable
 
-from pipelines.lake.catalog.attempts import (
-    DROP,
-    UNDO,
-    attempt_tokens,
-    leaned_on,
-    recover_attempts,
-)
+from pipelines.lake.catalog.attempts import DROP, UNDO, attempt_tokens, leaned_on, recover_attempts
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
 from pipelines.lake.tables.names import areas_of, is_digest, is_edited_file, is_table_of, token_of
 from pipelines.lake.tables.records import SnapshotRecord, TableRecord
-from pipelines.lake.tables.tables import (
-    DATA_DIRECTORY,
-    StateTable,
-    TableFile,
-    files_of,
-)
+from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
 from state_core.errors import DamagedLakeError, NotFoundError, UnsafePathError
 
 __all__ = ["DropResult", "drop_snapshots", "sweep_carried", "tables_of_job"]
@@ -186,7 +175,7 @@ def tables_of_job(lake: Catalog, job: str, records: list[SnapshotRecord]) -> lis
         DamagedLakeError: A table of a snapshot can't be opened.
         UnsafePathError: A table's path leads out of the lake.
     """
-    named = {table.path for record in records for op in record.operators for table in op.tables}
+    named = {table.path for record in records for table in record.tables}
     paths = []
     for path in sorted(named.union(_directories(lake, job))):
         try:
@@ -217,8 +206,7 @@ def _directories(lake: Catalog, job: str) -> Iterator[str]:
 
 def _tables_at(records: list[SnapshotRecord], path: str) -> list[TableRecord]:
     """What snapshots have of one table, in their order."""
-    return [table for record in records for op in record.operators for table in op.tables
-            if table.path == path]  # fmt: skip
+    return [table for record in records for table in record.tables if table.path == path]
 
 
 def _edit_leftovers(table: StateTable, latest: DeltaTable | None) -> list[tuple[str, int]]:

@@ -66,12 +66,11 @@ def recorded_sinks(lake: str, record: SnapshotRecord) -> list[Sink]:
 
 def _elements(lake: str, operator: OperatorRecord, states: Collection[str]) -> list[StateElement]:
     """The elements of some list states, by state, subtask and position."""
-    units = {table.path: table.units for table in operator.tables}
     elements = []
     for state in operator.operator_states:
         if state.name not in states or state.key_type:
             continue
-        rows = read_operator_rows(lake, state, units[state.table])
+        rows = read_operator_rows(lake, state, operator.table_of(state).units)
         subtasks, positions = rows.column("subtask"), rows.column("position")
         data = parse_operator_state(state.meta_info)[1].encode(rows)
         elements += [

@@ -21,12 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.lake.tables.records import (
-    OperatorRecord,
-    OperatorStateRecord,
-    SnapshotRecord,
-    StateRecord,
-)
+from pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from pipelines.yaml_lines import read_yaml
 from state_core.errors import EncodeError, NotFoundError, StateError
 from state_core.formats.layout.keyed_states import value_snapshot
@@ -65,7 +60,7 @@ class ValueChange:
 
 def resolve_change(
     record: SnapshotRecord, change: ValueChange
-) -> tuple[OperatorRecord, StateRecord | OperatorStateRecord, Compatibility]:
+) -> tuple[OperatorRecord, AnyState, Compatibility]:
     """The state that a change is about, and whether its old values can follow.
 
     Of a keyed and an operator state of one name it is the keyed one. There, a user's decoder makes
@@ -83,15 +78,12 @@ def resolve_change(
                 return operator, state, resolve_decoded(change.value, value_snapshot(info))
         for operator_state in operator.operator_states:
             if operator_state.name == change.state:
-                return (
-                    operator,
-                    operator_state,
-                    resolve_element(operator_state.meta_info, change.value),
-                )
+                resolved = resolve_element(operator_state.meta_info, change.value)
+                return operator, operator_state, resolved
     names = ", ".join(
-        f"{operator.label}/{name}"
+        f"{operator.label}/{state.name}"
         for operator in record.operators
-        for name in [s.name for s in operator.states] + [s.name for s in operator.operator_states]
+        for state in operator.all_states
     )
     raise NotFoundError(
         f"snapshot {record.snapshot_id} has no state {change.operator}/{change.state}",

@@ -89,7 +89,7 @@ class _Commit:
         self.parent = parent.snapshot_id
         self.owners: dict[tuple[str, int], list[str]] = {}  # snapshots by table and version
         for record in snapshots:
-            for table in (table for operator in record.operators for table in operator.tables):
+            for table in record.tables:
                 owners = self.owners.setdefault((table.path, table.version), [])
                 owners.append(record.snapshot_id)
         self.changed: dict[str, tuple[int, int]] = {}
@@ -103,9 +103,9 @@ class _Commit:
             layout = layout_of(self.lake, operator, table)
             self._check_columns(table, layout.schema)
             pieces = layout.edited_pieces(table.units, list(files.values()))
-            before = _entries(operator, table.path)
+            before = _entries(operator, table)
             operator = self.rewriter.rewrite_table(operator, table, layout, pieces)
-            for name, entries in _entries(operator, table.path).items():
+            for name, entries in _entries(operator, table).items():
                 self.changed[f"{operator.label}/{name}"] = (before[name], entries)
         return operator
 
@@ -165,8 +165,6 @@ class _Commit:
             )
 
 
-def _entries(operator: OperatorRecord, table: str) -> dict[str, int]:
+def _entries(operator: OperatorRecord, table: TableRecord) -> dict[str, int]:
     """The rows of each state in a table."""
-    keyed = {state.name: state.entries for state in operator.states if state.table == table}
-    others = [state for state in operator.operator_states if state.table == table]
-    return keyed | {state.name: state.elements for state in others}
+    return {state.name: state.entries for state in operator.states_in(table)}

@@ -29,12 +29,7 @@ from pipelines.lake.edit.rewriting import (
     pieces_of,
     successor_of,
 )
-from pipelines.lake.edit.selecting import (
-    find_state,
-    refuse_cut_channels,
-    tables_of,
-    without_state,
-)
+from pipelines.lake.edit.selecting import find_state, refuse_cut_channels, tables_of, without_state
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
@@ -137,7 +132,7 @@ def edit_snapshot(
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
-    paths = [table.path for operator in record.operators for table in operator.tables]
+    paths = [table.path for table in record.tables]
     for other, merged in edit.merge:
         paths += merged_tables(job, lake.snapshot(other, merged), paths)
     with ExitStack() as stack:
@@ -360,15 +355,11 @@ def changed_states(
     changes = []
     for operator in after:
         edited = {table.path for table in operator.tables if table.units != units[table.path]}
-        states = [(state.name, state.table) for state in operator.states]
-        states += [(other.name, other.table) for other in operator.operator_states]
-        for state, path in states:
-            if path in edited:
-                key = operator.operator_id, state
-                (entries, size), (entries_now, size_now) = sizes[key], now[key]
-                changes.append(
-                    StateChange(operator.label, state, (entries, entries_now), (size, size_now))
-                )
+        for state in operator.all_states:
+            if state.table in edited:
+                key = operator.operator_id, state.name
+                entries, state_bytes = zip(sizes[key], now[key], strict=True)
+                changes.append(StateChange(operator.label, state.name, entries, state_bytes))
     return changes
 
 
@@ -376,7 +367,6 @@ def _sizes(operators: Sequence[OperatorRecord]) -> dict[tuple[str, str], tuple[i
     """Entries and bytes, by operator id and state; of two of one name the keyed one's."""
     return {
         (operator.operator_id, state.name): (state.entries, state.state_bytes)
-        for of_keyed_state in (False, True)
         for operator in operators
-        for state in (operator.states if of_keyed_state else operator.operator_states)
+        for state in reversed(operator.all_states)
     }

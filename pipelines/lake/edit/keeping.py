@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import Self
 
-from pipelines.keys import key_from_text
+from pipelines.keys import KEY_LINES, key_from_text, lines_of
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import Transform, kept_rows
 from pipelines.lake.tables.records import OperatorRecord
@@ -101,7 +101,7 @@ def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
             f"operator {operator.label} has no keyed state", remedy="name one that has keys"
         )
     table = operator.keyed_tables[0]
-    rows = table_rows(lake, operator, table, {state.name: 0 for state in operator.states})
+    rows = table_rows(lake, operator, table)
     key = rows.parse(rows.states[0][1])[1].key
     listed = [(place, key_from_text(line, key, place)) for place, line in _lines(path)]
     column = pa.array([value for _, value in listed], key.arrow_type)
@@ -137,17 +137,7 @@ def refuse_no_match(operator: OperatorRecord, path: str) -> None:
 
 def _lines(path: str) -> list[tuple[str, str]]:
     """The place of each line that is not blank, and the line."""
-    try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EncodeError(
-            f"it can't be read ({error})", place=path, remedy="give a text file with a key a line"
-        ) from error
-    lines = [
-        (f"{path}:{number}", line.removesuffix("\r"))
-        for number, line in enumerate(text.split("\n"), 1)
-        if line.strip()
-    ]
+    lines = lines_of(Path(path).read_bytes, path, KEY_LINES)
     if not lines:
         raise EncodeError("no key is listed", place=path, remedy="write one key a line")
     return lines

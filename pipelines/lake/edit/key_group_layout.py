@@ -48,9 +48,9 @@ class KeyGroupLayout:
     @classmethod
     def of(cls, lake: str, operator: OperatorRecord, table: TableRecord) -> KeyGroupLayout:
         """The layout of a table, with the states that the operator has there."""
-        states = [state for state in operator.states if state.table == table.path]
-        ids = {state.name: index for index, state in enumerate(states)}
-        rows = replace(table_rows(lake, operator, table, ids), units=())
+        rows = table_rows(lake, operator, table)
+        states = tuple(enumerate(meta_info for _, meta_info in rows.states))
+        rows = replace(rows, units=(), states=states)
         return cls(rows, rows)
 
     def with_meta_info(self, meta_info: bytes) -> KeyGroupLayout:

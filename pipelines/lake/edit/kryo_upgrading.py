@@ -7,7 +7,6 @@ other types, keys and namespaces, and records in flight, whatever they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.engine import Engine, Progress
@@ -22,12 +21,7 @@ from pipelines.lake.edit.rewriting import (
     pieces_of,
     successor_of,
 )
-from pipelines.lake.tables.records import (
-    OperatorRecord,
-    OperatorStateRecord,
-    SnapshotRecord,
-    StateRecord,
-)
+from pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord, StateRecord
 from state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
 from state_core.formats.layout.meta_info import parse_state_meta_info
 from state_core.formats.rewriting.kryo_upgrade import upgrade_rows
@@ -85,7 +79,7 @@ def plan_kryo_upgrade(record: SnapshotRecord) -> list[Upgraded]:
     plan = [
         Upgraded(operator.label, state.name, state.entries, _why_left(operator, state))
         for operator in record.operators
-        for state in _states(operator)
+        for state in operator.all_states
         if NAME in state.meta_info or _has_kryo_keys(operator, state)
     ]
     if all(upgrade.left == LATER for upgrade in plan):
@@ -135,7 +129,7 @@ def upgrade_kryo(
     paths = [
         state.table
         for operator in record.operators
-        for state in _states(operator)
+        for state in operator.all_states
         if (operator.label, state.name) in states
     ]
     with successor_of(
@@ -151,11 +145,11 @@ def _upgraded(
     rewriter: TableRewriter, operator: OperatorRecord, states: set[tuple[str, str]]
 ) -> OperatorRecord:
     """The operator with the tables of wanted states rewritten."""
-    for state in _states(operator):
+    for state in operator.all_states:
         if (operator.label, state.name) not in states:
             continue
         refuse_disagreeing(operator, state)
-        (table,) = (table for table in operator.tables if table.path == state.table)
+        table = operator.table_of(state)
         before = _value_of(state.meta_info)
         assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
         after = with_value_bytes(state.meta_info, before.for_flink_2())
@@ -167,15 +161,11 @@ def _upgraded(
     return operator
 
 
-def _states(operator: OperatorRecord) -> Sequence[StateRecord | OperatorStateRecord]:
-    return [*operator.states, *operator.operator_states]
-
-
-def _has_kryo_keys(operator: OperatorRecord, state: StateRecord | OperatorStateRecord) -> bool:
+def _has_kryo_keys(operator: OperatorRecord, state: AnyState) -> bool:
     return isinstance(state, StateRecord) and NAME in operator.key_serializer
 
 
-def _why_left(operator: OperatorRecord, state: StateRecord | OperatorStateRecord) -> str:
+def _why_left(operator: OperatorRecord, state: AnyState) -> str:
     """Why a state with Kryo in it is not rewritten; empty if it is."""
     if _has_kryo_keys(operator, state):
         return "its keys are Kryo's, and entries are found by the bytes of their keys"

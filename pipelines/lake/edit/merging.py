@@ -10,7 +10,7 @@ from dataclasses import replace
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.names import areas_of
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
-from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile
+from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable
 from state_core.errors import ConflictError
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, subtask_bytes
 
@@ -94,7 +94,7 @@ def _has_state(operator: OperatorState, with_tables: set[str]) -> bool:
 
 def merged_tables(job: str, other: SnapshotRecord, taken: Collection[str]) -> list[str]:
     """The tables that a merge of another snapshot shares, or may write to beside those taken."""
-    tables = [table for operator in other.operators for table in operator.tables]
+    tables = other.tables
     places = [_free(_path_in(job, other.job, table.path), table, taken) for table in tables]
     return places + [
         _free(_beside(place, table), table, taken)
@@ -127,13 +127,8 @@ def _copy_table(
         target = lake.table(path)
     with ThreadPoolExecutor(COPIERS) as pool:
         units = list(pool.map(lambda unit: _copy_unit(source, target, unit, token), table.units))
-    version = target.replace_files(
-        source.require(table.version).schema(),
-        [TableFile.of(unit) for unit in units],
-        partition_by=table.partition_by or None,
-        attempt=token,
-    )
-    return TableRecord(path, version, table.partition_by, units)
+    copied = replace(table, path=path, units=units)
+    return target.record_files(copied, source.require(table.version).schema(), token)
 
 
 def _path_in(job: str, other: str, path: str) -> str:

@@ -25,6 +25,7 @@ from pipelines.lake.edit.rewriting import (
     successor_of,
 )
 from pipelines.lake.tables.records import (
+    AnyState,
     OperatorRecord,
     OperatorStateRecord,
     SnapshotRecord,
@@ -128,7 +129,7 @@ def migrate_snapshot(
     return MigrationResult(migrated, result, state.entries, rewriter.stopwatch.times())
 
 
-def refuse_disagreeing(operator: OperatorRecord, state: StateRecord | OperatorStateRecord) -> None:
+def refuse_disagreeing(operator: OperatorRecord, state: AnyState) -> None:
     """Raise where a migration would settle which copy of a broadcast state counts.
 
     Raises:
@@ -148,12 +149,12 @@ def refuse_disagreeing(operator: OperatorRecord, state: StateRecord | OperatorSt
 def _migrate_table(
     rewriter: TableRewriter,
     operator: OperatorRecord,
-    state: StateRecord | OperatorStateRecord,
+    state: AnyState,
     change: ValueChange,
     staging: ValueStaging | None,
 ) -> OperatorRecord:
     """Migrate a state's table, and return its operator."""
-    (table,) = (table for table in operator.tables if table.path == state.table)
+    table = operator.table_of(state)
     layout = layout_of(rewriter.lake, operator, table)
     staged = None
     if change.expressions:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import Transform, kept_rows
-from pipelines.lake.tables.records import OperatorRecord, TableRecord
+from pipelines.lake.tables.records import OperatorRecord, StateRecord, TableRecord
 from state_core.errors import EncodeError, StateError
 from state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 
@@ -75,11 +75,10 @@ def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
     Raises:
         EncodeError: A state in one of the tables has none. Timers and operator state never have.
     """
-    lasting = [state.name for state in operator.states if state.table in tables and not state.ttl]
-    lasting += [
-        operator_state.name
-        for operator_state in operator.operator_states
-        if operator_state.table in tables
+    lasting = [
+        state.name
+        for state in operator.all_states
+        if state.table in tables and not (isinstance(state, StateRecord) and state.ttl)
     ]
     if lasting:
         raise EncodeError(

@@ -27,7 +27,7 @@ from pipelines.lake.edit.subtask_layout import SubtaskLayout
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.operator_tables import NO_PARTITION
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
-from pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
+from pipelines.lake.tables.tables import DATA_DIRECTORY
 from pipelines.lake.tables.units import Unit
 from pipelines.times import Stopwatch, phase
 from state_core.errors import ConflictError, StateError
@@ -139,7 +139,7 @@ def successor_of(
     check_names(job, snapshot_id)
     if paths is None:
         record = lake.snapshot(job, parent)
-        paths = [table.path for operator in record.operators for table in operator.tables]
+        paths = [table.path for table in record.tables]
     if lake.has(job, snapshot_id):
         raise ConflictError(
             f"job {job!r} has a snapshot {snapshot_id!r} already",
@@ -293,15 +293,10 @@ class TableRewriter:
         if self.engine.repeats:
             named = [file.path for file in files]
             self.lake.table(table.path).remove_others(self.token, named)
-        version = self.lake.table(table.path).replace_files(
-            layout.schema,
-            [TableFile.of(file) for file in files],
-            partition_by=table.partition_by or None,
-            attempt=self.token,
+        rewritten = self.lake.table(table.path).record_files(
+            replace(table, units=files), layout.schema, self.token
         )
-        new = replace(table, version=version, units=files)
-        tables = [new if old is table else old for old in operator.tables]
-        return replace(layout.recorded(operator, moved, counts), tables=tables)
+        return layout.recorded(operator, moved, counts).with_table(rewritten)
 
 
 def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from pipelines.lake.tables.records import OperatorRecord, StateRecord
 from state_core.errors import NotFoundError, UnsupportedFormatError
@@ -41,8 +40,7 @@ def find_state(
 
 def _state_names(operator: OperatorRecord) -> list[str]:
     """What its states go by; `timers` stands for all its timers."""
-    names = [state.name for state in operator.states]
-    names += [state.name for state in operator.operator_states]
+    names = [state.name for state in operator.all_states]
     return [*names, TIMERS] if any(state.kind == TIMERS for state in operator.states) else names
 
 
@@ -63,9 +61,7 @@ def without_state(operator: OperatorRecord, state: str) -> OperatorRecord:
     others = operator.operator_states
     if len(keyed) == len(operator.states):
         others = [other for other in others if other.name != state]
-    paths = {keyed_state.table for keyed_state in keyed} | {other.table for other in others}
-    tables = [table for table in operator.tables if table.path in paths]
-    return replace(operator, states=keyed, operator_states=others, tables=tables)
+    return operator.with_states(keyed, others)
 
 
 def _goes_by(state: StateRecord, name: str) -> bool:

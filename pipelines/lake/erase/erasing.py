@@ -46,26 +46,12 @@ from pipelines.lake.erase.opaque_state import without_opaque_state
 from pipelines.lake.erase.own_versions import give_own_versions
 from pipelines.lake.erase.planning import ErasurePlan, FoundFile, Planner, records_of
 from pipelines.lake.erase.refusals import refuse_other_snapshots, refuse_plan
-from pipelines.lake.erase.requests import (
-    ErasureRequest,
-    check_request,
-    without_words,
-    words_of,
-)
+from pipelines.lake.erase.requests import ErasureRequest, check_request, without_words, words_of
 from pipelines.lake.erase.task_state import TaskState, all_jobs
 from pipelines.lake.tables.names import is_edited_file, is_table_of, token_of
-from pipelines.lake.tables.records import (
-    OperatorRecord,
-    SnapshotRecord,
-    TableRecord,
-    UnitRecord,
-)
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
 from pipelines.lake.tables.table_log import LOG_DIRECTORY
-from state_core.errors import (
-    ConflictError,
-    DamagedLakeError,
-    LakeError,
-)
+from state_core.errors import ConflictError, DamagedLakeError, LakeError
 
 __all__ = ["STEPS", "Erasure", "ErasureResult", "erase", "plan_erasure"]
 
@@ -320,13 +306,7 @@ class Erasure:
         table = self.lake.table(path)
         if table.open() is None:
             return
-        needed = {
-            unit.path
-            for table_record in _tables(self.records[job])
-            if table_record.path == path
-            for unit in table_record.units
-        }
-        if {file.path for file in table.files()} - needed:
+        if {file.path for file in table.files()} - self._needed(job, path):
             raise ConflictError(
                 "it was edited and not committed, so that nobody knows what of it is to stay",
                 place=table.uri,
@@ -334,6 +314,10 @@ class Erasure:
                 " version of a snapshot",
             )
         check_log(table)
+
+    def _needed(self, job: str, path: str) -> set[str]:
+        """The files of a table that snapshots of a job have."""
+        return {file for table, file in _named(self.records[job]) if table == path}
 
     def write_files(self) -> None:
         """Write each file again without the rows that go."""
@@ -367,13 +351,7 @@ class Erasure:
     ) -> SnapshotRecord:
         """A snapshot without what goes; an equal one if it has nothing of it."""
         operators = [self._erased_operator(operator, results) for operator in record.operators]
-        record = replace(
-            record,
-            operators=operators,
-            entries=sum(operator.entries for operator in operators),
-            state_bytes=sum(operator.state_bytes for operator in operators),
-            note=without_words(record, self.words),
-        )
+        record = replace(record.with_operators(operators), note=without_words(record, self.words))
         return without_opaque_state(record) if self.asked.carried == "drop" else record
 
     def _erased_operator(
@@ -395,9 +373,8 @@ class Erasure:
             if moved:
                 layout = layout_of(self.lake, operator, table)
                 units.sort(key=lambda unit: unit.first)
-                new = replace(table, units=units)
-                tables = [new if old is table else old for old in operator.tables]
-                operator = replace(layout.recorded(operator, moved, counts), tables=tables)
+                recorded = layout.recorded(operator, moved, counts)
+                operator = recorded.with_table(replace(table, units=units))
         return operator
 
     def rewrite_logs(self) -> None:
@@ -422,9 +399,7 @@ class Erasure:
     def _delete_unnamed(self, *, of_token: bool = False) -> None:
         """Delete files of tables that no snapshot has: all, or those of this erasure."""
         for job, path in self._table_paths():
-            directory = self.lake.table(path).directory
-            needed = {unit.path for table in _tables(self.records[job]) if table.path == path
-                      for unit in table.units}  # fmt: skip
+            directory, needed = self.lake.table(path).directory, self._needed(job, path)
             for name, _ in directory.files_below():
                 token = token_of(name)
                 ours = token == self.note.token if of_token else token or _is_engines(name)
@@ -452,15 +427,14 @@ class Erasure:
         self.lake.directory.delete(note_path(self.asked.request))
 
 
-def _tables(records: Iterable[SnapshotRecord]) -> Iterator[TableRecord]:
-    for record in records:
-        for operator in record.operators:
-            yield from operator.tables
-
-
 def _named(records: Iterable[SnapshotRecord]) -> set[tuple[str, str]]:
     """Table and path of every file that snapshots have."""
-    return {(table.path, unit.path) for table in _tables(records) for unit in table.units}
+    return {
+        (table.path, unit.path)
+        for record in records
+        for table in record.tables
+        for unit in table.units
+    }
 
 
 def _is_engines(name: str) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.lake.catalog.attempts import ERASURES, is_alive, read_note
+from pipelines.lake.catalog.attempts import ERASURES, is_alive, read_note, this_process
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.names import is_token, is_unit_path
 from pipelines.lake.tables.record_rules import Rule
@@ -71,13 +69,16 @@ class ErasureNote:
     def write(self, lake: Catalog) -> None:
         """Write it, or write it again."""
         note = {
-            "request": self.request, "jobs": self.jobs, "token": self.token, "said": self.said,
+            "request": self.request,
+            "jobs": self.jobs,
+            "token": self.token,
+            "said": self.said,
             "replaced": {
                 table: {old: None if new is None else _shown(new) for old, new in files.items()}
                 for table, files in self.replaced.items()
             },
-            "host": socket.gethostname(), "process": os.getpid(), "started": time.time(),
-        }  # fmt: skip
+            **this_process(),
+        }
         lake.directory.write(note_path(self.request), json.dumps(note).encode())
 
     @classmethod

@@ -15,7 +15,6 @@ from pipelines.lake.edit.rewriting import layout_of
 from pipelines.lake.erase.erasure_note import ErasureNote
 from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
-from pipelines.lake.tables.tables import TableFile
 
 __all__ = ["give_own_versions"]
 
@@ -71,10 +70,4 @@ def _shown(lake: Catalog, operator: OperatorRecord, table: TableRecord, token: s
     for version in {table.version, opened.require().version()}:
         if version >= 0 and {file.path for file in opened.files(version)} == paths:
             return replace(table, version=version)
-    new_version = opened.replace_files(
-        layout_of(lake, operator, table).schema,
-        [TableFile.of(unit) for unit in table.units],
-        partition_by=table.partition_by or None,
-        attempt=token,
-    )
-    return replace(table, version=new_version)
+    return opened.record_files(table, layout_of(lake, operator, table).schema, token)

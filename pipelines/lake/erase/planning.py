@@ -362,10 +362,7 @@ class Planner:
             (record.job, record.snapshot_id)
             for record in self.others
             if any(
-                (table.path, unit.path) in going
-                for operator in record.operators
-                for table in operator.tables
-                for unit in table.units
+                (table.path, unit.path) in going for table in record.tables for unit in table.units
             )
         ]
 

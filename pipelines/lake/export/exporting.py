@@ -49,11 +49,7 @@ from state_core.formats.metadata.checkpoint_metadata import (
 )
 from state_core.formats.metadata.stream_map import map_streams, named_files
 from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
-from state_core.model.handles import (
-    KeyGroupRange,
-    RelativeHandle,
-    StreamHandle,
-)
+from state_core.model.handles import KeyGroupRange, RelativeHandle, StreamHandle
 from state_core.model.key_groups import check_parallelism, key_group_ranges
 
 __all__ = ["ExportResult", "export_snapshot"]
@@ -306,11 +302,7 @@ class _Export:
         return out.to_bytes()
 
     def _tables(self, keyed: OperatorRecord) -> tuple[TableRows, ...]:
-        ids = {state.name: index for index, state in enumerate(keyed.states)}
-        tables = [
-            table_rows(self.lake.location, keyed, keyed_table, ids)
-            for keyed_table in keyed.keyed_tables
-        ]
+        tables = [table_rows(self.lake.location, keyed, table) for table in keyed.keyed_tables]
         return tuple(table for table in tables if table.units)
 
     def _write(

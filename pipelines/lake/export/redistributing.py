@@ -100,10 +100,8 @@ def write_operator_states(
         return {}
     written = version or (operator.operator_state_version or CURRENT_VERSION)
     compressed = compressed and written != UNCOMPRESSED_VERSION
-    tables = {table.path: tuple(table.units) for table in operator.tables}
     sources = tuple(
-        _Source(operator_state, tables[operator_state.table])
-        for operator_state in operator.operator_states
+        _Source(state, tuple(operator.table_of(state).units)) for state in operator.operator_states
     )
     plans = _plans(operator, parallelism)
     tasks = [

@@ -69,10 +69,8 @@ def _place(lake: Catalog, path: str, *, by_group: bool) -> tuple[str, str]:
 
 def previous_units(previous: SnapshotRecord | None, path: str) -> list[UnitRecord]:
     """The files that a snapshot has of a table."""
-    if previous is None:
-        return []
-    tables = [t for op in previous.operators for t in op.tables if t.path == path]
-    return tables[0].units if tables else []
+    tables = [] if previous is None else previous.tables
+    return next((table.units for table in tables if table.path == path), [])
 
 
 def key_serializer(operator: Operator) -> bytes:

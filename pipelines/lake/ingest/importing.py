@@ -33,10 +33,7 @@ from pipelines.lake.ingest.import_targets import (
     table_targets,
 )
 from pipelines.lake.ingest.large_slices import import_slices, is_large
-from pipelines.lake.tables.names import (
-    check_names,
-    default_snapshot_id,
-)
+from pipelines.lake.tables.names import check_names, default_snapshot_id
 from pipelines.lake.tables.operator_tables import (
     OperatorTask,
     PieceResult,
@@ -197,7 +194,7 @@ class _Import:
                 results = self._map(engine, attempt.token, tables, previous, progress)
             record = self._record(name, tables, results, pieces, previous, attempt.token)
             self.lake.append(record)
-        units = [u for op in record.operators for t in op.tables for u in t.units]
+        units = [unit for table in record.tables for unit in table.units]
         written = sum(attempt.token in unit.path for unit in units)
         times = self.stopwatch.times()
         return ImportResult(record, True, len(units) - written, written, engine.name, times)

@@ -37,47 +37,30 @@ def catalog_table(lake: Catalog, name: str) -> pa.Table:
     records, bad = lake.records()
     for row in bad:
         LOG.warning("%s.%s is without a row: %s", CATALOG, name, row.error)
-    schema = pa.schema(list(columns.items()))
+    schema = pa.schema(list(columns.items()))  # what else rows have is left out
     return pa.Table.from_pylist(list(rows(lake.location, records)), schema)
 
 
 def _snapshots(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for record in records:
-        yield {
-            "job": record.job, "snapshot": record.snapshot_id, "parent": record.parent,
-            "origin": record.origin, "kind": record.kind, "format": record.format,
-            "checkpoint_id": record.checkpoint_id, "taken_at": record.taken_at,
-            "imported_at": record.imported_at, "source": record.source, "note": record.note,
-            "entries": record.entries, "state_bytes": record.state_bytes,
-            "written_bytes": record.written_bytes,
-            "holds": [vars(hold) for hold in record.holds], "erased": record.erased,
-        }  # fmt: skip
+        holds = [vars(hold) for hold in record.holds]
+        yield vars(record) | {"snapshot": record.snapshot_id, "holds": holds}
 
 
 def _operators(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
-        yield row | {
-            "operator_id": operator.operator_id, "name": operator.name,
-            "parallelism": operator.parallelism, "max_parallelism": operator.max_parallelism,
-            "key_type": operator.key_type, "entries": operator.entries,
-            "state_bytes": operator.state_bytes,
-        }  # fmt: skip
+        sizes = {"entries": operator.entries, "state_bytes": operator.state_bytes}
+        yield vars(operator) | row | sizes
 
 
 def _states(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         for state in operator.states:
-            yield row | {
-                "state": state.name, "kind": state.kind, "key_type": operator.key_type,
-                "namespace_type": state.namespace_type, "user_key_type": state.user_key_type,
-                "value_type": state.value_type, "ttl": state.ttl, "entries": state.entries,
-                "state_bytes": state.state_bytes,
-            }  # fmt: skip
+            yield vars(state) | row | {"state": state.name, "key_type": operator.key_type}
         for other in operator.operator_states:
-            yield row | {
-                "state": other.name, "kind": other.mode, "key_type": other.key_type,
-                "namespace_type": "", "user_key_type": "", "value_type": other.value_type,
-                "ttl": False, "entries": other.elements, "state_bytes": other.state_bytes,
+            yield vars(other) | row | {
+                "state": other.name, "kind": other.mode, "entries": other.elements,
+                "namespace_type": "", "user_key_type": "", "ttl": False,
             }  # fmt: skip
 
 
@@ -85,10 +68,7 @@ def _key_groups(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         for state in operator.states:
             for key_group in state.key_groups:
-                yield row | {
-                    "state": state.name, "key_group": key_group.key_group,
-                    "entries": key_group.entries, "state_bytes": key_group.state_bytes,
-                }  # fmt: skip
+                yield vars(key_group) | row | {"state": state.name}
 
 
 def _tables(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
@@ -134,10 +114,8 @@ def _splits(lake: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
 def _each_operator(records: Iterable[SnapshotRecord]) -> Iterator[tuple[OperatorRecord, Row]]:
     for record in records:
         for operator in record.operators:
-            yield (
-                operator,
-                {"job": record.job, "snapshot": record.snapshot_id, "operator": operator.label},
-            )
+            row = {"job": record.job, "snapshot": record.snapshot_id, "operator": operator.label}
+            yield operator, row
 
 
 _OF_OPERATOR = {"job": TEXT, "snapshot": TEXT, "operator": TEXT}

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 
 import duckdb
 import pyarrow as pa
@@ -93,12 +92,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -254,9 +248,7 @@ class Session:
                 paths = dict(operator_tables_by_name(operator))
                 if operator.label != table.operator or state not in paths:
                     continue
-                versions = {
-                    table_record.path: table_record.version for table_record in operator.tables
-                }
+                versions = {table.path: table.version for table in operator.tables}
                 name = f"{table.name} {record.snapshot_id}"
                 self._register(name, paths[state], versions[paths[state]])
                 snapshot = record.snapshot_id.replace("'", "''")

@@ -276,9 +276,7 @@ class _Planning:
         others = {name: rule for name, rule in rules.items() if rule is not None}
         states = [state for state in operator.states if state.name in keyed]
         operator_states = [state for state in operator.operator_states if state.name in others]
-        paths = {state.table for state in states} | {state.table for state in operator_states}
-        tables = [table for table in operator.tables if table.path in paths]
-        left = replace(operator, states=states, operator_states=operator_states, tables=tables)
+        left = operator.with_states(states, operator_states)
         sharing = self.sharing
         secret = b"" if sharing.mask is None else sharing.mask.secret
         return left, SharedRows(sharing.sample, keyed, others, secret, sharing.leave_out)
@@ -412,8 +410,7 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
     operators: dict[str, str] = {}  # what it may be called, and what it is called in messages
     states: dict[str, str] = {}
     for operator in record.operators:
-        names = [TIMERS if state.kind == TIMERS else state.name for state in operator.states]
-        names += [state.name for state in operator.operator_states]
+        names = [TIMERS if state.kind == TIMERS else state.name for state in operator.all_states]
         for label in {operator.uid, operator.operator_id, operator.label} - {""}:
             states |= {f"{label}/{name}": f"{operator.label}/{name}" for name in names}
             if operator.states:
@@ -429,9 +426,8 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
 
 def _keyed_layouts(lake: str, operator: OperatorRecord) -> Iterator[tuple[str, KeyedLayout]]:
     """The layout of each keyed state, as its table was written."""
-    ids = {state.name: 0 for state in operator.states}
     for table in operator.keyed_tables:
-        rows = table_rows(lake, operator, table, ids)
+        rows = table_rows(lake, operator, table)
         for _, meta_info in rows.states:
             state, layout = rows.parse(meta_info)
             yield state.name, layout

@@ -59,8 +59,7 @@ class SoughtKey:
 
 def tables_of_operator(lake: str, operator: OperatorRecord) -> list[TableRows]:
     """What reads each table of an operator's keyed state."""
-    ids = {state.name: index for index, state in enumerate(operator.states)}
-    return [table_rows(lake, operator, table, ids) for table in operator.keyed_tables]
+    return [table_rows(lake, operator, table) for table in operator.keyed_tables]
 
 
 def key_serializer(table: TableRows) -> TypeSerializer:

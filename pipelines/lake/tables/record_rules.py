@@ -145,8 +145,7 @@ def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
         yield "entries", "they, or their bytes, are not those of its operators"
     yield from _repeated("operators", (operator.operator_id for operator in record.operators))
     yield from _repeated("carried", (carried.blob for carried in record.carried))
-    tables = [table.path for operator in record.operators for table in operator.tables]
-    yield from _repeated("tables", tables)
+    yield from _repeated("tables", (table.path for table in record.tables))
     for index, operator in enumerate(record.operators):
         for where, problem in _operator_faults(record.job, operator):
             yield f"operators[{index}] ({operator.label}), {where}", problem
@@ -190,8 +189,7 @@ def _operator_faults(job: str, operator: OperatorRecord) -> Iterator[Fault]:
     for path in tables.keys() - {path for _, path, _ in owners}:
         yield "tables", f"{path!r:.200} is the table of no state"
     entries: Counter[str] = Counter()
-    states: list[StateRecord | OperatorStateRecord] = [*operator.states, *operator.operator_states]
-    for state in states:
+    for state in operator.all_states:
         entries[state.table] += state.entries
     others = {state.table for state in operator.operator_states}
     for path, table in tables.items():

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from state_core.model.measure import Measure
 
 __all__ = [
     "SNAPSHOT_SCHEMA",
+    "AnyState",
     "CarriedFile",
     "HoldRecord",
     "KeyGroupRecord",
@@ -161,6 +162,14 @@ class OperatorStateRecord:
         """Rows of its table, as of keyed state."""
         return self.elements
 
+    @property
+    def kind(self) -> str:
+        """`split_distribute`, `union` or `broadcast`."""
+        return self.mode.lower()
+
+
+AnyState: TypeAlias = StateRecord | OperatorStateRecord
+
 
 @dataclass
 class OperatorRecord:
@@ -190,16 +199,40 @@ class OperatorRecord:
         return [table for table in self.tables if table.path in paths]
 
     @property
+    def all_states(self) -> list[AnyState]:
+        """Its keyed states, and then its operator states."""
+        return [*self.states, *self.operator_states]
+
+    @property
     def entries(self) -> int:
         """The rows of all its tables."""
-        keyed = sum(state.entries for state in self.states)
-        return keyed + sum(state.elements for state in self.operator_states)
+        return sum(state.entries for state in self.all_states)
 
     @property
     def state_bytes(self) -> int:
         """The bytes of all its states."""
-        keyed = sum(state.state_bytes for state in self.states)
-        return keyed + sum(state.state_bytes for state in self.operator_states)
+        return sum(state.state_bytes for state in self.all_states)
+
+    def table_of(self, state: AnyState) -> TableRecord:
+        """The table that holds one of its states."""
+        return next(table for table in self.tables if table.path == state.table)
+
+    def states_in(self, table: TableRecord) -> list[AnyState]:
+        """The states that a table holds: one, or all its timers."""
+        return [state for state in self.all_states if state.table == table.path]
+
+    def with_states(
+        self, states: list[StateRecord], operator_states: list[OperatorStateRecord]
+    ) -> OperatorRecord:
+        """The operator with these of its states, and without tables that none of them has."""
+        left = replace(self, states=states, operator_states=operator_states)
+        paths = {state.table for state in left.all_states}
+        return replace(left, tables=[table for table in self.tables if table.path in paths])
+
+    def with_table(self, new: TableRecord) -> OperatorRecord:
+        """The operator with another version of one of its tables."""
+        tables = [new if old.path == new.path else old for old in self.tables]
+        return replace(self, tables=tables)
 
 
 @dataclass
@@ -272,6 +305,26 @@ class SnapshotRecord:
     holds: list[HoldRecord] = field(default_factory=list)
     erased: list[str] = field(default_factory=list)
 
+    @property
+    def tables(self) -> list[TableRecord]:
+        """The tables of all its operators."""
+        return [table for operator in self.operators for table in operator.tables]
+
+    @property
+    def all_states(self) -> list[AnyState]:
+        """The keyed states of all its operators, and then their operator states."""
+        keyed: list[AnyState] = [state for operator in self.operators for state in operator.states]
+        return keyed + [state for operator in self.operators for state in operator.operator_states]
+
+    def with_operators(self, operators: list[OperatorRecord]) -> SnapshotRecord:
+        """The snapshot with other operators, and its counts again."""
+        return replace(
+            self,
+            operators=operators,
+            entries=sum(operator.entries for operator in operators),
+            state_bytes=sum(operator.state_bytes for operator in operators),
+        )
+
     def followed_by(
         self,
         snapshot_id: str,
@@ -290,15 +343,12 @@ class SnapshotRecord:
             note: Kept with it.
         """
         return replace(
-            self,
+            self.with_operators(operators),
             snapshot_id=snapshot_id,
             parent=self.snapshot_id,
             origin=origin,
             imported_at=datetime.now(timezone.utc),
             note=note,
-            operators=operators,
-            entries=sum(operator.entries for operator in operators),
-            state_bytes=sum(operator.state_bytes for operator in operators),
             written_bytes=written,
             holds=[],
             erased=[],
@@ -353,10 +403,7 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 
 def _arrow_fields(cls: Any) -> list[pa.Field]:
-    hints = get_type_hints(cls)
-    return [
-        pa.field(attribute.name, _arrow_type(hints[attribute.name])) for attribute in fields(cls)
-    ]
+    return [pa.field(name, _arrow_type(hint)) for name, hint, _ in _fields(cls)]
 
 
 @cache

@@ -216,16 +216,15 @@ def rows_of_queue(rows: pa.Table, state: KeyedState) -> pa.Table:
     return rows.filter(mine)
 
 
-def table_rows(
-    lake: str, operator: OperatorRecord, table: TableRecord, ids: dict[str, int]
-) -> TableRows:
-    """What reads a table of a snapshot back; `ids` are those of the header to be written.
+def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> TableRows:
+    """What reads a table of a snapshot back.
 
     Raises:
         LakeError: The values would be written as another type than they were imported as.
     """
-    states = [state for state in operator.states if state.table == table.path]
-    for state in states:
+    # by which states go in the header of a savepoint
+    states = [held for held in enumerate(operator.states) if held[1].table == table.path]
+    for _, state in states:
         if is_decoded_otherwise(operator, state):
             now = parse_keyed_state(state.meta_info, operator.key_serializer)[0].value_type
             raise LakeError(
@@ -234,13 +233,13 @@ def table_rows(
                 remedy="if it was imported with decoders of yours, name them: --plugins, --kryo, or"
                 " STATELAKE_PLUGINS; the same file for --kryo as then",
             )
-    plain = any(_is_plain(operator, state) for state in states)
+    plain = any(_is_plain(operator, state) for _, state in states)
     return TableRows(
         lake,
         table.path,
         Partitioning(operator.max_parallelism, table.partition_by),
         operator.key_serializer,
-        tuple((ids[state.name], state.meta_info) for state in states),
+        tuple((index, state.meta_info) for index, state in states),
         tuple(table.units),
         plain,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import names_key_groups
-from pipelines.lake.tables.records import UnitRecord
+from pipelines.lake.tables.records import TableRecord, UnitRecord
 from pipelines.lake.tables.table_log import LOG_DIRECTORY, open_log, problem_of
 from state_core.errors import (
     DamagedLakeError,
@@ -251,6 +251,14 @@ class StateTable:
             return before + 1  # delta-rs does not retry, so this is its version
 
         return until_committed(commit, self.directory)
+
+    def record_files(self, record: TableRecord, schema: pa.Schema, attempt: str) -> TableRecord:
+        """The record of the table at a version with its files alone: see `replace_files`."""
+        files = [TableFile.of(unit) for unit in record.units]
+        version = self.replace_files(
+            schema, files, partition_by=record.partition_by or None, attempt=attempt
+        )
+        return replace(record, version=version)
 
     def version_of(self, before: int, attempt: str) -> int | None:
         """The version after `before` that this attempt's commit became; None if there is none."""

@@ -34,8 +34,7 @@ def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
         operator_schema(
             operator.label,
             operator.key_serializer,
-            [s.meta_info for s in operator.states]
-            + [s.meta_info for s in operator.operator_states],
+            [state.meta_info for state in operator.all_states],
             carried.pop(operator.operator_id, ("", []))[1],
         )
         for operator in record.operators

@@ -6,7 +6,7 @@ Partitions that both snapshots share, or whose fingerprints are equal, are not e
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.records import (
+    AnyState,
     OperatorRecord,
     OperatorStateRecord,
     SnapshotRecord,
@@ -28,6 +29,8 @@ from state_core.model.handles import KeyGroupRange
 __all__ = ["StateDifference", "diff_snapshots"]
 
 EXAMPLES = 3
+
+_Held: TypeAlias = tuple[OperatorRecord, AnyState]
 
 
 @dataclass
@@ -107,76 +110,44 @@ class _Diff:
     def operator(
         self, before: OperatorRecord | None, after: OperatorRecord | None
     ) -> list[StateDifference]:
-        """All states of an operator."""
+        """All states of an operator: keyed states, then operator states."""
         present = after or before
-        if present is None:
-            return []
-        first = {state.name: state for state in before.states} if before else {}
-        second = {state.name: state for state in after.states} if after else {}
+        label = "" if present is None else present.label
         differences = []
-        for name in dict.fromkeys([*first, *second]):
-            old, new = first.get(name), second.get(name)
-            difference = StateDifference(present.label, name, "same")
-            if before is None or after is None or old is None or new is None:
-                difference.status = "removed" if new is None else "added"
-                difference.removed = old.entries if old else 0
-                difference.added = new.entries if new else 0
-                difference.examples = self._examples("removed", before, old)
-                difference.examples += self._examples("added", after, new)
-            elif _types(before, old) != _types(after, new):
-                difference.status = "retyped"
-                difference.removed, difference.added = old.entries, new.entries
-            else:
-                self._compare(difference, (before, old), (after, new))
-            differences.append(difference)
-        return differences + self._operator_states(present.label, before, after)
-
-    def _operator_states(
-        self, label: str, before: OperatorRecord | None, after: OperatorRecord | None
-    ) -> list[StateDifference]:
-        """The operator (non-keyed) states of an operator."""
-        first = (
-            {operator_state.name: operator_state for operator_state in before.operator_states}
-            if before
-            else {}
-        )
-        second = (
-            {operator_state.name: operator_state for operator_state in after.operator_states}
-            if after
-            else {}
-        )
-        differences = []
-        for name in dict.fromkeys([*first, *second]):
-            old, new = first.get(name), second.get(name)
-            difference = StateDifference(label, name, "same")
-            if before is None or after is None or old is None or new is None:
-                difference.status = "removed" if new is None else "added"
-                difference.removed = old.elements if old else 0
-                difference.added = new.elements if new else 0
-                difference.examples = [
-                    {"change": difference.status, "before" if new is None else "after": row}
-                    for owner, state in ((before, old), (after, new))
-                    if owner is not None and state is not None
-                    for row in first_rows(self.lake.location, owner, state, self.examples)
-                ]
-            elif _element_types(old) != _element_types(new):
-                difference.status = "retyped"
-                difference.removed, difference.added = old.elements, new.elements
-            else:
-                difference.added, difference.removed, difference.changed, difference.examples = (
-                    diff_operator_state(
-                        self.lake.location, (before, old), (after, new), self.examples
-                    )
-                )
-                difference.status = (
-                    "changed"
-                    if difference.added or difference.removed or difference.changed
-                    else "same"
-                )
-            differences.append(difference)
+        for kind in (StateRecord, OperatorStateRecord):
+            first, second = _states(before, kind), _states(after, kind)
+            for name in dict.fromkeys([*first, *second]):
+                difference = StateDifference(label, name, "same")
+                self._describe(difference, first.get(name), second.get(name))
+                differences.append(difference)
         return differences
 
-    def _compare(
+    def _describe(self, difference: StateDifference, old: _Held | None, new: _Held | None) -> None:
+        """Say how one state differs."""
+        if old is not None and new is not None:
+            if _types(*old) == _types(*new):
+                self._compare(difference, old, new)
+                return
+            difference.status = "retyped"
+        else:
+            difference.status = "removed" if new is None else "added"
+            for held in filter(None, (old, new)):
+                difference.examples = self._examples(difference.status, *held)
+        difference.removed = old[1].entries if old else 0
+        difference.added = new[1].entries if new else 0
+
+    def _compare(self, difference: StateDifference, before: _Held, after: _Held) -> None:
+        (first, old), (second, new) = before, after
+        if isinstance(old, StateRecord) and isinstance(new, StateRecord):
+            self._compare_keyed(difference, (first, old), (second, new))
+        elif isinstance(old, OperatorStateRecord) and isinstance(new, OperatorStateRecord):
+            difference.added, difference.removed, difference.changed, difference.examples = (
+                diff_operator_state(self.lake.location, (first, old), (second, new), self.examples)
+            )
+        if difference.added or difference.removed or difference.changed:
+            difference.status = "changed"
+
+    def _compare_keyed(
         self,
         difference: StateDifference,
         before: tuple[OperatorRecord, StateRecord],
@@ -193,16 +164,15 @@ class _Diff:
             difference.changed += result.changed
             room = self.examples - len(difference.examples)
             difference.examples += result.examples[:room]
-        if difference.added or difference.removed or difference.changed:
-            difference.status = "changed"
 
     def _examples(
-        self, change: str, operator: OperatorRecord | None, state: StateRecord | None
+        self, change: str, operator: OperatorRecord, state: AnyState
     ) -> list[dict[str, Any]]:
         """A few rows of a state that only one of the snapshots has, from as few files."""
-        if operator is None or state is None:
-            return []
         place = "after" if change == "added" else "before"
+        if isinstance(state, OperatorStateRecord):
+            shown = first_rows(self.lake.location, operator, state, self.examples)
+            return [{"change": change, place: row} for row in shown]
         rows = self._rows(operator, state)
         examples: list[dict[str, Any]] = []
         for unit in rows.units:
@@ -217,12 +187,17 @@ class _Diff:
         return examples
 
     def _rows(self, operator: OperatorRecord, state: StateRecord) -> TableRows:
-        (table,) = (record for record in operator.tables if record.path == state.table)
-        return _only(table_rows(self.lake.location, operator, table, _ids(operator)), state)
+        table = operator.table_of(state)
+        return _only(table_rows(self.lake.location, operator, table), state)
 
 
-def _ids(operator: OperatorRecord) -> dict[str, int]:
-    return {state.name: index for index, state in enumerate(operator.states)}
+def _states(
+    operator: OperatorRecord | None, kind: type[StateRecord | OperatorStateRecord]
+) -> dict[str, _Held]:
+    """An operator's states of a kind, by name."""
+    if operator is None:
+        return {}
+    return {s.name: (operator, s) for s in operator.all_states if isinstance(s, kind)}
 
 
 def _only(rows: TableRows, state: StateRecord) -> TableRows:
@@ -230,15 +205,13 @@ def _only(rows: TableRows, state: StateRecord) -> TableRows:
     return replace(rows, states=states)
 
 
-def _types(operator: OperatorRecord, state: StateRecord) -> tuple[object, ...]:
+def _types(operator: OperatorRecord, state: AnyState) -> tuple[object, ...]:
+    if isinstance(state, OperatorStateRecord):
+        return state.mode, state.key_type, state.value_type
     return (
         operator.key_type, state.kind, state.namespace_type, state.value_type,
         state.user_key_type, state.ttl,
     )  # fmt: skip
-
-
-def _element_types(state: OperatorStateRecord) -> tuple[str, str, str]:
-    return state.mode, state.key_type, state.value_type
 
 
 def _differing(

@@ -100,8 +100,7 @@ def _table_faults(lake: Catalog, operator: OperatorRecord) -> list[str]:
     faults = []
     for record in operator.tables:
         table = lake.table(record.path)
-        expected = sum(state.entries for state in operator.states if state.table == record.path)
-        expected += sum(s.elements for s in operator.operator_states if s.table == record.path)
+        expected = sum(state.entries for state in operator.states_in(record))
         rows = sum(unit.rows for unit in record.units)
         if {file.path for file in table.files(record.version)} != {u.path for u in record.units}:
             faults.append(
@@ -174,11 +173,10 @@ def _size_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
 
 def _row_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
     """Key groups whose rows are not as many as the catalog says, and keys in wrong ones."""
-    ids = {state.name: index for index, state in enumerate(operator.states)}
     counts = {state.name: np.zeros(operator.max_parallelism, np.int64) for state in operator.states}
     wrong: dict[str, str] = {}
     for record in operator.keyed_tables:
-        rows = table_rows(lake.location, operator, record, ids)
+        rows = table_rows(lake.location, operator, record)
         for key_groups in _slices(record.units):
             for state_rows in rows.read(key_groups):
                 groups = fixed_values(state_rows.batch.column("key_group"), np.int32)

@@ -65,8 +65,7 @@ def _contents(
 
 
 def _rows(lake: str, operator: OperatorRecord, state: OperatorStateRecord) -> pa.RecordBatch:
-    (table,) = (record for record in operator.tables if record.path == state.table)
-    return read_operator_rows(lake, state, table.units)
+    return read_operator_rows(lake, state, operator.table_of(state).units)
 
 
 def _shown(

@@ -12,9 +12,10 @@ from typing import Any
 
 from pipelines.flink.cluster import FlinkCluster
 from pipelines.flink.connection import ConnectionSettings
+from pipelines.flink.jars import JarRun
 from pipelines.lake.api import Lake
 from pipelines.operations.live_rescaling import rescale_job
-from pipelines.operations.rescale_steps import JarRun, RescalePlan
+from pipelines.operations.rescale_steps import RescalePlan
 
 __all__ = ["KILLED", "plan_of"]
 

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from pipelines.flink.cluster import FlinkCluster
+from pipelines.flink.jars import JarRun
 from pipelines.lake.api import Lake
 from pipelines.operations.live_rescaling import LEFT, PUT_BACK, RESCALED, rescale_job
 from pipelines.operations.rescale_journal import ended_journals
-from pipelines.operations.rescale_steps import STEPS, WAY_BACK, JarRun, RescalePlan
+from pipelines.operations.rescale_steps import STEPS, WAY_BACK, RescalePlan
 from state_core.errors import ConflictError, FlinkJobError, NotFoundError, StateError
 from tests.integration.flink.live_cluster import LiveFlink, counted
 from tests.integration.live.killed_rescale import KILLED, plan_of

@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.flink.cluster import FlinkCluster
 from pipelines.flink.connection import ConnectionSettings
+from pipelines.flink.jars import JarRun, Jars
 from pipelines.lake.api import Lake
 from pipelines.operations.live_rescaling import rescale_job
 from pipelines.operations.rescale_journal import (
@@ -20,14 +21,7 @@ from pipelines.operations.rescale_journal import (
     open_journal,
     start_journal,
 )
-from pipelines.operations.rescale_steps import (
-    STEPS,
-    WAY_BACK,
-    JarRun,
-    Jars,
-    RescalePlan,
-    Work,
-)
+from pipelines.operations.rescale_steps import STEPS, WAY_BACK, RescalePlan, Work
 from pipelines.operations.verified_savepoints import take_savepoint
 from state_core.errors import (
     ConflictError,

@@ -10,12 +10,7 @@ from pipelines.cli.commands.checks.integrity import integrity
 from pipelines.cli.commands.checks.legality import legality
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table
-from pipelines.cli.options import (
-    job_option,
-    lake_option,
-    snapshot_named,
-    snapshot_option,
-)
+from pipelines.cli.options import answer, job_option, lake_option, snapshot_named, snapshot_option
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.verify.compatibility import check_against
 from state_core.formats.layout.state_compatibility import StateVerdict
@@ -54,9 +49,7 @@ check.add_command(integrity)
 )
 @plugins_option
 @json_option
-@click.pass_context
 def compatibility(
-    context: click.Context,
     lake: str,
     job: str,
     snapshot_id: str,
@@ -85,8 +78,7 @@ def compatibility(
         as_json({"compatible": faults == 0, "states": [_plain(verdict) for verdict in verdicts]})
     else:
         _print(verdicts, faults)
-    if faults:
-        context.exit(1)
+    answer(yes=not faults)
 
 
 def _plain(verdict: StateVerdict) -> dict[str, object]:

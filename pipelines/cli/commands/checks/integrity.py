@@ -7,16 +7,13 @@ from typing import Any
 import click
 
 from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
-    as_json,
-    bytes_text,
-    json_option,
-    progress_bar,
-    tell,
-)
+from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
 from pipelines.cli.options import (
+    Reading,
+    answer,
     configured_option,
     lake_is_meant,
+    reading_options,
     snapshot_named,
     snapshot_option,
 )
@@ -45,22 +42,16 @@ STYLE = {True: "red", False: "green"}  # of a verdict, by whether there are faul
 @configured_option("lake", "The lake whose snapshot is checked.")
 @configured_option("job", "The job's name in the lake.")
 @snapshot_option("--snapshot", "snapshot_id", help="The snapshot in the lake.")
-@click.option("--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0).")
-@click.option(
-    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
-)
+@reading_options
 @plugins_option
 @json_option
-@click.pass_context
 def integrity(
-    context: click.Context,
     savepoint: str | None,
     salvage: str | None,
     lake: str | None,
     job: str | None,
     snapshot_id: str | None,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
+    reading: Reading,
     as_json_: bool,
 ) -> None:
     """Read all of a savepoint or checkpoint, and report every fault, not the first.
@@ -79,7 +70,7 @@ def integrity(
       statelake check integrity /checkpoints/chk-42 --salvage /savepoints/salvaged
       statelake check integrity --lake lake --job orders --snapshot monday --json
     """
-    if not lake_is_meant(context):
+    if not lake_is_meant():
         lake = job = None
     given = [lake, job, snapshot_id]
     if (any(given) and not all(given)) or not (savepoint or lake):
@@ -89,7 +80,7 @@ def integrity(
     content: dict[str, Any] = {}
     faults = 0
     if savepoint:
-        done = _examine(savepoint, salvage, uids, allow_external, quiet=as_json_)
+        done = _examine(savepoint, salvage, reading, quiet=as_json_)
         report = done.integrity if isinstance(done, SalvageReport) else done
         content = _plain(report)
         if isinstance(done, SalvageReport):
@@ -104,7 +95,7 @@ def integrity(
         lake_faults = _of_lake(lake, job, snapshot_id, quiet=as_json_)
         if savepoint and not faults:
             record = Catalog(lake).snapshot(job, snapshot_id)
-            snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
+            snapshot = open_snapshot(savepoint, **reading)
             lake_faults += [
                 count_fault
                 for count_fault in count_faults(Catalog(lake), record, snapshot)
@@ -116,26 +107,20 @@ def integrity(
             _print_lake(f"{job}/{snapshot_id}", lake_faults)
     if as_json_:
         as_json({"sound": not faults, **content})
-    if faults:
-        context.exit(1)
+    answer(yes=not faults)
 
 
 def _examine(
     savepoint: str,
     salvage: str | None,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
+    reading: Reading,
     *,
     quiet: bool,
 ) -> IntegrityReport | SalvageReport:
     with progress_bar("salvaging" if salvage else "checking", quiet=quiet) as progress:
         if salvage is None:
-            return check_snapshot(
-                savepoint, allow_external=allow_external, uids=uids, progress=progress
-            )
-        return salvage_snapshot(
-            savepoint, salvage, allow_external=allow_external, uids=uids, progress=progress
-        )
+            return check_snapshot(savepoint, **reading, progress=progress)
+        return salvage_snapshot(savepoint, salvage, **reading, progress=progress)
 
 
 def _of_lake(lake: str, job: str, snapshot_id: str, *, quiet: bool) -> list[str]:

@@ -10,6 +10,7 @@ import click
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from pipelines.cli.options import (
+    answer,
     configured_option,
     lake_is_meant,
     snapshot_named,
@@ -35,9 +36,7 @@ __all__ = ["legality"]
 )
 @plugins_option
 @json_option
-@click.pass_context
 def legality(
-    context: click.Context,
     declared: str,
     lake: str | None,
     job: str | None,
@@ -58,7 +57,7 @@ def legality(
       statelake check legality jobs.py:ORDERS --lake lake --job orders --snapshot monday
       statelake check legality orders.json --savepoint /savepoints/savepoint-5f1e2c --json
     """
-    if not lake_is_meant(context):
+    if not lake_is_meant():
         lake = job = None
     given = [lake, job, snapshot_id]
     if (any(given) and not all(given)) or (savepoint and any(given)):
@@ -81,8 +80,7 @@ def legality(
         as_json({"legal": faults == 0, "findings": [finding.as_json() for finding in findings]})
     else:
         _print(findings, faults)
-    if faults:
-        context.exit(1)
+    answer(yes=not faults)
 
 
 def _print(findings: list[Finding], faults: int) -> None:

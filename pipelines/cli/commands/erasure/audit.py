@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import BinaryIO
 
 import click
 
-from pipelines.cli.commands.erasure.erase import asked_options, keys_and_predicates, secret_of
+from pipelines.cli.commands.erasure.erase import Asked, asked_options
 from pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -16,7 +15,7 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import lake_option
+from pipelines.cli.options import answer, lake_option
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.erase.audit_records import audit_records, broken_record
 from pipelines.lake.erase.auditing import AuditResult, audit_erasure
@@ -47,10 +46,7 @@ def audit() -> None:
 def erase(
     lake: str,
     request: str,
-    keys: tuple[str, ...],
-    key_file: BinaryIO | None,
-    where: tuple[tuple[str, str], ...],
-    secret_file: BinaryIO | None,
+    asked: Asked,
     also: tuple[str, ...],
     as_json_: bool,
 ) -> None:
@@ -65,18 +61,15 @@ def erase(
       statelake audit erase --lake lake --request gdpr-4711 --key alice
       statelake audit erase --lake lake --request gdpr-4711 --keys people.txt --also /exports --json
     """
-    keys, predicates = keys_and_predicates(keys, key_file, where)
-    asked = ErasureRequest(request, keys, predicates)
+    wanted = ErasureRequest(request, asked.keys, asked.predicates)
     with progress_bar("searching", quiet=as_json_) as progress:
-        result = audit_erasure(
-            Catalog(lake), asked, also, secret=secret_of(secret_file), progress=progress
-        )
+        result = audit_erasure(Catalog(lake), wanted, also, secret=asked.secret, progress=progress)
     if as_json_:
         shown = asdict(result)
         as_json(shown | {"clean": result.clean, "record": result.record.to_json()})
     else:
         _print(result)
-    click.get_current_context().exit(0 if result.clean else 1)
+    answer(yes=result.clean)
 
 
 def _print(result: AuditResult) -> None:
@@ -136,4 +129,4 @@ def records(lake: str, as_json_: bool) -> None:
         print_table(f"{len(listed)} records", columns, rows)
     if broken is not None:
         tell(f"record {broken.number} is not as it was written, or one before it is gone")
-        click.get_current_context().exit(1)
+    answer(yes=broken is None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple
 
 import click
 
@@ -19,38 +19,65 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import lake_option
+from pipelines.cli.options import answer, gathered, lake_option
+from pipelines.keys import KEY_LINES, lines_of
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.erase.erasing import erase, plan_erasure
 from pipelines.lake.erase.planning import ErasurePlan
 from pipelines.lake.erase.requests import SECRET, ErasureRequest
-from state_core.errors import EncodeError
 
-__all__ = ["asked_options", "erase_command", "keys_and_predicates", "secret_of"]
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+__all__ = ["Asked", "asked_options", "erase_command"]
 
 
-def asked_options(command: Command) -> Command:
-    """The options by which people say what is to go, and by which it is looked for afterwards."""
-    options = (
-        click.option("--key", "keys", multiple=True, help="A key, as `statelake dump` prints it."),
-        click.option(
-            "--keys", "key_file", type=click.File("rb"), help="A file with a key a line; - to read."
-        ),
-        click.option(
-            "--where", nargs=2, multiple=True, metavar="OPERATOR/STATE SQL",
-            help="What goes of one state, be it in values, user keys or operator state; of a list"
-            " the elements, if SQL says `element`.",
-        ),
-        click.option(
-            "--secret-file", type=click.File("rb"),
-            help=f"What the hash of the request is made with; else {SECRET}. Never in the lake.",
-        ),
-    )  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return plugins_option(command)
+class Asked(NamedTuple):
+    """What is to go, and what the hash of the request is made with; empty if nothing was given."""
+
+    keys: tuple[str, ...]
+    predicates: dict[str, str]
+    secret: bytes
+
+
+def _asked(
+    keys: tuple[str, ...],
+    key_file: BinaryIO | None,
+    where: tuple[tuple[str, str], ...],
+    secret_file: BinaryIO | None,
+) -> Asked:
+    listed = list(keys)
+    if key_file is not None:
+        place = getattr(key_file, "name", "--keys")
+        listed += [line for _, line in lines_of(key_file.read, place, KEY_LINES)]
+    predicates: dict[str, str] = {}
+    for state, predicate in where:
+        also = predicates.get(state)
+        predicates[state] = predicate if also is None else f"({also}\n) OR ({predicate}\n)"
+    if not listed and not predicates:
+        raise click.UsageError("say what is to go: --key, --keys or --where")
+    secret = os.environ.get(SECRET, "").encode()
+    if secret_file is not None:
+        secret = secret_file.read().strip()
+    return Asked(tuple(dict.fromkeys(listed)), predicates, secret)
+
+
+# what is to go, and what is looked for afterwards
+asked_options = gathered(
+    "asked",
+    _asked,
+    click.option("--key", "keys", multiple=True, help="A key, as `statelake dump` prints it."),
+    click.option(
+        "--keys", "key_file", type=click.File("rb"), help="A file with a key a line; - to read."
+    ),
+    click.option(
+        "--where", nargs=2, multiple=True, metavar="OPERATOR/STATE SQL",
+        help="What goes of one state, be it in values, user keys or operator state; of a list"
+        " the elements, if SQL says `element`.",
+    ),
+    click.option(
+        "--secret-file", type=click.File("rb"),
+        help=f"What the hash of the request is made with; else {SECRET}. Never in the lake.",
+    ),
+    plugins_option,
+)  # fmt: skip
 
 
 @click.command("erase")
@@ -76,10 +103,7 @@ def asked_options(command: Command) -> Command:
 def erase_command(
     lake: str,
     jobs: tuple[str, ...],
-    keys: tuple[str, ...],
-    key_file: BinaryIO | None,
-    where: tuple[tuple[str, str], ...],
-    secret_file: BinaryIO | None,
+    asked: Asked,
     request: str | None,
     carried: str | None,
     snapshots: tuple[str, ...],
@@ -110,16 +134,18 @@ def erase_command(
     """
     opened = Catalog(lake)
     request = request or f"erasure-{uuid.uuid4().hex[:8]}"
-    keys, predicates = keys_and_predicates(keys, key_file, where)
-    asked = ErasureRequest(request, keys, predicates, carried or "", snapshots, blobs, changelogs)
+    wanted = ErasureRequest(
+        request, asked.keys, asked.predicates, carried or "", snapshots, blobs, changelogs
+    )
     if not yes:
         with progress_bar("looking", quiet=as_json_) as progress:
-            plan = plan_erasure(opened, asked, jobs, progress=progress)
-        _show(plan, asked, json=as_json_)
-        click.get_current_context().exit(1 if plan.empty else 0)
+            plan = plan_erasure(opened, wanted, jobs, progress=progress)
+        _show(plan, wanted, json=as_json_)
+        answer(yes=not plan.empty)
+        return
     with progress_bar("erasing", quiet=as_json_) as progress:
         result = erase(
-            opened, asked, jobs, whole=whole, secret=secret_of(secret_file),
+            opened, wanted, jobs, whole=whole, secret=asked.secret,
             requested_by=requested_by, progress=progress,
         )  # fmt: skip
     content = result.said
@@ -136,42 +162,6 @@ def erase_command(
     _tell_kept(content["kept_for"])
     _tell_elsewhere(content["elsewhere"])
     tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")
-
-
-def keys_and_predicates(
-    keys: Sequence[str], key_file: BinaryIO | None, where: Sequence[tuple[str, str]]
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The keys and the predicates of a command line.
-
-    Raises:
-        UsageError: There is neither.
-        EncodeError: The file is no text.
-    """
-    listed = list(keys)
-    if key_file is not None:
-        try:
-            lines = key_file.read().decode("utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise EncodeError(
-                f"it can't be read ({error})",
-                place=getattr(key_file, "name", "--keys"),
-                remedy="give a text file with a key a line",
-            ) from error
-        listed += [line.removesuffix("\r") for line in lines if line.strip()]
-    predicates: dict[str, str] = {}
-    for state, predicate in where:
-        also = predicates.get(state)
-        predicates[state] = predicate if also is None else f"({also}\n) OR ({predicate}\n)"
-    if not listed and not predicates:
-        raise click.UsageError("say what is to go: --key, --keys or --where")
-    return tuple(dict.fromkeys(listed)), predicates
-
-
-def secret_of(secret_file: BinaryIO | None) -> bytes:
-    """What only the user knows; empty if nothing was given."""
-    if secret_file is not None:
-        return secret_file.read().strip()
-    return os.environ.get(SECRET, "").encode()
 
 
 def _show(plan: ErasurePlan, asked: ErasureRequest, *, json: bool) -> None:

@@ -11,6 +11,7 @@ from pipelines.cli.commands.flink.connecting import (
     connected,
     flink_option,
     path_map_option,
+    program_options,
     seconds,
     status_line,
     timeout_option,
@@ -18,6 +19,7 @@ from pipelines.cli.commands.flink.connecting import (
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from pipelines.cli.options import (
+    answer,
     engine_option,
     job_option,
     lake_option,
@@ -27,6 +29,7 @@ from pipelines.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from pipelines.flink.jars import JarRun
     from pipelines.lake.share.sharing import Sharing
     from pipelines.operations.canary import CanaryResult
 
@@ -40,15 +43,9 @@ __all__ = ["canary"]
 @snapshot_option(
     "--snapshot", "snapshot_id", default="latest", show_default=True, help="What to run it from."
 )
-@click.option("--jar", metavar="FILE", help="The JAR, to be uploaded.")
-@click.option("--jar-id", help="One that the cluster has.")
-@click.option("--entry-class", default="", help="With `main`; by default what the JAR says.")
-@click.option("--arg", "arguments", multiple=True, help="An argument of the program.")
+@program_options
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
 @click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="By default as it was.")
-@click.option(
-    "--allow-non-restored-state", is_flag=True, help="The new job may leave state behind."
-)
 @click.option(
     "--exports", required=True, metavar="DIR", help="Where its savepoint is written, as it is here."
 )
@@ -59,20 +56,14 @@ __all__ = ["canary"]
 @engine_option
 @plugins_option
 @json_option
-@click.pass_context
 def canary(
-    context: click.Context,
     flink: str,
     lake: str,
     job: str,
     snapshot_id: str,
-    jar: str | None,
-    jar_id: str | None,
-    entry_class: str,
-    arguments: tuple[str, ...],
+    program: JarRun,
     parallelism: int | None,
     max_parallelism: int | None,
-    allow_non_restored_state: bool,
     exports: str,
     path_map: tuple[str, ...],
     sharing: Sharing | None,
@@ -104,16 +95,12 @@ def canary(
       statelake flink canary --flink http://staging:8081 --lake lake --job orders \\
           --jar orders-2.jar --exports /sp --sample 1%
     """
-    if (jar is None) == (jar_id is None):
-        raise click.UsageError("give either --jar or --jar-id")
     with connected(flink) as cluster:
         from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
         from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
         from pipelines.operations.canary import run_canary  # noqa: PLC0415
-        from pipelines.operations.rescale_steps import JarRun  # noqa: PLC0415
 
         opened = Catalog(lake)
-        program = JarRun(jar or "", jar_id or "", entry_class, arguments, allow_non_restored_state)
         with status_line(quiet=as_json_) as report:
             done = run_canary(
                 cluster, opened, job, snapshot_named(opened, job, snapshot_id), program, exports,
@@ -122,8 +109,7 @@ def canary(
                 timeout=seconds(timeout), engine=engine, report=report,
             )  # fmt: skip
     _tell(done, as_json_)
-    if not done.restores:
-        context.exit(1)
+    answer(yes=done.restores)
 
 
 def _tell(done: CanaryResult, quiet: bool) -> None:

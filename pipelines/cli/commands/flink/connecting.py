@@ -13,8 +13,9 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from pipelines.cli.commands.times import Duration
-from pipelines.cli.options import configured_option
+from pipelines.cli.options import configured_option, gathered
 from pipelines.cli.settings import FILE
+from pipelines.flink.jars import JarRun
 from state_core.errors import DeclarationError
 from state_core.extras import require_extra
 from state_core.printable import printable
@@ -27,8 +28,8 @@ __all__ = [
     "flink_job_options",
     "flink_option",
     "form_option",
-    "named_job",
     "path_map_option",
+    "program_options",
     "seconds",
     "status_line",
     "timeout_option",
@@ -65,23 +66,45 @@ def timeout_option(default: str, what: str) -> Callable[[Command], Command]:
     )
 
 
-def flink_job_options(command: Command) -> Command:
-    """`--job-id` and `--job-name`, of which one is needed."""
-    by_id = click.option("--job-id", metavar="ID", help="The job on the cluster, by its id.")
-    by_name = click.option("--job-name", metavar="NAME", help="The same, by its name.")
-    return by_id(by_name(command))
-
-
-def named_job(cluster: FlinkCluster, job_id: str | None, job_name: str | None) -> str:
-    """The id of the job that a command line names.
-
-    Raises:
-        UsageError: The options name no job, or two.
-        NotFoundError: There is no such job, or several that run.
-    """
+def _flink_job(job_id: str | None, job_name: str | None) -> str:
     if (job_id is None) == (job_name is None):
         raise click.UsageError("give either --job-id or --job-name")
-    return cluster.find_job(job_id or job_name or "").id
+    return job_id or job_name or ""
+
+
+# a job on the cluster: its id, or its name
+flink_job_options = gathered(
+    "flink_job",
+    _flink_job,
+    click.option("--job-id", metavar="ID", help="The job on the cluster, by its id."),
+    click.option("--job-name", metavar="NAME", help="The same, by its name."),
+)
+
+
+def _program(
+    jar: str | None,
+    jar_id: str | None,
+    entry_class: str,
+    arguments: tuple[str, ...],
+    allow_non_restored_state: bool,
+) -> JarRun:
+    if (jar is None) == (jar_id is None):
+        raise click.UsageError("give either --jar or --jar-id")
+    return JarRun(jar or "", jar_id or "", entry_class, arguments, allow_non_restored_state)
+
+
+# what is to run there
+program_options = gathered(
+    "program",
+    _program,
+    click.option("--jar", metavar="FILE", help="The JAR to run, to be uploaded."),
+    click.option("--jar-id", help="The same, one that the cluster has."),
+    click.option("--entry-class", default="", help="With `main`; by default what the JAR says."),
+    click.option("--arg", "arguments", multiple=True, help="An argument of the program."),
+    click.option(
+        "--allow-non-restored-state", is_flag=True, help="State may be left behind for good."
+    ),
+)
 
 
 @contextmanager

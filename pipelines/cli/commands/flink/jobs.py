@@ -11,7 +11,6 @@ from pipelines.cli.commands.flink.connecting import (
     connected,
     flink_job_options,
     flink_option,
-    named_job,
     seconds,
     timeout_option,
 )
@@ -51,7 +50,7 @@ def jobs(flink: str, every: bool, as_json_: bool) -> None:
 @flink_option
 @flink_job_options
 @json_option
-def checkpoints(flink: str, job_id: str | None, job_name: str | None, as_json_: bool) -> None:
+def checkpoints(flink: str, flink_job: str, as_json_: bool) -> None:
     """Show the sizes and durations of a job's checkpoints over time.
 
     They are those that the cluster remembers: the last 10, by default
@@ -64,7 +63,7 @@ def checkpoints(flink: str, job_id: str | None, job_name: str | None, as_json_: 
           --job-id 5f1e2c0a1b2c3d4e5f60718293a4b5c6
     """
     with connected(flink) as cluster:
-        summary = cluster.checkpoints(named_job(cluster, job_id, job_name))
+        summary = cluster.checkpoints(cluster.find_job(flink_job).id)
     if as_json_:
         as_json(asdict(summary))
         return
@@ -89,9 +88,7 @@ def checkpoints(flink: str, job_id: str | None, job_name: str | None, as_json_: 
 @flink_job_options
 @timeout_option("5min", "it may take to end")
 @json_option
-def cancel(
-    flink: str, job_id: str | None, job_name: str | None, timeout: timedelta, as_json_: bool
-) -> None:
+def cancel(flink: str, flink_job: str, timeout: timedelta, as_json_: bool) -> None:
     """Cancel a job, without a savepoint, and wait until it is over.
 
     What it did since its last checkpoint is lost: `statelake flink stop` takes a savepoint.
@@ -102,7 +99,7 @@ def cancel(
       statelake flink cancel --flink http://jm:8081 --job-id 5f1e2c0a1b2c3d4e5f60718293a4b5c6
     """
     with connected(flink) as cluster:
-        job = named_job(cluster, job_id, job_name)
+        job = cluster.find_job(flink_job).id
         state = cluster.cancel(job, timeout=seconds(timeout))
     if as_json_:
         as_json({"job": job, "state": state})

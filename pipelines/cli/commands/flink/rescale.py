@@ -14,6 +14,7 @@ from pipelines.cli.commands.flink.connecting import (
     flink_option,
     form_option,
     path_map_option,
+    program_options,
     seconds,
     status_line,
     timeout_option,
@@ -21,7 +22,8 @@ from pipelines.cli.commands.flink.connecting import (
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from pipelines.cli.commands.times import Duration
-from pipelines.cli.options import engine_option, job_option, lake_option
+from pipelines.cli.options import answer, engine_option, job_option, lake_option
+from pipelines.flink.jars import JarRun
 
 if TYPE_CHECKING:
     from pipelines.flink.answers import FlinkJobDetails
@@ -38,13 +40,7 @@ __all__ = ["rescale"]
 @job_option
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as it is.")
 @click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="By default as it is.")
-@click.option("--jar", metavar="FILE", help="The JAR to run from then on, to be uploaded.")
-@click.option("--jar-id", help="The same, one that the cluster has.")
-@click.option("--entry-class", default="", help="With `main`; by default what the JAR says.")
-@click.option("--arg", "arguments", multiple=True, help="An argument of the program.")
-@click.option(
-    "--allow-non-restored-state", is_flag=True, help="The new job may leave state behind."
-)
+@program_options
 @click.option("--old-jar", metavar="FILE", help="The JAR that runs now; by default the same.")
 @click.option("--old-jar-id", help="The same, one that the cluster has.")
 @click.option("--old-entry-class", help="By default the same.")
@@ -71,21 +67,14 @@ __all__ = ["rescale"]
 @engine_option
 @plugins_option
 @json_option
-@click.pass_context
 def rescale(
-    context: click.Context,
     flink: str,
-    job_id: str | None,
-    job_name: str | None,
+    flink_job: str,
     lake: str,
     job: str,
     parallelism: int | None,
     max_parallelism: int | None,
-    jar: str | None,
-    jar_id: str | None,
-    entry_class: str,
-    arguments: tuple[str, ...],
-    allow_non_restored_state: bool,
+    program: JarRun,
     old_jar: str | None,
     old_jar_id: str | None,
     old_entry_class: str | None,
@@ -123,10 +112,6 @@ def rescale(
           --jar orders-2.jar --old-jar orders-1.jar --migrate types.yaml \\
           --savepoints file:///sp --exports /sp --dry-run
     """
-    if (job_id is None) == (job_name is None):
-        raise click.UsageError("give either --job-id or --job-name")
-    if (jar is None) == (jar_id is None):
-        raise click.UsageError("give either --jar or --jar-id")
     if old_jar and old_jar_id:
         raise click.UsageError("give --old-jar or --old-jar-id, not both")
     if migrate and not (old_jar or old_jar_id):
@@ -135,18 +120,17 @@ def rescale(
         from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
         from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
         from pipelines.operations.live_rescaling import rescale_job  # noqa: PLC0415
-        from pipelines.operations.rescale_steps import JarRun, RescalePlan  # noqa: PLC0415
+        from pipelines.operations.rescale_steps import RescalePlan  # noqa: PLC0415
 
-        new = JarRun(jar or "", jar_id or "", entry_class, arguments, allow_non_restored_state)
         same = not (old_jar or old_jar_id)
         old = JarRun(
-            new.jar if same else old_jar or "",
-            new.jar_id if same else old_jar_id or "",
-            entry_class if old_entry_class is None else old_entry_class,
-            old_arguments or arguments,
+            program.jar if same else old_jar or "",
+            program.jar_id if same else old_jar_id or "",
+            program.entry_class if old_entry_class is None else old_entry_class,
+            old_arguments or program.arguments,
         )
         plan = RescalePlan(
-            job, job_id or job_name or "", new, old, savepoints, exports, PathMap.parse(path_map),
+            job, flink_job, program, old, savepoints, exports, PathMap.parse(path_map),
             parallelism or 0, max_parallelism or 0, migrate, against, declared, form,
             seconds(savepoint_timeout), seconds(timeout),
         )  # fmt: skip
@@ -160,8 +144,7 @@ def rescale(
                 progress=lambda step, phase: report(step) if phase == "begins" else None,
             )  # fmt: skip
     _tell(done, as_json_)
-    if done.why:
-        context.exit(1)
+    answer(yes=not done.why)
 
 
 def _show(plan: RescalePlan, job: FlinkJobDetails, quiet: bool) -> None:

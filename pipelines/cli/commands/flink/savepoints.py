@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import click
 
@@ -13,7 +12,6 @@ from pipelines.cli.commands.flink.connecting import (
     flink_job_options,
     flink_option,
     form_option,
-    named_job,
     path_map_option,
     seconds,
     status_line,
@@ -21,25 +19,53 @@ from pipelines.cli.commands.flink.connecting import (
 )
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, progress_bar, tell
-from pipelines.cli.options import configured_option, engine_option, lake_is_meant
+from pipelines.cli.options import configured_option, engine_option, gathered, lake_is_meant
 from pipelines.flink.path_map import PathMap
 from state_core.errors import StateError
 
 __all__ = ["dispose", "savepoint", "stop"]
 
 
-def _import_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What names a lake that the savepoint is imported into at once."""
-    for option in (
-        click.option("--as", "snapshot_id", help="What to call it there; by default as Flink did."),
-        configured_option("job", "The job's name in the lake."),
-        configured_option("lake", "Import it into this lake at once."),
-        path_map_option,
-        engine_option,
-        plugins_option,
-    ):
-        command = option(command)
-    return command
+@dataclass(frozen=True)
+class _Target:
+    """What a savepoint is imported into."""
+
+    lake: str
+    job: str
+    snapshot_id: str | None
+    paths: PathMap
+    engine: str
+
+
+def _import_target(
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    path_map: tuple[str, ...],
+    engine: str,
+) -> _Target | None:
+    """What it is imported into, if that is asked for; looked at before it is taken."""
+    paths = PathMap.parse(path_map)
+    if not lake_is_meant():
+        return None
+    if not lake or not job:
+        raise click.UsageError("an import needs --lake and --job")
+    from pipelines.lake.tables.names import check_names  # noqa: PLC0415 - heavy
+
+    check_names(job, snapshot_id)
+    return _Target(lake, job, snapshot_id, paths, engine)
+
+
+_import_options = gathered(
+    "target",
+    _import_target,
+    plugins_option,
+    engine_option,
+    path_map_option,
+    configured_option("lake", "Import it into this lake at once."),
+    configured_option("job", "The job's name in the lake."),
+    click.option("--as", "snapshot_id", help="What to call it there; by default as Flink did."),
+)
 
 
 @click.command()
@@ -50,20 +76,13 @@ def _import_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @timeout_option("10min", "it may take")
 @_import_options
 @json_option
-@click.pass_context
 def savepoint(
-    context: click.Context,
     flink: str,
-    job_id: str | None,
-    job_name: str | None,
+    flink_job: str,
     directory: str,
     form: str,
     timeout: timedelta,
-    lake: str | None,
-    job: str | None,
-    snapshot_id: str | None,
-    path_map: tuple[str, ...],
-    engine: str,
+    target: _Target | None,
     as_json_: bool,
 ) -> None:
     """Have a savepoint of a running job taken; the job runs on.
@@ -79,13 +98,12 @@ def savepoint(
       statelake flink savepoint --flink http://jm:8081 --job-name orders --as monday \\
           --lake /data/lake --job orders --path-map s3://bucket=/mnt/bucket
     """
-    target = _import_target(context, lake, job, snapshot_id, path_map)
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
         location = cluster.take_savepoint(
-            named_job(cluster, job_id, job_name), directory, form=form, timeout=seconds(timeout),
+            cluster.find_job(flink_job).id, directory, form=form, timeout=seconds(timeout),
             report=report,
         )  # fmt: skip
-    _finish("took", location, target, snapshot_id, engine, as_json_)
+    _finish("took", location, target, as_json_)
 
 
 @click.command()
@@ -99,21 +117,14 @@ def savepoint(
 @timeout_option("10min", "it may take")
 @_import_options
 @json_option
-@click.pass_context
 def stop(
-    context: click.Context,
     flink: str,
-    job_id: str | None,
-    job_name: str | None,
+    flink_job: str,
     directory: str,
     drain: bool,
     form: str,
     timeout: timedelta,
-    lake: str | None,
-    job: str | None,
-    snapshot_id: str | None,
-    path_map: tuple[str, ...],
-    engine: str,
+    target: _Target | None,
     as_json_: bool,
 ) -> None:
     """Stop a job with a savepoint, and wait until it is over.
@@ -126,42 +137,15 @@ def stop(
           --to s3://bucket/savepoints
       statelake flink stop --flink http://jm:8081 --job-name orders --drain --json
     """
-    target = _import_target(context, lake, job, snapshot_id, path_map)
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
         location = cluster.stop_with_savepoint(
-            named_job(cluster, job_id, job_name), directory, form=form, drain=drain,
+            cluster.find_job(flink_job).id, directory, form=form, drain=drain,
             timeout=seconds(timeout), report=report,
         )  # fmt: skip
-    _finish("stopped with", location, target, snapshot_id, engine, as_json_)
+    _finish("stopped with", location, target, as_json_)
 
 
-def _import_target(
-    context: click.Context,
-    lake: str | None,
-    job: str | None,
-    snapshot_id: str | None,
-    path_map: tuple[str, ...],
-) -> tuple[str, str, PathMap] | None:
-    """What a savepoint is imported into, if that is asked for; looked at before it is taken."""
-    paths = PathMap.parse(path_map)
-    if not lake_is_meant(context):
-        return None
-    if not lake or not job:
-        raise click.UsageError("an import needs --lake and --job")
-    from pipelines.lake.tables.names import check_names  # noqa: PLC0415 - heavy
-
-    check_names(job, snapshot_id)
-    return lake, job, paths
-
-
-def _finish(
-    did: str,
-    location: str,
-    target: tuple[str, str, PathMap] | None,
-    snapshot_id: str | None,
-    engine: str,
-    quiet: bool,
-) -> None:
+def _finish(did: str, location: str, target: _Target | None, quiet: bool) -> None:
     """Tell where the savepoint is; import it, if that is asked for."""
     if not quiet:
         tell(f"{did} savepoint {location}", marked=location)
@@ -172,23 +156,23 @@ def _finish(
     from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
     from pipelines.lake.ingest.importing import import_snapshot  # noqa: PLC0415 - the same
 
-    lake, job, paths = target
     try:
-        here = paths.readable(location)
+        here = target.paths.readable(location)
         with progress_bar("importing", quiet=quiet, of_bytes=True) as progress:
             done = import_snapshot(
-                Catalog(lake), here, job, snapshot_id=snapshot_id, engine=engine, progress=progress
-            )
+                Catalog(target.lake), here, target.job, snapshot_id=target.snapshot_id,
+                engine=target.engine, progress=progress,
+            )  # fmt: skip
     except StateError as error:  # the savepoint is there, and its place must not be lost
         raise error.within(f"savepoint {location} was taken, and its import failed") from error
     if quiet:
         as_json(
-            {"savepoint": location, "job": job, "snapshot_id": done.record.snapshot_id,
+            {"savepoint": location, "job": target.job, "snapshot_id": done.record.snapshot_id,
              "new": done.new, "entries": done.record.entries}
         )  # fmt: skip
         return
     tell(
-        f"imported {done.record.snapshot_id} of {job}: {done.record.entries:,} entries",
+        f"imported {done.record.snapshot_id} of {target.job}: {done.record.entries:,} entries",
         marked=done.record.snapshot_id,
     )
 

@@ -10,13 +10,12 @@ import click
 
 from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, json_text, print_table, tell
-from pipelines.cli.options import Source, job_option, lake_option, source_options
+from pipelines.cli.options import Source, answer, job_option, lake_option, source_options
 from pipelines.keys import KeyRows, rows_in_savepoint
 from pipelines.shown import plain_rows, state_head
 
 __all__ = ["get", "history", "operator_option", "state_option"]
 
-NO = 1
 SHOWN_ROWS = 1000  # of a table for people; --json has all
 LONGEST_CELL = 2000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -40,9 +39,7 @@ state_option = click.option("--state", help="Only this state.")
 @state_option
 @plugins_option
 @json_option
-@click.pass_context
 def get(
-    context: click.Context,
     source: Source,
     text: str,
     operator: str | None,
@@ -78,10 +75,9 @@ def get(
                 err=True,
             )
     entries = _print_json(key_rows) if as_json_ else _print_tables(key_rows)
-    if not entries:
-        if not as_json_:
-            tell(f"nothing is held for key {text}")
-        context.exit(NO)
+    if not entries and not as_json_:
+        tell(f"nothing is held for key {text}")
+    answer(yes=entries > 0)
 
 
 def _rows(key_rows: KeyRows) -> Iterator[dict[str, Any]]:
@@ -156,9 +152,7 @@ def _instant(millis: int) -> str:
 @state_option
 @plugins_option
 @json_option
-@click.pass_context
 def history(
-    context: click.Context,
     lake: str,
     job: str,
     text: str,
@@ -198,8 +192,7 @@ def history(
         ])  # fmt: skip
     else:
         _print_history(changes, text)
-    if not any(each.entries for each in changes.snapshots):
-        context.exit(NO)
+    answer(yes=any(each.entries for each in changes.snapshots))
 
 
 def _print_history(changes: Any, text: str) -> None:
@@ -223,9 +216,8 @@ def _print_history(changes: Any, text: str) -> None:
         tell(f"no snapshot holds anything for key {text}")
         return
     columns = ("<snapshot", "<taken", "<state", "<entry", "<change", "<value")
-    print_table(f"{text} in {len(changes.snapshots)} snapshots", columns, rows[:SHOWN_ROWS])
-    if len(rows) > SHOWN_ROWS:
-        tell(f"... and {len(rows) - SHOWN_ROWS:,} more changes: --json has all")
+    title = f"{text} in {len(changes.snapshots)} snapshots"
+    print_table(title, columns, rows, most=SHOWN_ROWS, of=" changes")
 
 
 def _values(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:

@@ -157,12 +157,10 @@ def _print(rows: list[dict[str, Any]]) -> None:
             row["operator"], str(row["subtask"]), _where(row), f"{row['buffers']:,}",
             f"{row['bytes']:,}", _count(row["records"]), _count(row["other_elements"]), _note(row),
         ]
-        for row in rows[:SHOWN]
+        for row in rows
     ]  # fmt: skip
     heads = ("<operator", ">subtask", "<channel", ">buffers", ">bytes", ">records", ">others", "<")
-    print_table("", heads, table)
-    if len(rows) > SHOWN:
-        tell(f"... and {len(rows) - SHOWN:,} more: --json has all")
+    print_table("", heads, table, most=SHOWN)
     least = "" if all(row["records"] is not None for row in rows) else "at least "
     records, size = sum(row["records"] or 0 for row in rows), sum(row["bytes"] for row in rows)
     tell(f"{least}{records:,} records in flight, {bytes_text(size)}")

@@ -15,14 +15,10 @@ from pipelines.cli.commands.plugins import plugins_option
 from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from pipelines.cli.options import Source as Place
 from pipelines.cli.options import source_options
+from pipelines.keys import lines_of
 from state_core.connectors.files import PendingFiles
 from state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
-from state_core.connectors.offsets import (
-    MovedOffset,
-    NewOffset,
-    parse_new_offset,
-    partitions_read,
-)
+from state_core.connectors.offsets import MovedOffset, NewOffset, parse_new_offset, partitions_read
 from state_core.connectors.sinks import Sink, sinks_of
 from state_core.connectors.sources import Source, Split, sources_of
 from state_core.errors import EncodeError, NotFoundError, StateError
@@ -166,15 +162,13 @@ def _print(source: Source) -> None:
         rows.sort(key=_partition)
     columns = [each for each in _COLUMNS[kind] if each[0] != "stopping_offset" or _ends(rows)]
     table = []
-    for status, subtask, split in rows[:SHOWN]:
+    for status, subtask, split in rows:
         row: dict[str, object] = {"version": split.version} | split.columns()
         cells = [_cell(row.get(name)) for name, _ in columns]
         where = status if subtask is None else f"subtask {subtask}"
         table.append([*cells, where])
     heads = [f"{side}{_HEADS.get(name, name)}" for name, side in columns]
-    print_table(f"{source.operator}: {_TITLES[kind]}", [*heads, "<where"], table)
-    if len(rows) > SHOWN:
-        tell(f"... and {len(rows) - SHOWN:,} more: --json has all")
+    print_table(f"{source.operator}: {_TITLES[kind]}", [*heads, "<where"], table, most=SHOWN)
     if source.enumerator is None and source.coordinator is not None:
         coordinator = source.coordinator
         tell(
@@ -194,16 +188,14 @@ def _partition(row: _Row) -> tuple[str, int]:
 
 def _print_sink(sink: Sink) -> None:
     names = list(dict.fromkeys(name for row in sink.to_commit for name in row))
-    table = [[_cell(row.get(name)) for name in names] for row in sink.to_commit[:SHOWN]]
+    table = [[_cell(row.get(name)) for name in names] for row in sink.to_commit]
     writers, left = len(sink.writers), len(sink.to_commit)
     title = f"{sink.operator}: sink" + (f", {writers:,} writers" if writers else "")
     title += f", {left:,} to commit" if left else ""
     if not table:
         tell(title, marked=title)
         return
-    print_table(title, [f"<{name.replace('_', ' ')}" for name in names], table)
-    if len(sink.to_commit) > SHOWN:
-        tell(f"... and {left - SHOWN:,} more: --json has all")
+    print_table(title, [f"<{name.replace('_', ' ')}" for name in names], table, most=SHOWN)
 
 
 def _ends(rows: Iterable[_Row]) -> bool:
@@ -226,20 +218,13 @@ def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
         if "=" in text and not Path(text).is_file():
             new_offsets.append(parse_new_offset(text))
             continue
-        try:
-            lines = Path(text).read_text("utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise EncodeError(
-                f"it can't be read ({error})",
-                place=text,
-                remedy="give topic:partition=offset, or a text file with one a line",
-            ) from error
-        for number, line in enumerate(lines, 1):
-            if line.strip() and not line.lstrip().startswith("#"):
+        remedy = "give topic:partition=offset, or a text file with one a line"
+        for place, line in lines_of(Path(text).read_bytes, text, remedy):
+            if not line.lstrip().startswith("#"):
                 try:
                     new_offsets.append(parse_new_offset(line))
                 except StateError as error:
-                    raise error.within(f"{text}:{number}") from error
+                    raise error.within(place) from error
     if not new_offsets:
         raise EncodeError("no offset is given", remedy="write topic:partition=offset, one a line")
     return new_offsets
