@@ -178,7 +178,7 @@ PATHS_BY_HAND = {
     "pipelines.cli.commands.queries.query_output": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.report": ({"Directory"}, USERS_OWN),
     "pipelines.cli.commands.run": ({"pathlib"}, USERS_OWN),
-    "pipelines.cli.commands.sources.offsets": ({"pathlib", ".read_text"}, USERS_OWN),
+    "pipelines.cli.commands.sources.offsets": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.queries.shell": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.cli.commands.spark": ({"pathlib"}, USERS_OWN),
     "pipelines.spark.packing": ({"pathlib", "os.walk"}, "files of what is installed here"),

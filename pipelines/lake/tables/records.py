@@ -419,8 +419,7 @@ def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
 
 def field_values(record: Any) -> dict[str, Any]:
     """The value of each field of a record."""
-    kind: Any = type(record)
-    return {name: getattr(record, name) for name, _, _ in _fields(kind)}
+    return {name: getattr(record, name) for name, _, _ in _fields(type(record))}
 
 
 def _to_dict(record: Any) -> dict[str, Any]:
