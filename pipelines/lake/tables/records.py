@@ -389,8 +389,6 @@ _SCALARS = {
     bytes: pa.binary(),
     datetime: pa.timestamp("us", tz="UTC"),
 }
-
-
 _EMPTY: dict[Any, Any] = {str: "", int: 0, bool: False, bytes: b""}
 
 
@@ -410,16 +408,16 @@ def _arrow_fields(cls: Any) -> list[pa.Field]:
 def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
     """The name of each field, its type, and the type of a list's elements."""
     hints = get_type_hints(cls)
-    items = {name: get_args(hint)[0] if get_origin(hint) is list else None
-             for name, hint in hints.items()}  # fmt: skip
     return [
-        (attribute.name, hints[attribute.name], items[attribute.name]) for attribute in fields(cls)
+        (name, hints[name], get_args(hints[name])[0] if get_origin(hints[name]) is list else None)
+        for name in (attribute.name for attribute in fields(cls))
     ]
 
 
 def field_values(record: Any) -> dict[str, Any]:
     """The value of each field of a record."""
-    return {name: getattr(record, name) for name, _, _ in _fields(type(record))}
+    kind: Any = type(record)
+    return {name: getattr(record, name) for name, _, _ in _fields(kind)}
 
 
 def _to_dict(record: Any) -> dict[str, Any]:
