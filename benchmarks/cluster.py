@@ -10,6 +10,7 @@ evenly. What was written is removed. It takes up to five times the savepoint's b
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import tempfile
 import threading
@@ -32,7 +33,8 @@ KEYS, BATCH, VALUE_BYTES = 100_000, 100_000, 128
 ENTRY_BYTES = 2 + 8 + 1 + 8 + 1 + 2 + VALUE_BYTES  # about: prefix, key, namespace, user key, value
 SUBTASKS, KEY_GROUPS, OTHER_KEY_GROUPS = 8, 128, 100
 STEPS = ("import", "export", "rescale")
-SAMPLE_SECONDS = 0.2
+SAMPLE_SECONDS = 0.5
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SMALL, WARM_UPS = 100_000_000, 10
 LAKE = ("--lake", "lake", "--job", "j")
 COMMANDS = {
@@ -126,11 +128,9 @@ def processes() -> tuple[dict[int, list[int]], dict[int, int]]:
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
             process = int(path.name)
-            parent = (path / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1]
-            children[int(parent)].append(process)
-            lines = (path / "status").read_text("utf-8", "replace").splitlines()
-            fields = dict(line.split(":", 1) for line in lines)
-            resident[process] = int(fields.get("VmRSS", "0 kB").split()[0]) * 1024
+            fields = (path / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+            children[int(fields[1])].append(process)
+            resident[process] = int(fields[21]) * PAGE_BYTES
     return children, resident
 
 
@@ -151,16 +151,14 @@ def run_steps(work: Path, steps: Sequence[str], executors: int, memory: str) -> 
             shutil.rmtree(work / "out", ignore_errors=True)
             if step == "import":
                 shutil.rmtree(work / "lake", ignore_errors=True)
-            with (
-                MemoryWatch(lambda: cluster.executor_processes) as of_executors,
-                MemoryWatch(lambda: [driver.process.pid]) as of_driver,
-            ):
+            os.sync()  # or what was written before is written to the disk meanwhile
+            with MemoryWatch(lambda: [driver.process.pid, *cluster.executor_processes]) as held:
                 ran = driver.run(*COMMANDS[step])
-            if len(of_executors.most) != executors:
-                raise RuntimeError(f"{len(of_executors.most)} executors ran, not {executors}")
+            of_driver = held.most.pop(driver.process.pid)
+            if len(held.most) != executors:
+                raise RuntimeError(f"{len(held.most)} executors ran, not {executors}")
             print(f"\n{ran.printed}", flush=True)
-            most = max(of_executors.most.values())
-            measured[step] = Measured(ran.seconds, most, max(of_driver.most.values()))
+            measured[step] = Measured(ran.seconds, max(held.most.values()), of_driver)
     for name in ("out", "lake", "warm"):
         shutil.rmtree(work / name, ignore_errors=True)
     return measured

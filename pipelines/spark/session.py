@@ -72,6 +72,10 @@ def open_session(
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.daemon.module": "pipelines.spark.worker_daemon",
         "spark.python.worker.reuse": "true",
+        # over TCP, JVM and Python wait 40 ms in each task for an acknowledgement
+        "spark.python.unix.domain.socket.enabled": str(os.name == "posix").lower(),
+        # a path of YARN's own temporary directory is too long for a socket
+        "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - sockets have random names
     }
     builder = SparkSession.builder.appName(application)
     if not any(name in os.environ for name in GIVEN_BY_OTHERS):

@@ -158,15 +158,14 @@ class SavepointDirectory:
             joined.size += part.size
         if self.directory.local:
             with self.directory.open_append(first.name) as file:
-                self._copy(rest, file)
+                self._move(rest, file)
         else:
             with self.directory.open_output(joined.name) as file:
-                self._copy(parts, file)
-        for part in rest if self.directory.local else parts:
-            self.directory.delete(part.name)
+                self._move(parts, file)
         return joined
 
-    def _copy(self, parts: list[KeyedPart], file: pa.NativeFile) -> None:
+    def _move(self, parts: list[KeyedPart], file: pa.NativeFile) -> None:
+        """Append parts to a file; each is removed before the next, and may never reach the disk."""
         block = np.empty(COPY_BYTES, np.uint8)
         for part in parts:
             source = self.directory.source(part.name)
@@ -174,6 +173,7 @@ class SavepointDirectory:
                 piece = block[: min(COPY_BYTES, part.size - at)]
                 source.read_into(at, piece)
                 file.write(piece.data)
+            self.directory.delete(part.name)
 
     def remove_others(self, kept: Iterable[str]) -> None:
         """Remove files of this attempt but for some: those of tasks that ran more than once."""
