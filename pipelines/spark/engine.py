@@ -72,7 +72,7 @@ class SparkEngine:
     repeats = True
 
     def __init__(self, session: SparkSession | None = None) -> None:
-        self.session = session or open_session()
+        self.session = session or open_session(slices=True)
 
     def map(
         self,

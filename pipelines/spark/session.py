@@ -31,9 +31,10 @@ CONNECT = "sc://"
 CONNECT_PORT, CONNECT_SECONDS = 15002, 20.0
 UNPACKED = "statelake"  # the directory of what executors are sent, below their own
 PYTHON = f"./{UNPACKED}/bin/python"
+QUICK_TO_START = "-XX:TieredStopAtLevel=1"
 JAVA_OPTIONS = (
     "-XX:+UseParallelGC",
-    "-XX:TieredStopAtLevel=1",
+    QUICK_TO_START,
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
 )
 EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
@@ -41,13 +42,19 @@ CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 def open_session(
-    application: str = "statelake", *, ui: bool = False, java_options: Sequence[str] | None = None
+    application: str = "statelake",
+    *,
+    ui: bool = False,
+    slices: bool = False,
+    java_options: Sequence[str] | None = None,
 ) -> SparkSession:
     """The active session, or a new one.
 
     Args:
         application: The application's name in Spark's UI.
         ui: Whether Spark's own web interface is started; on a cluster it always is.
+        slices: Whether it is to run slices, which Python does: executors' JVMs only pass them on,
+            and compile no more of themselves than that is worth.
         java_options: More options of the JVM; by default those by which it starts sooner.
 
     Raises:
@@ -80,6 +87,8 @@ def open_session(
     builder = SparkSession.builder.appName(application)
     if not any(name in os.environ for name in GIVEN_BY_OTHERS):
         settings |= _own_settings(sharing_options() if java_options is None else java_options)
+        if slices:
+            settings["spark.executor.extraJavaOptions"] = QUICK_TO_START
     for key, value in (settings | _given_settings()).items():
         builder = builder.config(key, value)
     with _errors_to_log():
