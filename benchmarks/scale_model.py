@@ -60,12 +60,14 @@ class Store:
 
 
 RUNS = (
-    Run("import", 1.1, 1, 13.0, 804, calm=False),
-    Run("import", 1.1, 2, 10.2, 779, calm=False),
-    Run("export", 1.1, 1, 7.8, 889, calm=False),
-    Run("export", 1.1, 2, 7.6, 912, calm=False),
-    Run("rescale", 1.1, 1, 13.9, 913, calm=False),
-    Run("rescale", 1.1, 2, 10.3, 923, calm=False),
+    Run("import", 5.2, 1, 21.4, 788),
+    Run("import", 5.2, 2, 13.4, 786),
+    Run("import", 16.8, 2, 36.9, 845),
+    Run("export", 5.2, 1, 33.0, 1107),
+    Run("export", 5.2, 2, 20.1, 1104),
+    Run("export", 16.8, 2, 59.4, 1285),
+    Run("rescale", 5.2, 1, 46.1, 1159),
+    Run("rescale", 5.2, 2, 25.2, 1147),
 )
 ASSUMED = Store()
 
