@@ -197,7 +197,7 @@ def test_a_piece_counts_its_own_key_groups(tmp_path: Path) -> None:
     numbers = range(ENTRIES)
     hot = pa.table({"key": [7] * ENTRIES, "user_key": numbers, "value": numbers})
     state = NewKeyedState("map", hot, kind="map", user_key="Long", value="Long")
-    timers = NewKeyedState.timers("timers", pa.table({"key": [7] * 9, "timestamp": range(9)}))
+    timers = NewKeyedState.timers("event", pa.table({"key": [7] * 9, "timestamp": range(9)}))
     write_snapshot(source, [NewOperator("op", "Long", (state, timers), max_parallelism=1 << 15)])
     with tiny_pieces():
         record = imported(Lake(tmp_path / "cut"), source, engine=engine)
