@@ -63,11 +63,18 @@ class Measure:
         self._sizes[first:behind] += np.bincount(slot, weights).astype(np.int64)
 
     def merge(self, other: Measure) -> None:
-        """Add what was measured elsewhere of other entries of the same states and key groups."""
-        self._low += other._low
-        self._high += other._high
-        self._counts += other._counts
-        self._sizes += other._sizes
+        """Add what was measured elsewhere of other entries of the same states.
+
+        Args:
+            other: That; its key groups are among these.
+        """
+        for name in self.states:
+            cells = self._cells(name, other.key_groups)
+            others = other._cells(name, other.key_groups)
+            self._low[cells] += other._low[others]
+            self._high[cells] += other._high[others]
+            self._counts[cells] += other._counts[others]
+            self._sizes[cells] += other._sizes[others]
 
     def _cells(self, name: str, within: KeyGroupRange) -> slice:
         start = self.states[name] * len(self.key_groups) - self.key_groups.first

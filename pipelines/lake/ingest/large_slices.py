@@ -83,11 +83,11 @@ class PieceResult:
     """What a piece holds.
 
     Attributes:
-        measure: Its entries; nothing if it was measured before.
+        measure: Its entries, in its own key groups alone; None if it was measured before.
         parts: The files with its rows: one of a table that it has rows of.
     """
 
-    measure: Measure
+    measure: Measure | None
     parts: list[WrittenFile]
 
 
@@ -162,7 +162,7 @@ def import_slices(
     }
     slices = list(cut.values())
     for large_slice, result in stages.map_each(_import_piece, slices, _LargeSlice.to_measure):
-        large_slice.measures.append(result.measure)
+        large_slice.take(result)
     for large_slice, result in stages.map_each(_import_piece, slices, _LargeSlice.to_write):
         large_slice.take(result)
     for large_slice, part in stages.map_each(_join_parts, slices, _LargeSlice.to_join):
@@ -246,21 +246,25 @@ class _LargeSlice:
         ]
 
     def to_write(self) -> list[tuple[PieceTask, int]]:
-        """Its pieces, for the tables that are not as they were."""
+        """Its pieces, as far as they have rows of tables that are not as they were."""
         measured = bool(self.measures)
         targets = tuple(
             replace(target, known={})
             for target in self.whole.targets
-            if not (measured and self._is_known(target))
+            if not measured or self._differs(target)
         )
-        if not targets:
-            return []
         whole = replace(self.whole, targets=targets)
-        return [(PieceTask(whole, piece, measured), piece.size) for piece in self.pieces]
+        names = [name for target in targets if measured for name in self._states(target)]
+        return [
+            (PieceTask(whole, piece, measured), piece.size)
+            for at, piece in enumerate(self.pieces)
+            if not measured or self.measures[at].rows(names, piece.key_groups)
+        ]
 
     def take(self, result: PieceResult) -> None:
         """Take what came of the next piece."""
-        self.measures.append(result.measure)
+        if result.measure is not None:
+            self.measures.append(result.measure)
         for part in result.parts:
             self.parts.setdefault(part.table, []).append(part)
 
@@ -291,17 +295,18 @@ class _LargeSlice:
     @cached_property
     def _measure(self) -> Measure:
         """All pieces together."""
-        first, *others = self.measures
-        for other in others:
-            first.merge(other)
-        return first
+        whole = Measure(list(self.measures[0].states), self.whole.key_groups)
+        for measure in self.measures:
+            whole.merge(measure)
+        return whole
 
     def _states(self, target: TableTarget) -> list[str]:
         return [name for name in target.states if name in self._measure.states]
 
-    def _is_known(self, target: TableTarget) -> bool:
+    def _differs(self, target: TableTarget) -> bool:
+        """Whether a table has rows here, and not those that the snapshot before has."""
         unit = self._unit(target)
-        return target.known.get((unit.first, unit.last)) == unit.fingerprint
+        return unit.rows > 0 and target.known.get((unit.first, unit.last)) != unit.fingerprint
 
     def _unit(self, target: TableTarget) -> UnitRecord:
         """The only file of a table; without a path where it is that of the snapshot before."""
@@ -345,7 +350,9 @@ def _import_piece(task: PieceTask) -> PieceResult:
     """Measure a piece, and write its rows."""
     whole, file = task.whole, _file(task.whole)
     assert isinstance(file, CuttableFile)  # noqa: S101 - or it was not cut
-    measure = Measure([state.name for state in file.states], whole.key_groups)
+    measure = None
+    if not task.measured:
+        measure = Measure([state.name for state in file.states], task.piece.key_groups)
     writers = {
         target.path: UnitWriter(
             table_directory(whole.lake, target.path),
@@ -357,7 +364,7 @@ def _import_piece(task: PieceTask) -> PieceResult:
     table_of = {name: target.path for target in whole.targets for name in target.states}
     last = whole.key_groups.last
     for entries in phase_of_each("read", file.entries_of(task.piece)):
-        if not task.measured:
+        if measure is not None:
             with phase("measured"):
                 measure.add(entries)
         for index, state in enumerate(file.states):

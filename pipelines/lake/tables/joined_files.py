@@ -1,7 +1,8 @@
 """Several Parquet files made one, without decoding any: their row groups, and one footer of all.
 
 Row groups are copied as they are; in the footer, every offset of theirs is moved to where they are
-now. What a footer has beyond that is kept as it is.
+now. Page indexes have offsets outside the footer, so it names none: readers do without. What a
+footer has beyond that is kept as it is.
 
 Source: `parquet.thrift` of parquet-format 2.10.
 """
@@ -34,7 +35,8 @@ BLOCK_BYTES = 8 << 20
 SCHEMA, ROWS, ROW_GROUPS = 2, 3, 4
 COLUMNS, GROUP_OFFSET, ORDINAL = 1, 5, 7
 METADATA = 3
-CHUNK_OFFSETS = (2, 4, 6)  # of the chunk, and of its page indexes
+CHUNK_OFFSET = 2
+PAGE_INDEXES = (4, 5, 6, 7)  # offsets and lengths of the two
 PAGE_OFFSETS = (9, 10, 11, 14)  # data, index, dictionary, Bloom filter
 LAST_ORDINAL = (1 << 15) - 1
 
@@ -105,15 +107,17 @@ def _move(row_group: Fields, by: int, ordinal: int) -> None:
     if ORDINAL in row_group:
         row_group[ORDINAL] = I16, min(ordinal, LAST_ORDINAL)
     for chunk in row_group[COLUMNS][1][1]:
-        _shift(chunk, CHUNK_OFFSETS, by)
+        for number in PAGE_INDEXES:
+            chunk.pop(number, None)
+        _shift(chunk, (CHUNK_OFFSET,), by)
         _shift(chunk[METADATA][1], PAGE_OFFSETS, by)
 
 
 def _shift(fields: Fields, numbers: Sequence[int], by: int) -> None:
     for number in numbers:
-        kind, value = fields.get(number, (0, 0))
+        _, value = fields.get(number, (I64, 0))
         if value:  # where it is 0, nothing is said
-            fields[number] = kind, value + by
+            fields[number] = I64, value + by
 
 
 def _blocks(source: FileSource, start: int, end: int) -> Iterator[U8Array]:

@@ -82,7 +82,7 @@ class _Reader:
             count, at = self._varint(at)
         elements = []
         for _ in range(count):
-            element, at = self._value(kind, at, level)
+            element, at = self._value(kind, at, level + 1)
             elements.append(element)
         return (kind, elements), at
 
@@ -94,8 +94,8 @@ class _Reader:
         at += 1
         pairs = []
         for _ in range(count):
-            key, at = self._value(keys, at, level)
-            value, at = self._value(values, at, level)
+            key, at = self._value(keys, at, level + 1)
+            value, at = self._value(values, at, level + 1)
             pairs.append((key, value))
         return (keys, values, pairs), at
 

@@ -42,6 +42,7 @@ class Noting(LocalEngine):
     def __init__(self) -> None:
         super().__init__(2)
         self.tasks: list[Any] = []
+        self.results: list[Any] = []
 
     def map(self, function: Any, tasks: Any, progress: Any = None) -> list[Any]:
         """As `Engine.map`."""
@@ -49,6 +50,7 @@ class Noting(LocalEngine):
         sent = pickle.loads(pickle.dumps((function, tasks)))  # noqa: S301 - ours
         results = super().map(*sent, progress)
         received: list[Any] = pickle.loads(pickle.dumps(results))  # noqa: S301 - ours
+        self.results += [result for result, _ in received]
         return received
 
     def count(self, kind: type) -> int:
@@ -82,10 +84,12 @@ def savepoint(root: Path, *, changed: bool = False) -> Path:
         "value": [f"value {index % 1000}" for index in range(ENTRIES + FEW)],
     }
     few = {"key": list(range(FEW)), "value": list(range(FEW))}
+    none = {"key": pa.array([], pa.int64()), "value": pa.array([], pa.int64())}
     others = {**many, "value": ["changed", *many["value"][1:]]} if changed else many
     timers = {"key": many["key"], "timestamp": many["user_key"]}
     states = (
         NewKeyedState("few", pa.table(few), value="Long"),
+        NewKeyedState("none", pa.table(none), value="Long"),
         NewKeyedState("many", pa.table(many), kind="map", user_key="Long", value="String"),
         NewKeyedState("more", pa.table(others), kind="map", user_key="Long", value="String"),
         NewKeyedState.timers("event", pa.table(timers)),
@@ -176,11 +180,34 @@ def test_files_are_shared(tmp_path: Path) -> None:
         imported(lake, first, "again", engine)
         assert files_of(lake) == before
         assert engine.count(JoinTask) == 0
-        imported(lake, second, "changed")
+        assert not any(task.measured for task in engine.tasks if isinstance(task, PieceTask))
+        engine = Noting()
+        imported(lake, second, "changed", engine)
+        cut = [task for task in engine.tasks if isinstance(task, PieceTask)]
+        assert 0 < sum(task.measured for task in cut) < len(cut) / 3  # of five tables, one
         changed = files_of(lake) - before
         assert {Path(path).parts[3] for path in changed} == {"more"}
     imported(lake, second, "whole again")
     assert files_of(lake) == before | changed
+
+
+def test_a_piece_counts_its_own_key_groups(tmp_path: Path) -> None:
+    """What tasks send back is in proportion to the pieces, whatever the max parallelism."""
+    source, engine = tmp_path / "s", Noting()
+    numbers = range(ENTRIES)
+    hot = pa.table({"key": [7] * ENTRIES, "user_key": numbers, "value": numbers})
+    state = NewKeyedState("map", hot, kind="map", user_key="Long", value="Long")
+    timers = NewKeyedState.timers("event", pa.table({"key": [7] * 9, "timestamp": range(9)}))
+    write_snapshot(source, [NewOperator("op", "Long", (state, timers), max_parallelism=1 << 15)])
+    with tiny_pieces():
+        record = imported(Lake(tmp_path / "cut"), source, engine=engine)
+    assert said(record) == said(imported(Lake(tmp_path / "whole"), source))
+    pieces = [(t, r) for t, r in zip(engine.tasks, engine.results, strict=True)
+              if isinstance(t, PieceTask)]  # fmt: skip
+    assert len(pieces) > 3
+    for task, result in pieces:
+        assert result.measure.key_groups == task.piece.key_groups
+    assert sum(len(task.piece.key_groups) == 1 for task, _ in pieces) >= len(pieces) - 2
 
 
 def test_tasks_that_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

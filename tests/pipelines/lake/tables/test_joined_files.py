@@ -90,6 +90,25 @@ def test_statistics_and_schema_stay(tmp_path: Path) -> None:
             assert after.column(column).statistics == before.column(column).statistics
 
 
+def test_no_page_indexes_are_named(tmp_path: Path) -> None:
+    """They say where pages were in their own files, and nobody may look for them there."""
+    names = written(tmp_path, {"write_page_index": True})
+    join_files(Directory(tmp_path), names, "all")
+    for name, expected in {"a": True, "all": False}.items():
+        row_group = pq.ParquetFile(tmp_path / name).metadata.row_group(1)
+        for index in range(row_group.num_columns):
+            column = row_group.column(index)
+            assert (column.has_offset_index, column.has_column_index) == (expected, expected)
+
+
+def test_lists_in_lists_have_an_end() -> None:
+    """Levels are counted whatever they are of: the stack is Python's own."""
+    structs, lists, maps = b"\x1c" * 10_000, b"\x19" * 10_000, b"\x1b" + b"\x01\xbb" * 10_000
+    for data in (structs, lists, maps):
+        with pytest.raises(ValueError, match="too many levels"):
+            read_struct(data)
+
+
 def test_a_footer_is_written_as_it_was_read(tmp_path: Path) -> None:
     """Nothing of a footer is lost, whether its meaning is known or not."""
     for number, options in enumerate(OPTIONS):
@@ -121,9 +140,11 @@ def test_damaged_footers(tmp_path: Path) -> None:
     begins = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     told = 0
     for at in range(begins, len(data), 5):
-        (tmp_path / "b").write_bytes(data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1 :])
-        try:
-            join_files(Directory(tmp_path), ["a", "b"], "out")
-        except DamagedLakeError:
-            told += 1
+        for flipped in (0x5A, 0x01, 0x03):
+            changed = bytes([data[at] ^ flipped])
+            (tmp_path / "b").write_bytes(data[:at] + changed + data[at + 1 :])
+            try:
+                join_files(Directory(tmp_path), ["a", "b"], "out")
+            except DamagedLakeError:
+                told += 1
     assert told
