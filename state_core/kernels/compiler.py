@@ -110,9 +110,18 @@ def kernels_by_width(signature: str) -> Callable[[Callable[..., Any]], tuple[Ker
         signature: The signature, with `{}` for the array whose numbers are of each width; the
             function has the bits of one as `np.iinfo(array.dtype).bits`, which costs nothing.
     """
-    return lambda function: tuple(
-        Kernel(function, signature.format(numbers)) for numbers in ("U8", "I16", "I32", "I64")
-    )
+
+    def of_widths(function: Callable[..., Any]) -> tuple[Kernel, ...]:
+        code, names = function.__code__, function.__globals__
+        return tuple(
+            Kernel(
+                FunctionType(code, names, f"{function.__name__}{numbers[1:]}"),
+                signature.format(numbers),
+            )
+            for numbers in ("U8", "I16", "I32", "I64")
+        )
+
+    return of_widths
 
 
 def _compile(
@@ -154,7 +163,10 @@ def _with_helpers(function: Callable[..., Any]) -> FunctionType:
         called = names.get(name)
         if isinstance(called, FunctionType) and called in _helpers:
             names[name] = _native_helper(called)
-    return FunctionType(code, names, function.__name__)
+    native = FunctionType(code, names, function.__name__)
+    # the cache's file: in one of several kernels, processes that compile at once may mix them up
+    native.__qualname__ = function.__name__
+    return native
 
 
 def _native_helper(function: Callable[..., Any]) -> Any:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from state_core.errors import CorruptSnapshotError
 from state_core.kernels.hashing import fingerprint_entries
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
@@ -46,11 +47,25 @@ class Measure:
         self._counts, self._sizes = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
 
     def add(self, entries: Entries) -> None:
-        """Add entries to the sums."""
+        """Add entries to the sums.
+
+        Raises:
+            CorruptSnapshotError: One is of none of the states, or of none of the key groups.
+        """
         if not len(entries):
             return
         groups = entries.group_of - self.key_groups.first
         slot = entries.state_of.astype(np.int64) * len(self.key_groups) + groups
+        # as numbers without a sign, negative ones are too large
+        outside = groups.view(np.uint64) >= len(self.key_groups)
+        outside |= slot.view(np.uint64) >= len(self._counts)
+        if outside.any():  # there the kernel must not write
+            row = int(outside.argmax())
+            raise CorruptSnapshotError(
+                f"an entry of state {entries.state_of[row]} and key group {entries.group_of[row]},"
+                f" where {len(self.states)} states and key groups {self.key_groups} are expected",
+                place=entries.place(int(entries.key_start[row])),
+            )
         if self.fingerprints:
             fingerprint_entries(
                 entries.data, entries.key_start, entries.key_end, entries.value_start,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from state_core import open_snapshot
 from state_core.files.compression import IDENTIFIER, compress_snappy
 from state_core.formats.keyed.keyed_files import UnifiedKeyedFile
+from state_core.kernels import binary_rows, binary_rows_encode, decode, encode
 from state_core.kernels.compiler import Kernel
 from state_core.kernels.frames import CONTENT, walk_run
 from state_core.kernels.scan import BETWEEN_RUNS, COUNT, DONE, FULL, scan_unified
@@ -119,3 +120,15 @@ def test_only_what_is_small_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> N
     large = Kernel(lambda _: "interpreted", "int64(U8R)", interpreted=10)
     monkeypatch.setattr(large, "compile", lambda: lambda _: "compiled")
     assert [large(np.zeros(11, np.uint8)), large(four)] == ["compiled", "compiled"]
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [decode._read_fixed, encode._write_fixed, binary_rows._read_slots,
+     binary_rows_encode._write_slots],
+    ids=["read", "write", "read slots", "write slots"],
+)  # fmt: skip
+def test_kernels_of_each_width_have_files_of_their_own(kernels: tuple[Kernel, ...]) -> None:
+    """In a file of all four, processes that compile at once can take one kernel for another."""
+    compiled: list[Any] = [kernel.compile() for kernel in kernels]
+    assert len({kernel._cache._impl.filename_base for kernel in compiled}) == len(kernels)

@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.records import StateRecord
+from pipelines.lake.tables.names import TIMERS
 from pipelines.lake.tables.tables import READABLE_FEATURES
 from state_core.errors import EncodeError, NotFoundError, StateError, UnreadableTableError
 from state_core.files.filesystem import Directory
@@ -141,14 +141,10 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
     tables_by_name: dict[str, tuple[str, int]] = {}
     for operator in record.operators:
         versions = {table.path: table.version for table in operator.tables}
-        # of two of one name the keyed one; timers share one table, of which none is a state's alone
-        tables = {
-            state.name: state.table
-            for state in reversed(operator.all_states)
-            if not (isinstance(state, StateRecord) and state.kind == "timers")
-        }
+        # timers share one table, of which none is a state's alone
+        held = [(each.name, each.table) for each in operator.all_states if each.kind != TIMERS]
         for label in (operator.label, operator.operator_id):
-            for state_name, path in tables.items():
+            for state_name, path in held:  # of two of one name the first, which is keyed
                 tables_by_name.setdefault(f"{label}/{state_name}", (path, versions[path]))
     if state not in tables_by_name:
         raise NotFoundError(

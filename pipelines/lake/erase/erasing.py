@@ -317,7 +317,13 @@ class Erasure:
 
     def _needed(self, job: str, path: str) -> set[str]:
         """The files of a table that snapshots of a job have."""
-        return {file for table, file in _named(self.records[job]) if table == path}
+        return {
+            unit.path
+            for record in self.records[job]
+            for table in record.tables
+            if table.path == path
+            for unit in table.units
+        }
 
     def write_files(self) -> None:
         """Write each file again without the rows that go."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.recorded_sources import recorded_sources
 from pipelines.lake.query.table_names import operator_tables_by_name
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, field_values
 from state_core.errors import StateError
 from state_core.printable import printable
 
@@ -43,22 +43,22 @@ def catalog_table(lake: Catalog, name: str) -> pa.Table:
 
 def _snapshots(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for record in records:
-        holds = [vars(hold) for hold in record.holds]
-        yield vars(record) | {"snapshot": record.snapshot_id, "holds": holds}
+        holds = [field_values(hold) for hold in record.holds]
+        yield field_values(record) | {"snapshot": record.snapshot_id, "holds": holds}
 
 
 def _operators(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         sizes = {"entries": operator.entries, "state_bytes": operator.state_bytes}
-        yield vars(operator) | row | sizes
+        yield field_values(operator) | row | sizes
 
 
 def _states(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         for state in operator.states:
-            yield vars(state) | row | {"state": state.name, "key_type": operator.key_type}
+            yield field_values(state) | row | {"state": state.name, "key_type": operator.key_type}
         for other in operator.operator_states:
-            yield vars(other) | row | {
+            yield field_values(other) | row | {
                 "state": other.name, "kind": other.mode, "entries": other.elements,
                 "namespace_type": "", "user_key_type": "", "ttl": False,
             }  # fmt: skip
@@ -68,7 +68,7 @@ def _key_groups(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         for state in operator.states:
             for key_group in state.key_groups:
-                yield vars(key_group) | row | {"state": state.name}
+                yield field_values(key_group) | row | {"state": state.name}
 
 
 def _tables(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:

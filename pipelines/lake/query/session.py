@@ -248,7 +248,7 @@ class Session:
                 paths = dict(operator_tables_by_name(operator))
                 if operator.label != table.operator or state not in paths:
                     continue
-                versions = {table.path: table.version for table in operator.tables}
+                versions = {recorded.path: recorded.version for recorded in operator.tables}
                 name = f"{table.name} {record.snapshot_id}"
                 self._register(name, paths[state], versions[paths[state]])
                 snapshot = record.snapshot_id.replace("'", "''")

@@ -63,6 +63,7 @@ def _asked(
 asked_options = gathered(
     "asked",
     _asked,
+    plugins_option,
     click.option("--key", "keys", multiple=True, help="A key, as `statelake dump` prints it."),
     click.option(
         "--keys", "key_file", type=click.File("rb"), help="A file with a key a line; - to read."
@@ -76,7 +77,6 @@ asked_options = gathered(
         "--secret-file", type=click.File("rb"),
         help=f"What the hash of the request is made with; else {SECRET}. Never in the lake.",
     ),
-    plugins_option,
 )  # fmt: skip
 
 

@@ -123,6 +123,18 @@ def test_a_state_of_a_lake_is_a_source(tmp_path: Path) -> None:
         bootstrap(None, said, tmp_path / "other", engine="local")
 
 
+def test_states_of_a_lake_are_listed_as_the_snapshot_has_them(tmp_path: Path) -> None:
+    """Where the one that is wanted is not there."""
+    rows = pa.table({"key": [1], "value": ["a"]})
+    states = tuple(NewKeyedState(name, rows, value="String") for name in ("first", "second"))
+    write_snapshot(tmp_path / "source", [NewOperator("op", "Long", states)])
+    lake = Lake(tmp_path / "lake")
+    import_snapshot(lake, str(tmp_path / "source"), "j", snapshot_id="one", uids=["op"])
+    source = {"lake": lake.location, "job": "j", "snapshot": "one", "state": "op/third"}
+    with pytest.raises(StateError, match=r"no state op/third; it has: op/first, op/second, "):
+        bootstrap(None, spec(source), tmp_path / "other", engine="local")
+
+
 def test_rows_of_a_lake_that_only_exact_bytes_hold_are_refused(tmp_path: Path) -> None:
     """Half a surrogate pair is in no column of text: it would be lost."""
     half = bytes([2, 0x80, 0xB0, 0x03])
