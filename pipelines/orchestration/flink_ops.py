@@ -1,5 +1,6 @@
 """Ops on the cluster that a job runs on: a savepoint is taken, a rescale done, a loss told."""
 
+import posixpath
 from typing import Any
 
 import dagster as dg
@@ -13,6 +14,7 @@ from pipelines.orchestration.savepoints import has_savepoint
 from pipelines.orchestration.settings import FlinkSettings
 from pipelines.orchestration.state_job import StateJob
 from state_core.errors import MissingFileError
+from state_core.files.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.printable import printable
 
@@ -95,7 +97,7 @@ def savepoint_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
                 trigger_id=context.run_id.replace("-", ""), report=context.log.info,
             )  # fmt: skip
         here = live.paths.readable(path)
-        name = here.rstrip("/").rpartition("/")[2]
+        name = posixpath.basename(Directory(here).root)
         directory = live.locations.savepoints_location
         if not has_savepoint(directory, name):
             raise MissingFileError(
