@@ -1,6 +1,5 @@
 """Ops on the cluster that a job runs on: a savepoint is taken, a rescale done, a loss told."""
 
-import posixpath
 from typing import Any
 
 import dagster as dg
@@ -14,7 +13,6 @@ from pipelines.orchestration.savepoints import has_savepoint
 from pipelines.orchestration.settings import FlinkSettings
 from pipelines.orchestration.state_job import StateJob
 from state_core.errors import MissingFileError
-from state_core.files.filesystem import Directory
 from state_core.formats import open_snapshot
 from state_core.printable import printable
 
@@ -96,8 +94,8 @@ def savepoint_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
                 # a step that is tried again in the same run waits for the same savepoint
                 trigger_id=context.run_id.replace("-", ""), report=context.log.info,
             )  # fmt: skip
-        here = live.paths.readable(path)
-        name = posixpath.basename(Directory(here).root)
+        live.paths.readable(path)
+        name = path.rstrip("/").rpartition("/")[2]
         directory = live.locations.savepoints_location
         if not has_savepoint(directory, name):
             raise MissingFileError(

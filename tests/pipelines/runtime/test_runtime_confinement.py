@@ -183,7 +183,8 @@ def test_of_two_that_begin_at_once_none_runs_beside_the_other(
     log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other looked before this one's lock was there, and wrote its own."""
-    write, locks = type(log.directory).write, []
+    write = type(log.directory).write
+    locks: list[str] = []
 
     def at_once(*arguments: Any) -> None:
         monkeypatch.undo()
