@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Mapping
+from urllib.parse import unquote, urlsplit
 
 from state_core.errors import DeclarationError, MissingFileError, StateError
 from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
+from state_core.files.storage_options import location_below
 
 __all__ = ["PathMap"]
 
@@ -30,7 +31,8 @@ class PathMap:
         }
 
     def __repr__(self) -> str:
-        return f"PathMap({self._prefixes!r})"
+        shown = {cluster: _resolved(here) for cluster, here in self._prefixes.items()}
+        return f"PathMap({shown!r})"
 
     @classmethod
     def parse(cls, pairs: Iterable[str]) -> PathMap:
@@ -55,7 +57,7 @@ class PathMap:
         Raises:
             UnsafePathError: The path leads out of the directory that is mapped.
         """
-        return _moved(_plain(path), self._prefixes)
+        return _moved(_plain(path), self._prefixes, location_below)
 
     def there(self, path: str) -> str:
         """A path of this machine's, as the cluster calls it.
@@ -66,7 +68,7 @@ class PathMap:
             UnsafePathError: The path leads out of the directory that is mapped.
         """
         prefixes = {_resolved(here): there for there, here in self._prefixes.items()}
-        return _moved(_resolved(path), prefixes)
+        return _moved(_resolved(path), prefixes, lambda above, below: f"{above}/{below}")
 
     def readable(self, path: str) -> str:
         """A savepoint's or checkpoint's path of the cluster's, as it is called here, if it is.
@@ -82,7 +84,7 @@ class PathMap:
                 return here
         except (StateError, OSError) as error:
             why = error.problem if isinstance(error, StateError) else str(error)
-        looked = "" if here == _plain(path) else f", here {here}"
+        looked = "" if here == _plain(path) else f", here {_resolved(here)}"
         above = path.rstrip("/").rpartition("/")[0] or path
         raise MissingFileError(
             f"the cluster wrote {path}{looked}, which can't be read ({why})",
@@ -102,15 +104,15 @@ def _resolved(path: str) -> str:
     if "://" not in plain:
         return Directory(plain).uri
     parts = urlsplit(plain)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{unquote(parts.path)}".rstrip("/")
 
 
-def _moved(path: str, prefixes: Mapping[str, str]) -> str:
+def _moved(path: str, prefixes: Mapping[str, str], joined: Callable[[str, str], str]) -> str:
     for prefix in sorted(prefixes, key=len, reverse=True):
         if path == prefix:
             return prefixes[prefix]
         above = prefix if prefix.endswith("/") else f"{prefix}/"
         if path.startswith(above):
             below = relative_path(path[len(above) :], what="a path of the cluster's", inside=prefix)
-            return f"{prefixes[prefix].rstrip('/')}/{below}"
+            return joined(prefixes[prefix].rstrip("/"), below)
     return path

@@ -27,9 +27,9 @@ from pipelines.orchestration.metadata import (
     tables_metadata,
 )
 from pipelines.orchestration.progress import LoggedProgress
-from pipelines.orchestration.resources import below
 from pipelines.orchestration.state_job import StateJob, table_key
 from state_core.files.compression import configured_compression
+from state_core.files.storage_options import location_below
 from state_core.formats import open_snapshot
 from state_core.printable import printable
 
@@ -218,14 +218,14 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
         locations = job.places(context)
         lake = locations.open_lake()
         restore = job.settings.restore
-        exports = below(locations.exports_location, *job.key_prefix)
+        exports = location_below(locations.exports_location, *job.key_prefix)
         compression = configured_compression(config.flink_conf, config.compression)
         for partition in context.partition_keys:
             exported = export_snapshot(
                 lake,
                 locations.job_name,
                 partition,
-                below(exports, f"{partition}-{context.run.run_id[:8]}"),
+                location_below(exports, f"{partition}-{context.run.run_id[:8]}"),
                 parallelism=config.parallelism or restore.parallelism,
                 max_parallelism=config.max_parallelism or restore.max_parallelism,
                 compression=compression or restore.compression,

@@ -94,8 +94,8 @@ def savepoint_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
                 # a step that is tried again in the same run waits for the same savepoint
                 trigger_id=context.run_id.replace("-", ""), report=context.log.info,
             )  # fmt: skip
-        here = live.paths.readable(path)
-        name = here.rstrip("/").rpartition("/")[2]
+        live.paths.readable(path)
+        name = path.rstrip("/").rpartition("/")[2]
         directory = live.locations.savepoints_location
         if not has_savepoint(directory, name):
             raise MissingFileError(

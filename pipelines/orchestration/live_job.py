@@ -13,10 +13,11 @@ from pipelines.flink.connection import ConnectionSettings
 from pipelines.flink.jars import JarRun
 from pipelines.flink.path_map import PathMap
 from pipelines.operations.canary import CanaryResult, run_canary
-from pipelines.orchestration.resources import Locations, below
+from pipelines.orchestration.resources import Locations
 from pipelines.orchestration.settings import CanarySettings, FlinkSettings
 from pipelines.orchestration.state_job import StateJob
 from state_core.errors import ClusterError, NotFoundError
+from state_core.files.storage_options import location_below
 
 __all__ = ["LiveJob", "Loss", "is_under_way", "live_job", "shown_in_flink"]
 
@@ -79,7 +80,8 @@ class LiveJob:
     @property
     def exports(self) -> str:
         """Where the savepoint of a rescale is written, as that is called here."""
-        return self.settings.exports or below(self.locations.exports_location, *self.key_prefix)
+        exports = self.locations.exports_location
+        return self.settings.exports or location_below(exports, *self.key_prefix)
 
     def connect(self) -> FlinkCluster:
         """Its cluster; who asks is said by the environment."""

@@ -1,14 +1,15 @@
 """Where things are: the savepoints that come in, the lake, and the exports that go out."""
 
 import os
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import dagster as dg
 
 from pipelines.lake.catalog.catalog import Catalog
 from state_core.files.confinement import relative_path
+from state_core.files.storage_options import location_below
 
-__all__ = ["Locations", "below", "public_location"]
+__all__ = ["Locations", "public_location"]
 
 DEFAULTS = {
     "STATELAKE_SAVEPOINTS": "savepoints",
@@ -27,14 +28,6 @@ def public_location(location: str) -> str:
     if not parts.netloc:
         return location
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def below(location: str, *names: str) -> str:
-    """A path or URI that leads further down; the options of a URI stay behind its path."""
-    parts = urlsplit(location)
-    if not parts.netloc:
-        return "/".join([location.rstrip("/"), *names])
-    return urlunsplit(parts._replace(path="/".join([parts.path.rstrip("/"), *names])))
 
 
 class Locations(dg.ConfigurableResource[None]):
@@ -99,7 +92,7 @@ class Locations(dg.ConfigurableResource[None]):
     def checkpoint_log(self, name: str) -> str:
         """The checkpoint log of that name."""
         location = self._given(self.checkpoints, "STATELAKE_CHECKPOINTS")
-        return below(location, name)
+        return location_below(location, name)
 
     def open_lake(self) -> Catalog:
         """The lake."""
@@ -108,4 +101,4 @@ class Locations(dg.ConfigurableResource[None]):
     def savepoint(self, name: str) -> str:
         """The savepoint of that name: a partition's key, which was a directory's name there."""
         relative_path(name, what="a savepoint", inside="the directory of savepoints")
-        return below(self.savepoints_location, name)
+        return location_below(self.savepoints_location, name)

@@ -24,7 +24,7 @@ from pipelines.lake.catalog.attempts import is_alive, refuse_during_erasure
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from pipelines.lake.commits.commit_measures import CommitReports
-from pipelines.lake.commits.run_log import Plan, Prepared, RunLog
+from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, output_directory
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.verify.legality import check_declared, held_of_record
@@ -41,7 +41,7 @@ from pipelines.runtime.backups import (
     restore_task,
     task_name,
 )
-from pipelines.runtime.sinks import commit_output, discard_attempts
+from pipelines.runtime.sinks import commit_output, discard_attempts, discard_unnamed
 from pipelines.runtime.sources import is_absent, latest_offset, splits_between
 from state_core.checks.legality import listed
 from state_core.commit import CheckpointV2
@@ -329,6 +329,8 @@ class _Run:
     # ------------------------------------------------------------------------- commit
 
     def _commit(self, plan: Plan, prepared: Prepared, resumed: bool) -> RunResult:
+        before = self.log.prepared(plan.run - 1)
+        named = {file[0] for files in (before.outputs if before else {}).values() for file in files}
         for name, sink in self.job.sinks.items():
             node = self.job.operators[sink.input.node]
             files = [(path, size, rows) for path, size, rows in prepared.outputs.get(name, [])]
@@ -337,6 +339,10 @@ class _Run:
                 files,
             )  # fmt: skip
             discard_attempts(sink.path, self.job.name, plan.run, prepared.attempt)
+            if before is not None:  # an executor that was given up may have written since
+                discard_unnamed(
+                    sink.path, output_directory(self.job.name, plan.run - 1, before.attempt), named
+                )
         self.options.observe("output committed")
         snapshot_id = snapshot_of_run(plan.run)
         location = self.log.run_directory(plan.run).checked_location(prepared.savepoint)
@@ -381,8 +387,8 @@ class _Run:
 def _alone(log: RunLog) -> Iterator[None]:
     """Refuse to run what another process runs."""
     mine = {"host": socket.gethostname(), "process": os.getpid(), "started": time.time()}
-    log.lock(mine, is_alive)
+    lock = log.lock(mine, is_alive)
     try:
         yield
     finally:
-        log.unlock(mine)
+        log.unlock(lock)

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from posixpath import dirname
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 
 from pipelines.lake.commits.run_log import OUTPUT_DIRECTORY, output_directory
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.tables import open_table
-from state_core.errors import IncompatibleError
+from pipelines.lake.tables.tables import files_of, open_table
+from state_core.errors import ConflictError, IncompatibleError
 from state_core.files.confinement import relative_path
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ConfinedDirectory, Directory
 
 __all__ = ["commit_output", "discard_attempts"]
 
@@ -99,10 +100,44 @@ def discard_attempts(location: str, job: str, run: int, keep: str) -> None:
         job: The job's name.
         run: The run's number.
         keep: The attempt that stays.
+
+    Raises:
+        ConflictError: The table has rows of another attempt: a job of the same name committed it.
     """
     directory = Directory(location).confined()
     attempts = re.compile(re.escape(output_directory(job, run, "")) + "attempt-[0-9a-f]{12}")
-    for name in directory.names(OUTPUT_DIRECTORY):
-        path = f"{OUTPUT_DIRECTORY}/{name}"
-        if attempts.fullmatch(path) and path != output_directory(job, run, keep):
-            directory.delete_tree(path)
+    paths = [f"{OUTPUT_DIRECTORY}/{name}" for name in directory.names(OUTPUT_DIRECTORY)]
+    others = [
+        path
+        for path in paths
+        if attempts.fullmatch(path) and path != output_directory(job, run, keep)
+    ]
+    held = {dirname(path) for path in _held(directory)} if others else set()
+    for path in others:
+        if path in held:
+            raise ConflictError(
+                f"run {run} of a job {job!r} is in the table already, and it is not this one",
+                place=location,
+                remedy="let no two jobs, nor lakes, of one name write to a table: name another",
+            )
+        directory.delete_tree(path)
+
+
+def discard_unnamed(location: str, attempt: str, named: Collection[str]) -> None:
+    """Remove what came into an attempt's directory after it was committed.
+
+    Args:
+        location: The table.
+        attempt: The attempt's directory.
+        named: The files that count; those that the table's log has do, too.
+    """
+    directory = Directory(location).confined()
+    late = {path for path, _ in directory.files_below(attempt)}.difference(named)
+    for path in sorted(late - _held(directory) if late else ()):
+        directory.delete(path)
+
+
+def _held(directory: ConfinedDirectory) -> set[str]:
+    """The files that a table's log has."""
+    table = open_table(directory)
+    return set() if table is None else {file.path for file in files_of(table)}

@@ -6,16 +6,16 @@ Amazon's SDK that it needs, when the first location in S3 is asked for.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 from urllib.parse import parse_qs
 
 from pyspark.sql import SparkSession
 
 from pipelines.spark.jars import resolve_jars
+from state_core.errors import StateError
 from state_core.files.filesystem import Directory
 from state_core.files.object_stores import S3_SCHEMES
-from state_core.files.storage_options import storage_options
+from state_core.files.storage_options import options_of_environment, storage_options
 
 __all__ = ["s3a_settings", "spark_path"]
 
@@ -37,7 +37,8 @@ S3_JARS = (
     *(f"software.amazon.awssdk:{module}:{SDK_VERSION}" for module in SDK_MODULES),
 )
 S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+PROVIDER = "aws.credentials.provider"
+PROVIDERS = "org.apache.hadoop.fs.s3a.{}AWSCredentialsProvider"
 # of what delta-rs and AWS's tools call it, to what S3A does
 S3A_OPTIONS = {
     "AWS_ENDPOINT_URL": "endpoint",
@@ -48,6 +49,11 @@ S3A_OPTIONS = {
 }
 
 
+# those of one credential: what another place says of one of them belongs to another credential
+KEYS = {"access.key", "secret.key", "session.token", PROVIDER}
+_OPENED: dict[str, dict[str, str]] = {}  # what S3A knows of a bucket, as long as the JVM lives
+
+
 def spark_path(session: SparkSession, directory: Directory) -> str:
     """A directory's location as Spark opens it, once the session can.
 
@@ -56,33 +62,45 @@ def spark_path(session: SparkSession, directory: Directory) -> str:
     the server must have S3A.
 
     Raises:
-        StateError: The JARs can't be downloaded.
+        StateError: The JARs can't be downloaded, or Spark has opened the bucket otherwise.
     """
     if directory.scheme not in S3_SCHEMES:
         return directory.uri
     _bring_s3a(session)
     bucket, _, path = directory.root.partition("/")
+    settings = s3a_settings(directory)
+    if _OPENED.setdefault(bucket, settings) != settings:
+        raise StateError(
+            "Spark has opened this bucket with other keys, or at another address, and keeps them",
+            place=f"s3://{bucket}",
+            remedy="open the one and the other in processes of their own",
+        )
     given = session.conf.getAll
-    for name, value in s3a_settings(directory).items():
-        names = (f"fs.s3a.{name}", f"fs.s3a.bucket.{bucket}.{name}")
-        if not any(f"spark.hadoop.{told}" in given for told in names):
-            session.conf.set(names[1], value)
+    told = {
+        name
+        for name in {*S3A_OPTIONS.values(), *settings, *KEYS}
+        for names in (f"fs.s3a.{name}", f"fs.s3a.bucket.{bucket}.{name}")
+        if f"spark.hadoop.{names}" in given
+    }
+    for name in settings.keys() - (told | KEYS if told & KEYS else told):
+        session.conf.set(f"fs.s3a.bucket.{bucket}.{name}", settings[name])
     return f"s3a://{bucket}/{path}"
 
 
 def s3a_settings(directory: Directory) -> dict[str, str]:
-    """What S3A is to know of a directory's bucket; keys of the environment it finds itself."""
-    options = {
-        "AWS_ENDPOINT_URL": os.environ.get("AWS_ENDPOINT_URL", ""),
-        "AWS_REGION": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION", ""),
-        **(storage_options(directory) or {}),
-    }
+    """What S3A is to know of a directory's bucket; keys in variables it finds itself."""
+    own = storage_options(directory) or {}
+    options = options_of_environment(with_keys="AWS_ACCESS_KEY_ID" not in own) | own
     settings = {name: options[key] for key, name in S3A_OPTIONS.items() if options.get(key)}
     virtual = parse_qs(directory.query).get("force_virtual_addressing", ["false"])[-1]
     if "endpoint" in settings and virtual.lower() not in {"true", "1"}:
         settings["path.style.access"] = "true"  # as Arrow and delta-rs call other stores
     if "AWS_SKIP_SIGNATURE" in options:
-        settings["aws.credentials.provider"] = ANONYMOUS
+        settings = {name: value for name, value in settings.items() if name not in KEYS}
+        settings[PROVIDER] = PROVIDERS.format("Anonymous")
+    elif "access.key" in settings:  # and no token of the environment's, which is of other keys
+        kind = "Temporary" if "session.token" in settings else "Simple"
+        settings[PROVIDER] = PROVIDERS.format(kind)
     return settings
 
 
@@ -96,5 +114,7 @@ def _bring_s3a(session: SparkSession) -> None:
     if configuration.getClassByNameOrNull(S3A_CLASS) is not None:
         return
     for jar in sorted(resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS).glob("*.jar")):
-        session.sql(f"ADD JAR '{jar}'")
+        uri = jar.resolve().as_uri()  # SQL's ADD JAR loads none whose path has a quote or a space
+        context._jsc.addJar(uri)  # noqa: SLF001 - for executors, also for those that come later
+        loader.addURL(context._jvm.java.net.URI(uri).toURL())  # noqa: SLF001 - for the driver
     configuration.setClassLoader(loader)

@@ -70,7 +70,7 @@ def pack(to: Path) -> int:
     preload()
     part = to.with_name(f".{to.name}.part")
     try:
-        with tarfile.open(part, "w:gz", compresslevel=1) as archive:
+        with tarfile.open(part, "w:gz", compresslevel=1, dereference=True) as archive:
             _add_script(archive)
             for path, name in _files():
                 archive.add(path, f"site/{name}", recursive=False)

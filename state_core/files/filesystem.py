@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Iterable
 from copy import copy
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -107,7 +108,8 @@ class Directory:
         if self.local:
             return str(self.root)
         credentials, query = credentials and f"{credentials}@", query and f"?{query}"
-        return f"{self.scheme}://{credentials}{self.host}{self.root}{query}"
+        root = re.sub("[%?#]", lambda found: quote(found[0]), self.root)
+        return f"{self.scheme}://{credentials}{self.host}{root}{query}"
 
     def full(self, path: str = "") -> str:
         """The whole path of a file in it, for messages and for its file system."""

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
@@ -36,7 +37,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["STORES", "storage_options", "with_storage_options", "with_stores_options"]
+__all__ = [
+    "STORES", "location_below", "options_of_environment", "storage_options",
+    "with_storage_options", "with_stores_options",
+]  # fmt: skip
 
 STORES = "STATELAKE_STORES"  # the file of options by place
 
@@ -121,6 +125,37 @@ def storage_options(directory: Directory) -> dict[str, str] | None:
     if scheme == "http":
         options[_ALLOW_HTTP] = "true"
     return options
+
+
+def options_of_environment(*, with_keys: bool) -> dict[str, str]:
+    """Address and region of S3 as variables and AWS's files say them, and a profile's keys.
+
+    Args:
+        with_keys: Whether keys are wanted. Those in variables go before a profile's, and are left
+            to be found there.
+
+    Raises:
+        SnapshotError: AWS's files can't be read.
+    """
+    given = os.environ.get
+    options = _profile(given(_PROFILE) or "default")
+    if given(_KEY) or not (with_keys and {_KEY, _SECRET} <= options.keys()):
+        for name in (_KEY, _SECRET, _TOKEN):
+            options.pop(name, None)
+    said = {
+        _ENDPOINT: given(f"{_ENDPOINT}_S3") or given(_ENDPOINT),
+        "AWS_REGION": given("AWS_REGION") or given("AWS_DEFAULT_REGION"),
+    }
+    return options | {name: value for name, value in said.items() if value}
+
+
+def location_below(location: str, *names: str) -> str:
+    """A path or URI that leads further down; the options of a URI stay behind its path."""
+    parts = urlsplit(location)
+    if not parts.netloc:
+        return "/".join([location.rstrip("/"), *names])
+    below = "/".join([parts.path.rstrip("/"), *(quote(name, safe="/=") for name in names)])
+    return urlunsplit(parts._replace(path=below))
 
 
 def with_stores_options(location: str) -> str:
@@ -221,10 +256,11 @@ def _profile(profile: str) -> dict[str, str]:
     }  # fmt: skip
     options: dict[str, str] = {}
     for variable, usual, section in places:
-        path = Path(os.environ.get(variable) or usual).expanduser()
+        path = Path(os.environ.get(variable) or usual)
         parser = ConfigParser(interpolation=None)
         try:
-            parser.read(path, "utf-8")
+            with suppress(RuntimeError):  # of `~` where there is no home
+                parser.read(path.expanduser(), "utf-8")
         except (ConfigError, OSError, ValueError) as error:
             raise _wrong_file(str(path), f"it can't be read ({type(error).__name__})") from error
         if parser.has_section(section):

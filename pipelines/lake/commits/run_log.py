@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from pipelines.lake.catalog.attempts import read_note
 from pipelines.lake.tables.record_rules import Rule, broken_rule
 from state_core.commit import CheckpointId
-from state_core.errors import ConflictError, CorruptSnapshotError
+from state_core.errors import ConflictError, CorruptSnapshotError, MissingFileError
 from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
@@ -43,12 +45,12 @@ __all__ = [
 
 VERSION = 1
 KEPT_RUNS = 2
-LOCK = "running.json"
 OUTPUT_DIRECTORY = "_data"  # below a sink's table
 SAVEPOINT = "savepoint"
 Word = TypeVar("Word")
 _RUN = re.compile(r"\d{8,12}", re.ASCII)
 _ATTEMPT = re.compile("attempt-[0-9a-f]{12}")
+_LOCK = re.compile(r"running(-[0-9a-f]{16})?\.json")
 
 
 def _is_number(value: object) -> bool:
@@ -258,24 +260,37 @@ class RunLog:
             if old <= run - KEPT_RUNS and self.done(old):
                 self.discard(old)
 
-    def refuse_running(self, alive: Callable[[dict[str, Any]], bool]) -> None:
+    def refuse_running(self, alive: Callable[[dict[str, Any]], bool], but: str = "") -> None:
         """Look whether another process runs the job.
+
+        Args:
+            alive: Whether the process that wrote a note may still be at work.
+            but: The lock of who asks.
 
         Raises:
             ConflictError: A process that is alive runs the job.
             DamagedLakeError: Something is there that no process of ours wrote.
         """
-        if self.directory.is_file(LOCK):
-            note = read_note(self.directory, LOCK, {})
-            if alive(note):
+        for name, note in self._locks():
+            if name != but and alive(note):
                 raise ConflictError(
                     f"process {note['process']} of {note['host']} runs the job",
-                    place=self.directory.full(LOCK),
+                    place=self.directory.full(name),
                     remedy="wait until it is done, or remove the file if it is not there any more",
                 )
 
-    def lock(self, mine: dict[str, Any], alive: Callable[[dict[str, Any]], bool]) -> None:
-        """Let nobody else run the job until `unlock`.
+    def _locks(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What processes that run the job say of themselves, and those that did not end well."""
+        for name in self.directory.names():
+            if _LOCK.fullmatch(name):
+                with suppress(MissingFileError):  # it has ended at this moment
+                    yield name, read_note(self.directory, name, {})
+
+    def lock(self, mine: dict[str, Any], alive: Callable[[dict[str, Any]], bool]) -> str:
+        """Let nobody else run the job until `unlock`: the lock.
+
+        Each process has a lock of its own, and looks for others behind it: of two that begin at
+        once, both may be refused, and never none.
 
         Raises:
             ConflictError: Another process that is alive has done that.
@@ -283,13 +298,21 @@ class RunLog:
         """
         self.directory.create()
         self.refuse_running(alive)
-        self.directory.write(LOCK, json.dumps(mine).encode())
+        before = [name for name, _ in self._locks()]
+        lock = f"running-{secrets.token_hex(8)}.json"
+        self.directory.write(lock, json.dumps(mine).encode())
+        try:
+            self.refuse_running(alive, but=lock)
+        except BaseException:
+            self.unlock(lock)
+            raise
+        for name in before:  # of processes that are gone
+            self.directory.delete(name)
+        return lock
 
-    def unlock(self, mine: dict[str, Any]) -> None:
+    def unlock(self, lock: str) -> None:
         """Let others run it."""
-        data = json.dumps(mine).encode()
-        if self.directory.is_file(LOCK) and self.directory.read(LOCK) == data:
-            self.directory.delete(LOCK)
+        self.directory.delete(lock)
 
     def _write(self, run: int, name: str, content: dict[str, Any]) -> None:
         data = json.dumps({"version": VERSION, **content}, indent=1, sort_keys=True)

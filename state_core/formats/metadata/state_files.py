@@ -53,7 +53,7 @@ from state_core.model.handles import (
 __all__ = ["METADATA_FILE", "StateFiles"]
 
 METADATA_FILE = "_metadata"
-LOOKS_AT_ONCE = 8
+LOOKS_AT_ONCE = 32  # a store takes some ten milliseconds for each
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
 SHARED_DIRECTORIES = ("shared", "taskowned", "dstl")
 TABLE_DIRECTORY = re.compile(r"(.*/shared)/op_[^/]+/db")  # of ForSt

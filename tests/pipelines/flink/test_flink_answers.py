@@ -9,6 +9,7 @@ import pytest
 from pipelines.flink.path_map import PathMap
 from pipelines.flink.root_causes import LONGEST, root_cause
 from state_core.errors import DeclarationError, MissingFileError, UnsafePathError
+from state_core.files.filesystem import Directory
 
 RESTORE = """Internal server error.
 <Exception on server side:
@@ -89,6 +90,17 @@ def test_credentials_of_this_machine_are_not_the_clusters() -> None:
         "s3://key:s3cret@bucket/exports/1?region=eu-central-1&endpoint_override=proxy%3A8080"
     )
     assert there == "s3a://bucket/exports/1"
+
+
+def test_a_store_here_keeps_its_options_behind_the_path() -> None:
+    """Flink's names are as they are; in a URI they are spelled. Nobody is shown keys."""
+    here = "s3://key:s3cret@bucket/flink?region=eu&endpoint_override=proxy:8080"
+    paths = PathMap({"s3a://flink": here})
+    path = paths.here("s3a://flink/sp-1/50% of #1?")
+    assert path == here.replace("?", "/sp-1/50%25%20of%20%231%3F?", 1)
+    assert Directory(path).root == "bucket/flink/sp-1/50% of #1?"
+    assert paths.there(path) == "s3a://flink/sp-1/50% of #1?"
+    assert "s3cret" not in repr(paths)
 
 
 def test_no_path_leads_out_of_what_is_mapped() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, output_directory
 from pipelines.runtime.sinks import discard_attempts
-from state_core.errors import StateError, UnsafePathError
+from state_core.errors import ConflictError, StateError, UnsafePathError
 from state_core.files.filesystem import Directory
 
 JOB, ATTEMPT = "orders", "attempt-0123456789ab"
@@ -43,6 +43,11 @@ def victim(tmp_path: Path) -> Path:
 def untouched(victim: Path) -> bool:
     """Whether the victim is as it was."""
     return {path.read_text() for path in victim.rglob("*") if path.is_file()} == {"mine"}
+
+
+def process(number: int) -> dict[str, Any]:
+    """What a process says of itself."""
+    return {"host": "h", "process": number, "started": 0.0}
 
 
 def say(log: RunLog, name: str, **said: Any) -> None:
@@ -172,6 +177,36 @@ def test_no_output_is_removed_through_a_link(path: str, victim: Path, tmp_path: 
     with pytest.raises(UnsafePathError):
         discard_attempts(str(tmp_path / "kept"), JOB, 1, "attempt-000000000000")
     assert untouched(victim)
+
+
+def test_of_two_that_begin_at_once_none_runs_beside_the_other(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other looked before this one's lock was there, and wrote its own."""
+    write = type(log.directory).write
+    locks: list[str] = []
+
+    def at_once(*arguments: Any) -> None:
+        monkeypatch.undo()
+        locks.append(log.lock(process(1), lambda _: True))
+        write(*arguments)
+
+    monkeypatch.setattr(type(log.directory), "write", at_once)
+    with pytest.raises(ConflictError, match="process 1 of h runs the job"):
+        log.lock(process(2), lambda _: True)
+    (lock,) = locks
+    assert log.directory.is_file(lock)
+    log.unlock(lock)
+    log.unlock(log.lock(process(2), lambda _: True))
+    assert log.directory.names() == ["00000001"]
+
+
+def test_locks_of_processes_that_are_gone_go_too(log: RunLog) -> None:
+    """Also that of a version that had one for all."""
+    log.directory.write("running.json", json.dumps(process(1)).encode())
+    log.lock(process(2), lambda _: False)
+    log.unlock(log.lock(process(3), lambda note: note["process"] == 3))
+    assert log.directory.names() == ["00000001"]
 
 
 def test_a_confined_directory_travels(log: RunLog, victim: Path) -> None:

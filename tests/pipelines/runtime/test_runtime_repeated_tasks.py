@@ -12,6 +12,7 @@ from pipelines.lake.api import Lake
 from pipelines.runtime import RunOptions, run_job
 from pipelines.runtime.exchange import ChannelWriter
 from state_core import open_snapshot
+from state_core.errors import ConflictError
 from state_core.formats.metadata.stream_map import named_files
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 from tests.support.repeating import Repeating
@@ -43,3 +44,32 @@ def test_one_run_of_each_task_counts(
     (savepoint,) = (tmp_path / "lake" / "alerts" / "_runs" / "00000002").glob("attempt-*/savepoint")
     named = named_files(open_snapshot(savepoint).metadata)
     assert {path.name for path in savepoint.iterdir()} == {"_metadata", *named}
+
+
+def test_what_comes_after_the_commit_goes_with_the_next_run(tmp_path: Path) -> None:
+    """An executor that was given up writes into a sink's table; what was committed stays."""
+    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    job = alerts.alerts(str(data))
+    feed(data, 0)
+    run_job(job, lake, RunOptions(engine="local"))
+    (attempt,) = (data / "alerts" / "_data").iterdir()
+    (attempt / "alerts-alert-0-00000-late.parquet").write_bytes(b"late")
+    before = sink_rows(data / "alerts")
+    feed(data, 1)
+    run_job(job, lake, RunOptions(engine="local"))
+    named = set(DeltaTable(str(data / "alerts")).file_uris())
+    assert {str(path) for path in (data / "alerts" / "_data").rglob("*.*")} == named
+    assert [row for row in sink_rows(data / "alerts") if row in before] != []
+
+
+def test_a_job_of_the_same_name_loses_nothing(tmp_path: Path) -> None:
+    """Begun anew in another lake, with the same tables, it is refused: they are as they were."""
+    data = tmp_path / "data"
+    feed(data, 0)
+    job = alerts.alerts(str(data))
+    run_job(job, Lake(tmp_path / "lake"), RunOptions(engine="local"))
+    before = sink_rows(data / "alerts")
+    with pytest.raises(ConflictError, match="run 1 of a job 'alerts' is in the table already"):
+        run_job(job, Lake(tmp_path / "other"), RunOptions(engine="local"))
+    assert before
+    assert sink_rows(data / "alerts") == before

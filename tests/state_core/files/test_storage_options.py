@@ -60,6 +60,14 @@ def test_a_directory_is_made_again_of_its_location(location: str) -> None:
     assert below.filesystem.equals(directory.filesystem)
 
 
+def test_a_path_is_spelled_in_its_location() -> None:
+    """What means something in a URI is a part of the path here."""
+    directory = Directory("s3://bucket/50%25%20of%20%231%3F/%2541?region=eu")
+    assert directory.root == "bucket/50% of #1?/%41"
+    assert Directory(directory.location).root == directory.root
+    assert Directory(directory.child("a%62").location).root == f"{directory.root}/a%62"
+
+
 def test_the_location_of_a_local_directory(tmp_path: Path) -> None:
     """Its path, however it was given."""
     for location in (str(tmp_path), tmp_path.as_uri()):

@@ -333,10 +333,10 @@ def test_a_run_in_progress_is_refused(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     log = RunLog(lake.directory, "alerts")
     mine = {"host": socket.gethostname(), "process": os.getpid(), "started": time.time()}
-    log.lock(mine, lambda _: False)
+    lock = log.lock(mine, lambda _: False)
     with pytest.raises(ConflictError, match="runs the job"):
         erase(lake, erased(tmp_path))
-    log.unlock(mine)
+    log.unlock(lock)
     with pytest.raises(DiesError):
         run(tmp_path, 1, observe=observe)
     with pytest.raises(ConflictError, match="run 2 of job 'alerts' has state that is in no"):
