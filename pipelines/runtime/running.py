@@ -41,7 +41,12 @@ from pipelines.runtime.backups import (
     restore_task,
     task_name,
 )
-from pipelines.runtime.sinks import commit_output, discard_attempts, discard_unnamed
+from pipelines.runtime.sinks import (
+    commit_output,
+    discard_attempts,
+    discard_unnamed,
+    refuse_committed,
+)
 from pipelines.runtime.sources import is_absent, latest_offset, splits_between
 from state_core.checks.legality import listed
 from state_core.commit import CheckpointV2
@@ -184,6 +189,8 @@ class _Run:
             plan = self._plan(number)
             if plan is None:
                 return RunResult(0)
+            for name, sink in self.job.sinks.items():
+                refuse_committed(sink.path, f"{self.job.name}/{name}", number)
             self.log.write_plan(plan)
             self.options.observe("planned")
         unplanned = sorted(self.job.sources.keys() - (plan.begins.keys() & plan.ends.keys()))

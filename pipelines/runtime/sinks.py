@@ -23,7 +23,7 @@ from state_core.errors import ConflictError, IncompatibleError
 from state_core.files.confinement import relative_path
 from state_core.files.filesystem import ConfinedDirectory, Directory
 
-__all__ = ["commit_output", "discard_attempts"]
+__all__ = ["commit_output", "discard_attempts", "discard_unnamed", "refuse_committed"]
 
 
 def commit_output(
@@ -75,6 +75,31 @@ def commit_output(
     return until_committed(commit, directory, remedy=remedy)
 
 
+def refuse_committed(location: str, app: str, run: int) -> None:
+    """Make sure that nobody committed a run that is only planned.
+
+    Args:
+        location: The table.
+        app: Who commits: the job and the sink.
+        run: The run's number.
+
+    Raises:
+        ConflictError: A job of the same name did, with another lake.
+    """
+    table = open_table(Directory(location).confined())
+    last_run = None if table is None else table.transaction_version(app)
+    if last_run is not None and last_run >= run:
+        raise _taken(location, app.partition("/")[0], run)
+
+
+def _taken(location: str, job: str, run: int) -> ConflictError:
+    return ConflictError(
+        f"run {run} of a job {job!r} is in the table already, and it is not this one",
+        place=location,
+        remedy="let no two jobs, nor lakes, of one name write to a table: name another",
+    )
+
+
 def _check_columns(table: DeltaTable, schema: pa.Schema, location: str) -> None:
     present, needed = table.schema(), Schema.from_arrow(schema)
     if present != needed:
@@ -115,11 +140,7 @@ def discard_attempts(location: str, job: str, run: int, keep: str) -> None:
     held = {dirname(path) for path in _held(directory)} if others else set()
     for path in others:
         if path in held:
-            raise ConflictError(
-                f"run {run} of a job {job!r} is in the table already, and it is not this one",
-                place=location,
-                remedy="let no two jobs, nor lakes, of one name write to a table: name another",
-            )
+            raise _taken(location, job, run)
         directory.delete_tree(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -205,13 +206,20 @@ def from_lake(maker: Maker) -> Maker:
 
 
 def running(maker: Maker) -> Maker:
-    """The same, and orders for a first run that begins with it."""
+    """The same, and orders for a first run that begins with it, and has put out nothing yet."""
 
     def make(scene: Scene) -> None:
         scene.seed.copy("orders-data", scene.data)
+        shutil.rmtree(scene.data / "kept")
         maker(scene)
 
     return make
+
+
+def run_before(scene: Scene) -> None:
+    """An honest lake, and orders of which a run of another lake's job has put out what it made."""
+    lake_of(scene)
+    scene.seed.copy("orders-data", scene.data)
 
 
 def job_named(name: str) -> Maker:
@@ -341,6 +349,7 @@ LAKE_PART_CASES: list[Case] = [
     ),
     *over(BOOTSTRAP, "source/honest", from_lake(lake_of), code=0),
     *over(RUN, "restore/honest", running(lake_of), code=0),
+    *over(RUN, "restore/run-before", run_before, code=3),
     *over(BOOTSTRAP, "source/delta-elsewhere",
           from_lake(log_action(TABLE, added(OUTSIDE["absolute"])))),
     *over(BOOTSTRAP, "source/link", from_lake(link(f"{TABLE}/_data", f"{{victim}}/lake/{TABLE}/_data")),
