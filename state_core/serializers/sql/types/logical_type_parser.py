@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from state_core.errors import EncodeError
+from state_core.serializers.sql.types.logical_type_objects import LENGTH_TYPES, SIMPLE_TYPES
 from state_core.serializers.sql.types.logical_types import (
     MAX_LENGTH,
     ArrayType,
@@ -34,11 +35,7 @@ MAX_DIGITS = 38
 _TOKEN = re.compile(
     r"\s*(?:(?P<mark>[<>(),.])|`(?P<quoted>(?:[^`]|``)*)`|'(?P<text>(?:[^']|'')*)'|(?P<word>[^\s<>().,`']+))"
 )
-_SIMPLE = {
-    "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER",
-    "INTEGER": "INTEGER", "BIGINT": "BIGINT", "FLOAT": "FLOAT", "DOUBLE": "DOUBLE", "DATE": "DATE",
-    "NULL": "NULL", "VARIANT": "VARIANT", "BITMAP": "BITMAP", "DESCRIPTOR": "DESCRIPTOR",
-}  # fmt: skip
+_SIMPLE = {"INT": "INTEGER", **{root: root for root in SIMPLE_TYPES}}
 _LENGTHS = {"STRING": ("VARCHAR", MAX_LENGTH), "BYTES": ("VARBINARY", MAX_LENGTH)}
 
 
@@ -138,7 +135,7 @@ class _Parser:
             return SimpleType(_SIMPLE[name])
         if kind == "word" and name in _LENGTHS:
             return LengthType(*_LENGTHS[name])
-        if kind == "word" and name in ("CHAR", "VARCHAR", "BINARY", "VARBINARY"):
+        if kind == "word" and name in LENGTH_TYPES:
             return LengthType(name, self.digits(1, 1, MAX_LENGTH))
         build = _BUILDERS.get(name) if kind == "word" else None
         if build is None:
