@@ -47,8 +47,6 @@ S3A_OPTIONS = {
     "AWS_SECRET_ACCESS_KEY": "secret.key",
     "AWS_SESSION_TOKEN": "session.token",
 }
-
-
 # those of one credential: what another place says of one of them belongs to another credential
 KEYS = {"access.key", "secret.key", "session.token", PROVIDER}
 _OPENED: dict[str, dict[str, str]] = {}  # what S3A knows of a bucket, as long as the JVM lives
@@ -82,7 +80,9 @@ def spark_path(session: SparkSession, directory: Directory) -> str:
         for names in (f"fs.s3a.{name}", f"fs.s3a.bucket.{bucket}.{name}")
         if f"spark.hadoop.{names}" in given
     }
-    for name in settings.keys() - (told | KEYS if told & KEYS else told):
+    if told & KEYS:
+        told |= KEYS
+    for name in settings.keys() - told:
         session.conf.set(f"fs.s3a.bucket.{bucket}.{name}", settings[name])
     return f"s3a://{bucket}/{path}"
 
@@ -110,9 +110,9 @@ def _bring_s3a(session: SparkSession) -> None:
     if context is None:
         return
     configuration = context._jsc.hadoopConfiguration()  # noqa: SLF001 - Python has no other way
-    loader = session._jsparkSession.sharedState().jarClassLoader()  # noqa: SLF001 - the same
     if configuration.getClassByNameOrNull(S3A_CLASS) is not None:
         return
+    loader = session._jsparkSession.sharedState().jarClassLoader()  # noqa: SLF001 - the same
     for jar in sorted(resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS).glob("*.jar")):
         uri = jar.resolve().as_uri()  # SQL's ADD JAR loads none whose path has a quote or a space
         context._jsc.addJar(uri)  # noqa: SLF001 - for executors, also for those that come later

@@ -1,4 +1,4 @@
-"""An engine whose tasks run more than once, as Spark's do where an executor seems lost or slow."""
+"""Engines that do what a cluster may: run tasks more than once, or work while others do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.engine import Progress
+from pipelines.engine import LocalEngine, Progress
 
-__all__ = ["Repeating"]
+__all__ = ["Interrupted", "Repeating"]
 
 
 class _Lost(BaseException):
@@ -64,3 +64,30 @@ class Repeating:
         with self.patch.context() as patch:
             patch.setattr(*self.written, lost)
             yield
+
+
+class Interrupted(LocalEngine):
+    """An engine whose tasks may repeat, and before and after which something else happens.
+
+    Args:
+        before: Called before tasks are run.
+        after: Called when they have run, or failed.
+    """
+
+    repeats = True
+
+    def __init__(
+        self, before: Callable[[], object] = bool, after: Callable[[], object] = bool
+    ) -> None:
+        super().__init__(1)
+        self.before, self.after = before, after
+
+    def map(
+        self, function: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress | None = None
+    ) -> list[Any]:
+        """As `Engine.map`."""
+        self.before()
+        try:
+            return super().map(function, tasks, progress)
+        finally:
+            self.after()

@@ -53,7 +53,7 @@ class SparkStep:
 def main() -> None:
     """Start Spark, and run the query once it is asked for: not if the input ends before that."""
     from pipelines.cli.commands.queries.sql import sql  # noqa: PLC0415 - not who starts this process
-    from pipelines.spark.session import open_session  # noqa: PLC0415
+    from pipelines.spark.session import open_session  # noqa: PLC0415 - the same
 
     session = open_session()
     session.range(1).count()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import csv
 
-from pipelines.engine import Engine, LocalEngine, Progress
+from pipelines.engine import Engine
 from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
@@ -38,6 +37,7 @@ from tests.integration.s3.proxy import KEY, SECRET, S3Proxy
 from tests.support.command import run
 from tests.support.jobs.alert_orders import EXAMPLE, RULES, expected, orders_of
 from tests.support.lakes import DEMO, LOCAL, WORDS, entries, golden
+from tests.support.repeating import Interrupted
 
 pytestmark = pytest.mark.s3
 
@@ -82,34 +82,13 @@ def test_there_and_back(directory: Directory, tmp_path: Path) -> None:
     assert entries(rescaled) == entries(tmp_path / "wide")
 
 
-class _Meanwhile(LocalEngine):
-    """An engine whose tasks may repeat, and before and after which something else happens."""
-
-    repeats = True
-
-    def __init__(
-        self, before: Callable[[], object] = bool, after: Callable[[], object] = bool
-    ) -> None:
-        super().__init__(1)
-        self.before, self.after = before, after
-
-    def map(
-        self, function: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress | None = None
-    ) -> list[Any]:
-        """As `Engine.map`."""
-        self.before()
-        results = super().map(function, tasks, progress)
-        self.after()
-        return results
-
-
 def test_a_file_that_is_replaced_during_an_import(directory: Directory) -> None:
     """By one as long: the import names it; when it is put right, the same process imports it."""
     source, savepoint = put(WORDS, directory.child("savepoint")), directory.child("savepoint")
     lake = Lake(directory.child("lake").location)
     size, path = max((size, path) for path, size in savepoint.files_below())
     right = savepoint.read(path)
-    engine = _Meanwhile(after=lambda: savepoint.write(path, bytes(size)))
+    engine = Interrupted(after=lambda: savepoint.write(path, bytes(size)))
     with pytest.raises(ChangedFileError, match=path):
         import_snapshot(lake, source, "words", snapshot_id="one", engine=engine)
     assert not lake.exists()
@@ -132,7 +111,7 @@ def test_two_exports_to_one_place(directory: Directory, tmp_path: Path, fails: b
             return export_snapshot(lake, "words", "one", target, engine=engine)
 
         def begin_other() -> None:
-            other = _Meanwhile(before=lambda: (begun.set(), written.wait(60)))
+            other = Interrupted(before=lambda: (begun.set(), written.wait(60)))
             others.append(pool.submit(export, other))
             assert begun.wait(60)
 
@@ -144,7 +123,7 @@ def test_two_exports_to_one_place(directory: Directory, tmp_path: Path, fails: b
 
         others: list[Future[object]] = []
         with pytest.raises(ConflictError, match="lost") if fails else nullcontext():
-            export(_Meanwhile(begin_other, end_other))
+            export(Interrupted(begin_other, end_other))
     assert entries(target) == entries(WORDS)
 
 

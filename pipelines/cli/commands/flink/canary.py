@@ -98,7 +98,7 @@ def canary(
     with connected(flink) as cluster:
         from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
         from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-        from pipelines.operations.canary import run_canary  # noqa: PLC0415
+        from pipelines.operations.canary import run_canary  # noqa: PLC0415 - the same
 
         opened = Catalog(lake)
         with status_line(quiet=as_json_) as report:

@@ -119,8 +119,8 @@ def rescale(
     with connected(flink) as cluster:
         from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
         from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-        from pipelines.operations.live_rescaling import rescale_job  # noqa: PLC0415
-        from pipelines.operations.rescale_steps import RescalePlan  # noqa: PLC0415
+        from pipelines.operations.live_rescaling import rescale_job  # noqa: PLC0415 - the same
+        from pipelines.operations.rescale_steps import RescalePlan  # noqa: PLC0415 - the same
 
         same = not (old_jar or old_jar_id)
         old = JarRun(

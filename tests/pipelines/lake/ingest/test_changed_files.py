@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pipelines.engine import LocalEngine, Progress
 from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core.errors import ChangedFileError, SnapshotError
 from tests.support.lakes import WORDS, entries, exported
+from tests.support.repeating import Interrupted
 
 JOB = "orders"
-
-
-class Meddling(LocalEngine):
-    """An engine during whose work somebody does something."""
-
-    def __init__(self, before: Callable[[], object], after: Callable[[], object]) -> None:
-        super().__init__(1)
-        self.before, self.after = before, after
-
-    def map(
-        self, function: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress | None = None
-    ) -> list[Any]:
-        """The function of every task."""
-        self.before()
-        try:
-            return super().map(function, tasks, progress)
-        finally:
-            self.after()
 
 
 def replaced(file: Path) -> None:
@@ -61,8 +42,7 @@ def test_a_file_is_not_what_it_was(
     source, lake = tmp_path / "savepoint", Lake(tmp_path / "lake")
     shutil.copytree(WORDS, source)
     file = max(source.iterdir(), key=lambda path: path.stat().st_size)
-    meddle = {"before": lambda: None, "after": lambda: None, when: lambda: change(file)}
-    engine = Meddling(**meddle)
+    engine = Interrupted(**{when: lambda: change(file)})
     if (when, change) == ("after", Path.unlink):
         import_snapshot(lake, str(source), JOB, snapshot_id="one", engine=engine)
     else:
