@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
 from state_core.errors import DeclarationError, MissingFileError, StateError
-from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
+from state_core.files.paths import relative_path
 from state_core.files.storage_options import location_below
 
 __all__ = ["PathMap"]

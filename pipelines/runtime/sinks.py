@@ -20,8 +20,8 @@ from pipelines.lake.commits.run_log import OUTPUT_DIRECTORY, output_directory
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.tables import files_of, open_table
 from state_core.errors import ConflictError, IncompatibleError
-from state_core.files.confinement import relative_path
 from state_core.files.filesystem import ConfinedDirectory, Directory
+from state_core.files.paths import relative_path
 
 __all__ = ["commit_output", "discard_attempts", "discard_unnamed", "refuse_committed"]
 

@@ -5,7 +5,9 @@
 `object_stores`    file systems by URI: S3 with its options, and how often requests are tried
 `hdfs`             HDFS as a file system of Arrow
 `file_sources`     pieces of files; those of object stores are read with few requests
-`confinement`      paths out of data: where they may lead, and no link on the way
+`paths`            paths out of data: where they may lead
+`confinement`      no link is followed on their way
+`moves`            bytes that several tasks move into one file
 `byte_sources`     bytes that can be read from anywhere in them
 `wire`             Java's `DataInput` and `DataOutput`, with every length checked
 `java_stream`      what a Java object stream holds, without loading a class

@@ -1,9 +1,9 @@
 """The one resolver of paths that came from data: nothing is touched outside a directory.
 
 A snapshot, a lake, an index of blobs are written by anybody. What they say about a path is checked
-by one rule (`relative_path`), and on a local file system followed by `ConfinedTree`, directory by
-directory and never through a symbolic link: a link that is put there between the check and the use
-is not followed either, as what is used is the directory that was opened.
+by one rule (`relative_path`, in `paths`), and on a local file system followed by `ConfinedTree`,
+directory by directory and never through a symbolic link: a link that is put there between the check
+and the use is not followed either, as what is used is the directory that was opened.
 
 What can't be told: a hard link to a file elsewhere is a file like any other. So no file is written
 into that was there before: it is replaced.
@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pyarrow as pa
 
 from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
+from state_core.files.byte_sources import too_short
+from state_core.files.paths import PART, shortened
 
-__all__ = ["PART", "ConfinedTree", "given_to_arrow", "is_part", "relative_path", "shortened"]
+__all__ = ["ConfinedTree", "given_to_arrow"]
 
 DEEPEST = 100
 """So many directories below one another are listed."""
@@ -31,67 +32,16 @@ DEEPEST = 100
 REMEMBERED = 4096
 """Of so many files it is known that they were reached."""
 
-PART = ".part"
-"""The end of a name that a file has until it is whole."""
+COPY_BYTES = 8 << 20
+"""So much is copied at once."""
 
-LONGEST_SHOWN = 120
-"""So much of a path is shown."""
-
-_PART_NAME = re.compile(rf".+\.[0-9a-f]{{1,8}}\{PART}")
-_NAME = r"(?!\.\.?(?:/|\Z))[^/\\\x00-\x1f\x7f\ud800-\udfff]+"
-_URI = r"[A-Za-z][A-Za-z0-9+.-]*:"
-_RELATIVE = re.compile(rf"(?!{_URI}){_NAME}(?:/{_NAME})*")
-# escapes (`%2e`) and `~` are letters like others: nothing reads them
-_REASONS = (
-    (r"\A\Z", "it is empty"),
-    (r"[\x00-\x1f\x7f\ud800-\udfff]", "no name has such characters"),
-    (r"\A/", "it is absolute"),
-    (rf"\A{_URI}", "it is a URI"),
-    (r"\\", "it has a backslash"),
-    (r"(?:\A|/)\.\.(?:/|\Z)", "it leads above"),
-    (r"(?:\A|/)\.?(?:/|\Z)", "it is not normalized"),
-)
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 _ANCHOR = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _ANCHOR | _NO_LINK
 # a pipe would else be waited for
 _READ = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | _NO_LINK
+_CHANGE = os.O_WRONLY | os.O_NONBLOCK | _NO_LINK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
-
-
-def is_part(name: str) -> bool:
-    """Whether a file's name is one that it has only until it is whole."""
-    return _PART_NAME.fullmatch(name) is not None
-
-
-def relative_path(
-    path: str, *, what: str, place: str = "", inside: str = "the directory that it belongs to"
-) -> str:
-    """A path that came from data, if it can only lead below the directory that it is for.
-
-    Args:
-        path: Taken as it is: relative, normalized, with `/` between names, and without escapes.
-        what: Whose path it is, for the message: `a state file`.
-        place: What said it.
-        inside: Where it has to be.
-
-    Raises:
-        UnsafePathError: The path is empty, absolute, a URI, leads above, or is no path at all.
-    """
-    if _RELATIVE.fullmatch(path):
-        return path
-    reason = next(reason for pattern, reason in _REASONS if re.search(pattern, path))
-    raise UnsafePathError(
-        f"{what} at {shortened(path)}, which is not inside {inside}: {reason}",
-        place=place,
-        remedy="neither Flink nor statelake writes such a path: do not trust the file that has it",
-    )
-
-
-def shortened(path: str) -> str:
-    """A path for a message, as Python writes it, and cut short."""
-    return repr(path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}...")
 
 
 class ConfinedTree:
@@ -154,11 +104,41 @@ class ConfinedTree:
             self._remove(folder, name, path)
             return os.open(name, _CREATE, 0o666, dir_fd=folder)
 
+    def move_into(self, path: str, target: str, at: int, *, start: int, end: int) -> None:
+        """Move bytes of a file to a place in another one, and leave the file empty.
+
+        The target is a file that nothing else links to. A file that is empty already was moved by
+        an earlier run of whoever moves it, or is by another at this moment, to the same place.
+
+        Raises:
+            TruncatedError: The file is shorter.
+        """
+        with ExitStack() as stack, self._telling("moved", path):
+            into = self._changed(target)
+            stack.callback(os.close, into)
+            source = self.open(path)
+            stack.callback(os.close, source)
+            done = start
+            while done < end:
+                count = _copy(source, into, end - done, done, at + done - start)
+                if count == 0 and os.fstat(source).st_size:
+                    raise too_short(f"{self.anchor}/{path}", start, end - start, done - start)
+                if count == 0:
+                    return
+                done += count
+            moved = self._changed(path)
+            stack.callback(os.close, moved)
+            os.ftruncate(moved, 0)
+
     def append(self, path: str) -> int:
         """A descriptor to write at the end of a file that nothing else links to."""
+        return self._changed(path, os.O_APPEND)
+
+    def _changed(self, path: str, flags: int = 0) -> int:
+        """A descriptor to write into a file that nothing else links to."""
         with self._telling("written", path), self._folder_of(path) as (folder, name):
             self._is_file(folder, name, path)
-            handle = os.open(name, _APPEND, dir_fd=folder)
+            handle = os.open(name, _CHANGE | flags, dir_fd=folder)
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             os.close(handle)
@@ -448,6 +428,12 @@ class ConfinedTree:
             place=self.anchor,
             remedy="statelake neither reads, replaces nor removes it: look at what it is",
         )
+
+
+def _copy(source: int, target: int, size: int, start: int, at: int) -> int:
+    """Copy bytes from a file's place to one of another; how many there were."""
+    data = os.pread(source, min(size, COPY_BYTES), start)
+    return os.pwrite(target, data, at)
 
 
 def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:

@@ -26,8 +26,9 @@ from pyarrow import fs
 from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from state_core.files import object_stores as stores
 from state_core.files.byte_sources import ByteSource, InlineSource, too_short
-from state_core.files.confinement import ConfinedTree, given_to_arrow, relative_path, shortened
+from state_core.files.confinement import ConfinedTree, given_to_arrow
 from state_core.files.file_sources import FileSource, RemoteFile, version_of
+from state_core.files.paths import relative_path, shortened
 from state_core.files.storage_options import with_stores_options
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
@@ -288,17 +289,6 @@ class Directory:
             return MissingFileError("no such file", place=self.full(path))
         return stores.not_read(error, self.full(path))
 
-    def open_append(self, path: str) -> pa.NativeFile:
-        """A file to write to at its end; object stores have none such.
-
-        Raises:
-            SnapshotError: The file can't be written there.
-        """
-        try:
-            return self.filesystem.open_append_stream(self.full(path))
-        except OSError as error:
-            raise stores.not_written(error, self.full(path)) from error
-
     def create(self) -> None:
         """Make the directory and those above it; of an object store, the bucket alone."""
         if not (self.is_object_store and "/" in self.root):
@@ -440,6 +430,14 @@ class ConfinedDirectory(Directory):
         """Give a file of another directory a second path here; whether that was possible."""
         return False
 
+    def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
+        """Move bytes of a file to a place in another one, on a local disk: an empty file is left.
+
+        Raises:
+            TruncatedError: The file is shorter.
+        """
+        raise NotImplementedError(f"files of {self.scheme} can't be written into")
+
     def _checked(self, path: str) -> str:
         return relative_path(path, what="a file", place=self.root)
 
@@ -501,8 +499,8 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
     def open_output(self, path: str) -> pa.NativeFile:
         return given_to_arrow(self.tree.create(self.below(path)), "wb")
 
-    def open_append(self, path: str) -> pa.NativeFile:
-        return given_to_arrow(self.tree.append(self.below(path)), "ab")
+    def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
+        self.tree.move_into(self.below(path), self.below(target), at, start=start, end=end)
 
     def write_pieces(self, path: str, pieces: Iterable[bytes]) -> None:
         self.tree.write(self.below(path), pieces)

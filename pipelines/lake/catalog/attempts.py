@@ -28,8 +28,8 @@ from pipelines.lake.tables.names import SNAPSHOTS, is_table_of, is_token, token_
 from pipelines.lake.tables.record_rules import Rule, broken_rule
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, files_of
 from state_core.errors import ConflictError, DamagedLakeError, MissingFileError, StateError
-from state_core.files.confinement import is_part
 from state_core.files.filesystem import Directory
+from state_core.files.paths import is_part
 
 __all__ = [
     "DROP",

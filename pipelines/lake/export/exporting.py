@@ -36,6 +36,7 @@ from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from pipelines.lake.tables.table_rows import TableRows, group_sizes, table_rows
 from pipelines.times import Stopwatch, Times
 from state_core.errors import UnsupportedFormatError
+from state_core.files.moves import Move
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.meta_info import (
     KeyedHeader,
@@ -397,7 +398,13 @@ class _Export:
         grouped: list[list[KeyedPart]] = [[] for _ in range(count)]
         for part, owner in zip(parts, owners, strict=True):
             grouped[owner].append(part)
-        return [self.target.join(group) for group in grouped]
+        return self.target.join(grouped, self._run)
+
+    def _run(self, function: Callable[[Move], None], moves: Sequence[Move]) -> list[None]:
+        sizes = [move.end - move.start for move in moves]
+        return self.stopwatch.map(
+            self.engine, function, moves, sizes, rest="joined", name=lambda move: move.to
+        )
 
     def _carry(self, handle: StreamHandle) -> StreamHandle:
         """Copy a carried file beside the new `_metadata`."""

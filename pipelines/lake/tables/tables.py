@@ -33,8 +33,8 @@ from state_core.errors import (
     UnreadableTableError,
     UnsafePathError,
 )
-from state_core.files.confinement import relative_path
 from state_core.files.filesystem import Directory
+from state_core.files.paths import relative_path
 
 __all__ = [
     "ATTEMPT_KEY",

@@ -20,8 +20,8 @@ from typing import Protocol
 from state_core.commit.records.clocks import now_millis
 from state_core.commit.stores.local_disk import join
 from state_core.errors import DeletedBlobError, MissingFileError, UnsafePathError
-from state_core.files.confinement import PART, shortened
 from state_core.files.filesystem import Directory
+from state_core.files.paths import PART, shortened
 
 __all__ = ["BlobStore", "FileSystemBlobStore", "MemoryBlobStore", "deleted", "folder_of"]
 

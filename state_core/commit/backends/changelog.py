@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol
 
 from state_core.commit.records.records import SystemStreamPartition
 from state_core.errors import CheckpointRecordError, MissingFileError
-from state_core.files.confinement import ConfinedTree, relative_path
+from state_core.files.confinement import ConfinedTree
+from state_core.files.paths import relative_path
 
 __all__ = [
     "Change",

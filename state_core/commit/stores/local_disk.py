@@ -18,7 +18,8 @@ from typing import Protocol
 
 from state_core.commit.stores.durable_writing import write_out
 from state_core.errors import MissingFileError
-from state_core.files.confinement import PART, ConfinedTree, relative_path
+from state_core.files.confinement import ConfinedTree
+from state_core.files.paths import PART, relative_path
 
 __all__ = ["CHUNK", "FileAttributes", "LocalDisk", "MemoryDisk", "PosixDisk", "join"]
 

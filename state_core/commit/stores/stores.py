@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from state_core.commit.stores.local_disk import LocalDisk, join
 from state_core.errors import CorruptSnapshotError, MissingFileError, UnsafePathError
-from state_core.files.confinement import shortened
+from state_core.files.paths import shortened
 
 __all__ = ["KeyValueStore", "MemoryStore", "PersistentStore", "SegmentStore"]
 

@@ -32,7 +32,6 @@ from state_core.errors import (
     UnsafePathError,
     UnsupportedFormatError,
 )
-from state_core.files.confinement import relative_path, shortened
 from state_core.files.copies import Copies
 from state_core.files.filesystem import (
     ByteSource,
@@ -41,6 +40,7 @@ from state_core.files.filesystem import (
     FileSource,
     InlineSource,
 )
+from state_core.files.paths import relative_path, shortened
 from state_core.formats.layout.headers import Heads
 from state_core.model.handles import (
     FileHandle,

@@ -283,7 +283,7 @@ class _Writing:
             grouped[owner].append(part)
         for spill in spills:
             self.directory.delete(spill.name)
-        return [self.target.join(group) for group in grouped]
+        return self.target.join(grouped, self.run)
 
     def _spill_task(
         self, uid: str, index: int, info: StateMetaInfo, key: SerializerEntry, most: int

@@ -1,25 +1,25 @@
 """Write a savepoint: keyed files in the unified format, and the `_metadata` that makes it one.
 
 A file is written as one or more parts, each of whole key groups, so that several tasks can write
-one subtask's file; parts are joined by appending. `_metadata` comes last and appears whole, so
-what a crash leaves behind is no savepoint. On a local disk everything is written beside the
-target and moved there at the end.
+one subtask's file; parts are moved into the first of them. `_metadata` comes last and appears
+whole, so what a crash leaves behind is no savepoint. On a local disk everything is written beside
+the target and moved there at the end.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from state_core.errors import SnapshotError
 from state_core.files.compression import IDENTIFIER, compress_snappy
 from state_core.files.filesystem import Directory
+from state_core.files.moves import Move, move
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.keyed_states import as_key_value
 from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
@@ -147,33 +147,52 @@ class SavepointDirectory:
             self.directory = part.confined()
         self.directory.create()
 
-    def join(self, parts: list[KeyedPart]) -> KeyedPart:
-        """Append parts to the first of them, and remove the others."""
-        first, *rest = parts
-        if not rest:
-            return first
-        joined = KeyedPart(first.name if self.directory.local else f"{self.attempt}{uuid.uuid4()}")
-        for part in parts:
-            joined.offsets.update({g: at + joined.size for g, at in part.offsets.items()})
-            joined.size += part.size
-        if self.directory.local:
-            with self.directory.open_append(first.name) as file:
-                self._move(rest, file)
-        else:
-            with self.directory.open_output(joined.name) as file:
-                self._move(parts, file)
+    def join(
+        self,
+        groups: Iterable[Sequence[KeyedPart]],
+        run: Callable[[Callable[[Move], None], list[Move]], Iterable[None]] = map,
+    ) -> list[KeyedPart]:
+        """Make a file of each group of parts that follow on each other; the parts are gone then.
+
+        Args:
+            groups: The parts of each file.
+            run: Runs the tasks that move parts on a local disk.
+
+        Raises:
+            SnapshotError: A part can't be read or removed, or the file can't be written.
+        """
+        joined: list[KeyedPart] = []
+        moves: list[Move] = []
+        for parts in groups:
+            in_place = self.directory.local or len(parts) == 1
+            file = KeyedPart(parts[0].name if in_place else f"{self.attempt}{uuid.uuid4()}")
+            for part in parts:
+                if in_place and part.name != file.name:
+                    moves.append(
+                        Move(self.directory, part.name, 0, part.size, file.name, file.size)
+                    )
+                file.offsets.update({g: at + file.size for g, at in part.offsets.items()})
+                file.size += part.size
+            if not in_place:
+                self._rewrite(parts, file.name)
+            joined.append(file)
+        for _ in run(move, moves):
+            pass
+        for moved in moves:
+            self.directory.delete(moved.path)
         return joined
 
-    def _move(self, parts: list[KeyedPart], file: pa.NativeFile) -> None:
-        """Append parts to a file; each is removed before the next, and may never reach the disk."""
+    def _rewrite(self, parts: Sequence[KeyedPart], name: str) -> None:
+        """Write parts to one file, where no file can be written into."""
         block = np.empty(COPY_BYTES, np.uint8)
-        for part in parts:
-            source = self.directory.source(part.name)
-            for at in range(0, part.size, COPY_BYTES):
-                piece = block[: min(COPY_BYTES, part.size - at)]
-                source.read_into(at, piece)
-                file.write(piece.data)
-            self.directory.delete(part.name)
+        with self.directory.open_output(name) as file:
+            for part in parts:
+                source = self.directory.source(part.name)
+                for at in range(0, part.size, COPY_BYTES):
+                    piece = block[: min(COPY_BYTES, part.size - at)]
+                    source.read_into(at, piece)
+                    file.write(piece.data)
+                self.directory.delete(part.name)
 
     def remove_others(self, kept: Iterable[str]) -> None:
         """Remove files of this attempt but for some: those of tasks that ran more than once."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import uuid
 
-import pyarrow as pa
 import pytest
 
 from state_core.errors import SnapshotError
@@ -81,11 +80,3 @@ def test_a_name_node_that_is_not_there() -> None:
     """An error of ours that names the place."""
     with pytest.raises(SnapshotError, match=r"hdfs://127\.0\.0\.1:1/x"):
         Directory("hdfs://127.0.0.1:1/x").exists()
-
-
-def test_it_can_append(directory: Directory) -> None:
-    """As a local directory can, and S3 can't."""
-    directory.write("a", b"1")
-    with directory.open_append("a") as file:
-        file.write(pa.py_buffer(b"2"))
-    assert directory.read("a") == b"12"

@@ -21,8 +21,9 @@ from pyarrow import fs
 
 from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from state_core.files import confinement
-from state_core.files.confinement import ConfinedTree, relative_path
+from state_core.files.confinement import ConfinedTree
 from state_core.files.filesystem import ConfinedDirectory, Directory
+from state_core.files.paths import relative_path
 
 SECRET = b"not to be read, nor to be changed"
 REFUSED = {
@@ -135,12 +136,26 @@ def read_into(directory: ConfinedDirectory, path: str) -> None:
     directory.read_into(path, 0, np.empty(1, np.uint8))
 
 
+def moved_from(directory: ConfinedDirectory, path: str) -> None:
+    """Move a file into another one."""
+    directory.write("another", b"")
+    directory.move_into(path, "another", 0, 0, 1)
+
+
+def moved_to(directory: ConfinedDirectory, path: str) -> None:
+    """Move another file into one."""
+    directory.write("another", b"changed")
+    directory.move_into("another", path, 0, 0, 7)
+
+
 TAKING_A_PATH = (
-    "exists", "is_file", "size", "modified", "read", "source", "open_input", "open_append",
+    "exists", "is_file", "size", "modified", "read", "source", "open_input",
     "delete", "delete_tree", "names", "files_below", "checked_path", "followed",
 )  # fmt: skip
 OPERATIONS: dict[str, Callable[[ConfinedDirectory, str], object]] = {
     "read_into": read_into,
+    "moved_from": moved_from,
+    "moved_to": moved_to,
     "open_output": written,
     "write": lambda directory, path: directory.write(path, b"changed"),
     "create": lambda directory, path: directory.child(path).create(),
@@ -389,10 +404,10 @@ def test_pipes_are_no_files(lake: Path) -> None:
     directory = confined(lake)
     assert directory.exists("pipe")
     assert not directory.is_file("pipe")
-    for name in ("read", "read_into", "open_input"):
+    for name in ("read", "read_into", "open_input", "moved_from"):
         with pytest.raises(StateError):
             OPERATIONS[name](directory, "pipe")
-    for name in ("write", "open_output", "open_append"):
+    for name in ("write", "open_output", "moved_to"):
         with pytest.raises(UnsafePathError):
             OPERATIONS[name](directory, "pipe")
 
@@ -406,7 +421,9 @@ def test_files_linked_from_elsewhere_are_replaced(lake: Path) -> None:
         (lake / "hard").unlink()
     (lake / "hard").hardlink_to(lake.parent / "victim/file")
     with pytest.raises(UnsafePathError, match="linked from elsewhere"):
-        confined(lake).open_append("hard")
+        moved_to(confined(lake), "hard")
+    with pytest.raises(UnsafePathError, match="linked from elsewhere"):
+        moved_from(confined(lake), "hard")
 
 
 # ----------------------------------------------------------------------------- honest use
@@ -419,9 +436,7 @@ def test_a_confined_directory_does_what_a_directory_does(tmp_path: Path) -> None
     directory.write("a/note", b"one")
     directory.write("a/note", b"two")
     with directory.open_output("a/b/data") as file:
-        file.write(b"12")
-    with directory.open_append("a/b/data") as file:
-        file.write(b"34")
+        file.write(b"1234")
     with directory.open_input("a/b/data") as file:
         assert (file.size(), file.read_at(2, 1)) == (4, b"23")
     out = np.empty(2, np.uint8)
@@ -469,7 +484,7 @@ def test_what_the_system_refuses_is_our_error(lake: Path) -> None:
         for operation in OPERATIONS.values():
             with pytest.raises(StateError, match="too long"):
                 operation(directory, path)
-    for name in ("write", "open_output", "open_append", "create"):
+    for name in ("write", "open_output", "moved_to", "create"):
         with pytest.raises(StateError):
             OPERATIONS[name](directory, "file/below")
 
@@ -542,7 +557,8 @@ def test_keys_of_object_stores_hold_to_the_rule(lake: Path, path: str) -> None:
     remote = Directory("anything")
     remote.filesystem = fs.SubTreeFileSystem(str(lake.parent), fs.LocalFileSystem())
     remote.root, remote.scheme, remote.local = "lake", "s3", False
-    for name, operation in OPERATIONS.items():
+    for name in OPERATIONS.keys() - {"moved_from", "moved_to"}:  # nothing is written into there
+        operation = OPERATIONS[name]
         with pytest.raises(UnsafePathError):
             operation(remote.confined(), path)
         if name in {"read", "source", "size", "followed"}:

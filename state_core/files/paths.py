@@ -1,0 +1,67 @@
+"""The one rule for paths that came from data: they lead below the directory that they are for.
+
+`confinement` and `filesystem` follow them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from state_core.errors import UnsafePathError
+
+__all__ = ["PART", "is_part", "relative_path", "shortened"]
+
+PART = ".part"
+"""The end of a name that a file has until it is whole."""
+
+LONGEST_SHOWN = 120
+"""So much of a path is shown."""
+
+_PART_NAME = re.compile(rf".+\.[0-9a-f]{{1,8}}\{PART}")
+_NAME = r"(?!\.\.?(?:/|\Z))[^/\\\x00-\x1f\x7f\ud800-\udfff]+"
+_URI = r"[A-Za-z][A-Za-z0-9+.-]*:"
+_RELATIVE = re.compile(rf"(?!{_URI}){_NAME}(?:/{_NAME})*")
+# escapes (`%2e`) and `~` are letters like others: nothing reads them
+_REASONS = (
+    (r"\A\Z", "it is empty"),
+    (r"[\x00-\x1f\x7f\ud800-\udfff]", "no name has such characters"),
+    (r"\A/", "it is absolute"),
+    (rf"\A{_URI}", "it is a URI"),
+    (r"\\", "it has a backslash"),
+    (r"(?:\A|/)\.\.(?:/|\Z)", "it leads above"),
+    (r"(?:\A|/)\.?(?:/|\Z)", "it is not normalized"),
+)
+
+
+def is_part(name: str) -> bool:
+    """Whether a file's name is one that it has only until it is whole."""
+    return _PART_NAME.fullmatch(name) is not None
+
+
+def relative_path(
+    path: str, *, what: str, place: str = "", inside: str = "the directory that it belongs to"
+) -> str:
+    """A path that came from data, if it can only lead below the directory that it is for.
+
+    Args:
+        path: Taken as it is: relative, normalized, with `/` between names, and without escapes.
+        what: Whose path it is, for the message: `a state file`.
+        place: What said it.
+        inside: Where it has to be.
+
+    Raises:
+        UnsafePathError: The path is empty, absolute, a URI, leads above, or is no path at all.
+    """
+    if _RELATIVE.fullmatch(path):
+        return path
+    reason = next(reason for pattern, reason in _REASONS if re.search(pattern, path))
+    raise UnsafePathError(
+        f"{what} at {shortened(path)}, which is not inside {inside}: {reason}",
+        place=place,
+        remedy="neither Flink nor statelake writes such a path: do not trust the file that has it",
+    )
+
+
+def shortened(path: str) -> str:
+    """A path for a message, as Python writes it, and cut short."""
+    return repr(path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}...")

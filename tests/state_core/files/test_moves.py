@@ -1,0 +1,97 @@
+"""Bytes that several tasks move into one file: each run of a task leaves the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from state_core.errors import MissingFileError, TruncatedError
+from state_core.files import confinement
+from state_core.files.filesystem import Directory
+from state_core.files.moves import Move, move
+
+PARTS = {"first": b"0123", "second": b"-456789-", "third": b"ab"}
+
+
+@pytest.fixture(autouse=True)
+def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confinement, "COPY_BYTES", 4)
+
+
+def moves(root: Path) -> list[Move]:
+    """Moves of a part without its ends, and of a whole one, behind the first."""
+    for name, data in PARTS.items():
+        (root / name).write_bytes(data)
+    directory = Directory(root).confined()
+    return [
+        Move(directory, "second", 1, 7, "first", 4),
+        Move(directory, "third", 0, 2, "first", 10),
+    ]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0, 1), (1, 0, 1, 0)])
+def test_every_order_and_every_repetition_leaves_the_same(
+    order: tuple[int, ...], tmp_path: Path
+) -> None:
+    """The bytes are in their places, and what they were in takes no room."""
+    tasks = moves(tmp_path)
+    for number in order:
+        move(tasks[number])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "first": b"0123456789ab", "second": b"", "third": b"",
+    }  # fmt: skip
+
+
+def test_a_run_that_was_cut_off_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part stays whole until all of it is in its place."""
+    task, _ = moves(tmp_path)
+    write = os.pwrite
+
+    def killed(file: int, data: bytes, at: int) -> int:
+        if at > 4:
+            raise KeyboardInterrupt
+        return write(file, data, at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", killed)
+        with pytest.raises(KeyboardInterrupt):
+            move(task)
+    assert (tmp_path / "second").read_bytes() == PARTS["second"]
+    move(task)
+    assert (tmp_path / "first").read_bytes() == b"0123456789"
+
+
+def test_another_run_that_was_faster_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part is empty all at once, as the other has moved it to the same place."""
+    task, _ = moves(tmp_path)
+    write = os.pwrite
+
+    def overtaken(file: int, data: bytes, at: int) -> int:
+        monkeypatch.setattr(os, "pwrite", write)
+        move(task)
+        return write(file, data, at)
+
+    monkeypatch.setattr(os, "pwrite", overtaken)
+    move(task)
+    assert (tmp_path / "first").read_bytes() == b"0123456789"
+
+
+def test_what_is_missing_is_an_error(tmp_path: Path) -> None:
+    """A part that is shorter than it was, or gone; the file, which nobody makes."""
+    whole, _ = moves(tmp_path)
+    (tmp_path / "second").write_bytes(b"-45")
+    with pytest.raises(TruncatedError, match="second, offset 1"):
+        move(whole)
+    (tmp_path / "second").unlink()
+    with pytest.raises(MissingFileError, match="second"):
+        move(whole)
+    (tmp_path / "first").unlink()
+    with pytest.raises(MissingFileError, match="first"):
+        move(whole)
+    assert not (tmp_path / "first").exists()
