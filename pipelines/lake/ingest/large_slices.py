@@ -25,13 +25,14 @@ from pipelines.lake.ingest.import_slice import (
     opened_snapshot,
     slice_name,
 )
-from pipelines.lake.tables.joined_files import join_files
+from pipelines.lake.tables.joined_files import join_files, plan_moves
 from pipelines.lake.tables.names import new_folder
 from pipelines.lake.tables.records import UnitRecord, key_group_records
 from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
 from pipelines.times import Stopwatch, phase, phase_of_each
+from state_core.files.moves import Move, move
 from state_core.model.measure import Measure
 from state_core.model.pieces import CuttableFile, FilePiece
 from state_core.model.snapshot import KeyedFile, Operator
@@ -93,7 +94,7 @@ class PieceResult:
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Make one file of several.
+    """Make one file of several, in a store where no file can be written into.
 
     Attributes:
         lake: The lake's location.
@@ -165,8 +166,8 @@ def import_slices(
         large_slice.take(result)
     for large_slice, result in stages.map_each(_import_piece, slices, _LargeSlice.to_write):
         large_slice.take(result)
-    for large_slice, part in stages.map_each(_join_parts, slices, _LargeSlice.to_join):
-        large_slice.files.append(part)
+    for large_slice, file in stages.map_each(_join_parts, slices, _LargeSlice.to_join):
+        large_slice.files += [file] if file is not None else []
     stages.end()
     return [
         result if isinstance(result, SliceResult) else cut[at].result()
@@ -268,17 +269,22 @@ class _LargeSlice:
         for part in result.parts:
             self.parts.setdefault(part.table, []).append(part)
 
-    def to_join(self) -> list[tuple[JoinTask, int]]:
+    def to_join(self) -> list[tuple[JoinTask | Move, int]]:
         """The tables of which there are several parts; one that is alone is the file itself."""
-        self.files += [parts[0] for parts in self.parts.values() if len(parts) == 1]
-        return [
-            (
-                JoinTask(self.whole.lake, table, self.whole.attempt, [part.path for part in parts]),
-                sum(part.size for part in parts) // JOIN_SPEED,
-            )
-            for table, parts in self.parts.items()
-            if len(parts) > 1
-        ]
+        tasks: list[tuple[JoinTask | Move, int]] = []
+        for table, parts in self.parts.items():
+            paths = [part.path for part in parts]
+            directory = table_directory(self.whole.lake, table)
+            if len(parts) == 1:
+                self.files += parts
+            elif directory.local:  # several tasks can write into one file
+                moves, size = plan_moves(directory, paths, _new_path(self.whole.attempt, paths))
+                self.files.append(WrittenFile(table, paths[0], size))
+                tasks += [(move, (move.end - move.start) // JOIN_SPEED) for move in moves]
+            else:
+                weight = sum(part.size for part in parts) // JOIN_SPEED
+                tasks.append((JoinTask(self.whole.lake, table, self.whole.attempt, paths), weight))
+        return tasks
 
     def result(self) -> SliceResult:
         """What the slice holds, and what was written of it."""
@@ -332,6 +338,8 @@ def _name(task: object) -> str:
         return slice_name(task)
     if isinstance(task, CutTask | PieceTask):
         return f"a part of {slice_name(task.whole)}"
+    if isinstance(task, Move):
+        return f"moving {task.path}"
     assert isinstance(task, JoinTask)  # noqa: S101 - there are no others
     return f"joining a file of {task.table}"
 
@@ -379,13 +387,21 @@ def _import_piece(task: PieceTask) -> PieceResult:
     return PieceResult(measure, [part for part in written if part.path])
 
 
-def _join_parts(task: JoinTask) -> WrittenFile:
-    """Make one file of several."""
-    name = posixpath.basename(task.paths[0])
-    path = f"{DATA_DIRECTORY}/{new_folder(task.attempt)}/{name}"
+def _join_parts(task: JoinTask | Move) -> WrittenFile | None:
+    """Make one file of several, or move what one of them has into the first."""
+    if isinstance(task, Move):
+        with phase("joined"):
+            move(task)
+        return None
+    path = _new_path(task.attempt, task.paths)
     with phase("joined"):
         size = join_files(table_directory(task.lake, task.table), task.paths, path)
     return WrittenFile(task.table, path, size)
+
+
+def _new_path(attempt: str, paths: Sequence[str]) -> str:
+    """A path of the attempt that no file has, for what files of a table become."""
+    return f"{DATA_DIRECTORY}/{new_folder(attempt)}/{posixpath.basename(paths[0])}"
 
 
 def _file(whole: ImportTask) -> KeyedFile:
