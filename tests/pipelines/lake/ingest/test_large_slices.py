@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.engine import Engine, LocalEngine
+from pipelines.engine import Engine
 from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest import large_slices
@@ -23,12 +20,13 @@ from pipelines.lake.tables import units
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import CorruptSnapshotError
 from state_core.files.moves import Move, move
-from state_core.formats.keyed import unified
 from state_core.formats.rewriting.recompression import recompress_snapshot
 from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.pipelines.lake.conftest import JOB
 from tests.pipelines.lake.ingest.test_lake_repeated_tasks import Repeating, files_of, named
+from tests.support.engines import Noting
+from tests.support.lakes import tiny_pieces
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CHOSEN = ("kinds-hashmap-canonical", "sql-rocksdb-canonical-snappy", "windows-hashmap-canonical")
@@ -37,44 +35,10 @@ ENTRIES, FEW = 4000, 10
 CHANGING = {"size", "written_bytes", "imported_at", "version", "path", "snapshot_id", "source"}
 
 
-class Noting(LocalEngine):
-    """The local engine, which knows the tasks that it had, and sends them as a cluster's would."""
-
-    def __init__(self) -> None:
-        super().__init__(2)
-        self.tasks: list[Any] = []
-        self.results: list[Any] = []
-
-    def map(self, function: Any, tasks: Any, progress: Any = None) -> list[Any]:
-        """As `Engine.map`."""
-        self.tasks += tasks
-        sent = pickle.loads(pickle.dumps((function, tasks)))  # noqa: S301 - ours
-        results = super().map(*sent, progress)
-        received: list[Any] = pickle.loads(pickle.dumps(results))  # noqa: S301 - ours
-        self.results += [result for result, _ in received]
-        return received
-
-    def count(self, kind: type) -> int:
-        """How many tasks of a kind there were."""
-        return sum(isinstance(task, kind) for task in self.tasks)
-
-
 @pytest.fixture(autouse=True)
 def a_slice_for_each_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices as those of large state are."""
     monkeypatch.setattr(units, "SLICE_BYTES", 1)
-
-
-@contextmanager
-def tiny_pieces(piece_bytes: int = 8000) -> Iterator[None]:
-    """Any slice is large, and a piece has few entries."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large_slices, "LARGE_BYTES", 1)
-        patch.setattr(large_slices, "SHARE", 1 << 40)
-        patch.setattr(large_slices, "PIECE_BYTES", piece_bytes)
-        patch.setattr(unified, "TABLE_ROWS", 10)
-        patch.setattr(unified, "WINDOW_BYTES", 20_000)
-        yield
 
 
 def savepoint(root: Path, *, changed: bool = False) -> Path:
