@@ -3,7 +3,7 @@
 A key group is in one slice, so that one with most bytes would hold up all the others. Where its
 file can be read in pieces, one task finds where these begin, others write the rows of one each, and
 the last join what those wrote: a file of each table, with the rows as one task would have written
-them.
+them. On a local disk most of it is joined while the last pieces are written.
 
 Until then parts are files of the attempt that no log names. Whoever commits removes them.
 """
@@ -25,14 +25,14 @@ from pipelines.lake.ingest.import_slice import (
     opened_snapshot,
     slice_name,
 )
-from pipelines.lake.tables.joined_files import join_files, plan_moves
+from pipelines.lake.tables.joined_files import MovedFiles, join_files
 from pipelines.lake.tables.names import new_folder
 from pipelines.lake.tables.records import UnitRecord, key_group_records
 from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
 from pipelines.times import Stopwatch, phase, phase_of_each
-from state_core.files.moves import Move, move
+from state_core.files.moves import Move, move_all, moves_of_tasks
 from state_core.model.measure import Measure
 from state_core.model.pieces import CuttableFile, FilePiece
 from state_core.model.snapshot import KeyedFile, Operator
@@ -45,7 +45,8 @@ Result = TypeVar("Result")
 PIECE_BYTES = SLICE_BYTES
 LARGE_BYTES = 2 * PIECE_BYTES
 SHARE = 64  # a smaller part of all bytes than that holds up nobody
-CUT_SPEED, MEASURE_SPEED, JOIN_SPEED = 16, 4, 16  # times that of an import
+CUT_SPEED, MEASURE_SPEED, MOVE_SPEED = 16, 4, 2  # times that of an import
+LATE_PIECES = 4  # a fourth of them is written while what the others wrote is moved
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,13 @@ class PieceResult:
 
     measure: Measure | None
     parts: list[WrittenFile]
+
+
+@dataclass(frozen=True)
+class MoveTask:
+    """Move what pieces wrote into a file that has the rows before theirs."""
+
+    moves: list[Move]
 
 
 @dataclass(frozen=True)
@@ -162,17 +170,29 @@ def import_slices(
         if not isinstance(result, SliceResult)
     }
     slices = list(cut.values())
-    for large_slice, result in stages.map_each(_import_piece, slices, _LargeSlice.to_measure):
-        large_slice.take(result)
-    for large_slice, result in stages.map_each(_import_piece, slices, _LargeSlice.to_write):
-        large_slice.take(result)
-    for large_slice, file in stages.map_each(_join_parts, slices, _LargeSlice.to_join):
-        large_slice.files += [file] if file is not None else []
+    stages.run([work for large_slice in slices for work in large_slice.to_measure()])
+    pieces = [work for large_slice in slices for work in large_slice.to_write()]
+    early = len(pieces)
+    if slices[0].is_local:
+        early -= early // LATE_PIECES
+    stages.run(pieces[:early])
+    moves = [work for large_slice in slices for work in large_slice.to_move()]
+    stages.run([*moves, *pieces[early:]])
+    stages.run([work for large_slice in slices for work in large_slice.to_join()])
     stages.end()
     return [
         result if isinstance(result, SliceResult) else cut[at].result()
         for at, result in enumerate(results)
     ]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A task of a large slice, and how much it is in bytes that are imported."""
+
+    large_slice: _LargeSlice
+    task: PieceTask | MoveTask | JoinTask
+    weight: int
 
 
 class _Stages:
@@ -199,17 +219,12 @@ class _Stages:
         self.done += sum(weights)
         return results
 
-    def map_each(
-        self,
-        function: Callable[[Task], Result],
-        slices: Sequence[_LargeSlice],
-        tasks_of: Callable[[_LargeSlice], list[tuple[Task, int]]],
-    ) -> list[tuple[_LargeSlice, Result]]:
-        """The function of every task of every slice, in order, each with its slice."""
-        tasks = [(large, *task) for large in slices for task in tasks_of(large)]
-        weights = [weight for _, _, weight in tasks]
-        results = self.map(function, [task for _, task, _ in tasks], weights)
-        return [(large, result) for (large, _, _), result in zip(tasks, results, strict=True)]
+    def run(self, works: Sequence[_Work]) -> None:
+        """Have tasks done, and give each result to its slice, in order."""
+        if works:
+            results = self.map(_run, [work.task for work in works], [work.weight for work in works])
+            for work, result in zip(works, results, strict=True):
+                work.large_slice.take(result)
 
     def end(self) -> None:
         """Say that all is done."""
@@ -234,19 +249,22 @@ class _LargeSlice:
         self.pieces = pieces
         self.measures: list[Measure] = []
         self.parts: dict[str, list[WrittenFile]] = {}
+        self.moved: dict[str, MovedFiles] = {}
+        self.moves: list[Move] = []
         self.files: list[WrittenFile] = []
+        self.is_local = table_directory(whole.lake, whole.targets[0].path).local
 
-    def to_measure(self) -> list[tuple[PieceTask, int]]:
+    def to_measure(self) -> list[_Work]:
         """Its pieces, where the snapshot before has files to compare with."""
         if not any(target.known for target in self.whole.targets):
             return []
         whole = replace(self.whole, targets=())
         return [
-            (PieceTask(whole, piece, measured=False), piece.size // MEASURE_SPEED)
+            _Work(self, PieceTask(whole, piece, measured=False), piece.size // MEASURE_SPEED)
             for piece in self.pieces
         ]
 
-    def to_write(self) -> list[tuple[PieceTask, int]]:
+    def to_write(self) -> list[_Work]:
         """Its pieces, as far as they have rows of tables that are not as they were."""
         measured = bool(self.measures)
         targets = tuple(
@@ -257,34 +275,51 @@ class _LargeSlice:
         whole = replace(self.whole, targets=targets)
         names = [name for target in targets if measured for name in self._states(target)]
         return [
-            (PieceTask(whole, piece, measured), piece.size)
+            _Work(self, PieceTask(whole, piece, measured), piece.size)
             for at, piece in enumerate(self.pieces)
             if not measured or self.measures[at].rows(names, piece.key_groups)
         ]
 
-    def take(self, result: PieceResult) -> None:
-        """Take what came of the next piece."""
+    def take(self, result: PieceResult | WrittenFile | None) -> None:
+        """Take what came of the next task."""
+        if isinstance(result, WrittenFile):
+            self.files.append(result)
+        if not isinstance(result, PieceResult):
+            return
         if result.measure is not None:
             self.measures.append(result.measure)
         for part in result.parts:
             self.parts.setdefault(part.table, []).append(part)
+            if part.table in self.moved:
+                self.moves.append(self.moved[part.table].add(part.path))
+            elif self.is_local:
+                directory = table_directory(self.whole.lake, part.table)
+                self.moved[part.table] = MovedFiles(directory, part.path)
 
-    def to_join(self) -> list[tuple[JoinTask | Move, int]]:
+    def to_move(self) -> list[_Work]:
+        """What pieces wrote that are behind the first, on a local disk."""
+        tasks = moves_of_tasks(self.moves)
+        self.moves = []
+        return [
+            _Work(self, MoveTask(moves), sum(move.size for move in moves) // MOVE_SPEED)
+            for moves in tasks
+        ]
+
+    def to_join(self) -> list[_Work]:
         """The tables of which there are several parts; one that is alone is the file itself."""
-        tasks: list[tuple[JoinTask | Move, int]] = []
+        works = []
         for table, parts in self.parts.items():
             paths = [part.path for part in parts]
-            directory = table_directory(self.whole.lake, table)
             if len(parts) == 1:
                 self.files += parts
-            elif directory.local:  # several tasks can write into one file
-                moves, size = plan_moves(directory, paths, _new_path(self.whole.attempt, paths))
+            elif table in self.moved:
+                last, size = self.moved[table].end(_new_path(self.whole.attempt, paths))
                 self.files.append(WrittenFile(table, paths[0], size))
-                tasks += [(move, (move.end - move.start) // JOIN_SPEED) for move in moves]
+                self.moves.append(last)
             else:
-                weight = sum(part.size for part in parts) // JOIN_SPEED
-                tasks.append((JoinTask(self.whole.lake, table, self.whole.attempt, paths), weight))
-        return tasks
+                task = JoinTask(self.whole.lake, table, self.whole.attempt, paths)
+                works.append(_Work(self, task, sum(part.size for part in parts) // MOVE_SPEED))
+        return [*works, *self.to_move()]
 
     def result(self) -> SliceResult:
         """What the slice holds, and what was written of it."""
@@ -338,8 +373,8 @@ def _name(task: object) -> str:
         return slice_name(task)
     if isinstance(task, CutTask | PieceTask):
         return f"a part of {slice_name(task.whole)}"
-    if isinstance(task, Move):
-        return f"moving {task.path}"
+    if isinstance(task, MoveTask):
+        return f"joining {task.moves[0].to}"
     assert isinstance(task, JoinTask)  # noqa: S101 - there are no others
     return f"joining a file of {task.table}"
 
@@ -387,16 +422,17 @@ def _import_piece(task: PieceTask) -> PieceResult:
     return PieceResult(measure, [part for part in written if part.path])
 
 
-def _join_parts(task: JoinTask | Move) -> WrittenFile | None:
-    """Make one file of several, or move what one of them has into the first."""
-    if isinstance(task, Move):
-        with phase("joined"):
-            move(task)
-        return None
-    path = _new_path(task.attempt, task.paths)
+def _run(task: PieceTask | MoveTask | JoinTask) -> PieceResult | WrittenFile | None:
+    """Do what is to be done of a large slice."""
+    if isinstance(task, PieceTask):
+        return _import_piece(task)
     with phase("joined"):
-        size = join_files(table_directory(task.lake, task.table), task.paths, path)
-    return WrittenFile(task.table, path, size)
+        if isinstance(task, JoinTask):
+            path = _new_path(task.attempt, task.paths)
+            size = join_files(table_directory(task.lake, task.table), task.paths, path)
+            return WrittenFile(task.table, path, size)
+        move_all(task.moves)
+    return None
 
 
 def _new_path(attempt: str, paths: Sequence[str]) -> str:

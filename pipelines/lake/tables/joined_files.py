@@ -27,7 +27,7 @@ from state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
 from state_core.files.moves import Move
 from state_core.serializers.framework.columns import U8Array
 
-__all__ = ["join_files", "plan_moves"]
+__all__ = ["MovedFiles", "join_files"]
 
 MAGIC = b"PAR1"
 TAIL = 8  # u32 length of the footer (little-endian), and the magic
@@ -69,33 +69,43 @@ def join_files(directory: Directory, paths: Sequence[str], path: str) -> int:
         return int(out.tell())
 
 
-def plan_moves(
-    directory: ConfinedDirectory, paths: Sequence[str], footer_path: str
-) -> tuple[list[Move], int]:
-    """What is to be moved for the first file to have the row groups of all, on a local disk.
+class MovedFiles:
+    """Files whose row groups are moved behind those of the first, on a local disk.
 
     Args:
         directory: Where all of them are.
-        paths: The files, of one schema.
-        footer_path: A new file, of the footer that is moved, too.
-
-    Returns:
-        The moves, which empty the other files, and the bytes that the first has then.
+        path: The first.
 
     Raises:
         DamagedLakeError: A file is no Parquet, or of another schema.
-        SnapshotError: A file can't be read, or the footer be written.
+        SnapshotError: A file can't be read.
     """
-    joined, moves = _Joined(), []
-    for path in paths:
-        at = joined.size
-        end = joined.add(directory.source(path))
-        moves.append(Move(directory, path, len(MAGIC), end, paths[0], at))
-    footer = joined.footer()
-    with directory.open_output(footer_path) as out:
-        out.write(footer)
-    moves.append(Move(directory, footer_path, 0, len(footer), paths[0], joined.size))
-    return moves[1:], joined.size + len(footer)
+
+    def __init__(self, directory: ConfinedDirectory, path: str) -> None:
+        self._directory = directory
+        self.path = path
+        self._joined = _Joined()
+        self._joined.add(directory.source(path))
+
+    def add(self, path: str) -> Move:
+        """What is to be moved of the next file, which is empty then; errors as of the first."""
+        at = self._joined.size
+        end = self._joined.add(self._directory.source(path))
+        return Move(self._directory, path, len(MAGIC), end, self.path, at)
+
+    def end(self, path: str) -> tuple[Move, int]:
+        """What is to be moved when there is no more: a footer of all, which is put in a new file.
+
+        Returns:
+            That, and the bytes that the first file has then.
+
+        Raises:
+            SnapshotError: The new file can't be written.
+        """
+        footer, at = self._joined.footer(), self._joined.size
+        with self._directory.open_output(path) as out:
+            out.write(footer)
+        return Move(self._directory, path, 0, len(footer), self.path, at), at + len(footer)
 
 
 class _Joined:

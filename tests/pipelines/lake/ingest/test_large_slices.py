@@ -15,11 +15,11 @@ from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest import large_slices
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.ingest.large_slices import PieceTask
+from pipelines.lake.ingest.large_slices import MoveTask, PieceTask
 from pipelines.lake.tables import units
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import CorruptSnapshotError
-from state_core.files.moves import Move, move
+from state_core.files.moves import Move, move_all
 from state_core.formats.rewriting.recompression import recompress_snapshot
 from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
@@ -112,7 +112,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
         with tiny_pieces():
             record = imported(cut, source, engine=engine)
         assert engine.count(PieceTask) > (50 if compression == "none" else 3)
-        assert engine.count(Move) >= 3
+        assert engine.count(MoveTask) >= 2
         assert said(record) == said(expected)
         assert rows_of(cut, record) == rows_of(whole, expected)
         assert files_of(cut) == named(cut)
@@ -144,7 +144,7 @@ def test_files_are_shared(tmp_path: Path) -> None:
         engine = Noting()
         imported(lake, first, "again", engine)
         assert files_of(lake) == before
-        assert engine.count(Move) == 0
+        assert engine.count(MoveTask) == 0
         assert not any(task.measured for task in engine.tasks if isinstance(task, PieceTask))
         engine = Noting()
         imported(lake, second, "changed", engine)
@@ -207,12 +207,12 @@ def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     lake, source = Lake(tmp_path / "lake"), savepoint(tmp_path / "s")
     calls = iter(range(1000))
 
-    def failing(task: Move) -> None:
-        if next(calls) == 2:
+    def failing(moves: list[Move]) -> None:
+        if next(calls) == 1:
             raise CorruptSnapshotError("broken", place="a place")
-        move(task)
+        move_all(moves)
 
-    monkeypatch.setattr(large_slices, "move", failing)
+    monkeypatch.setattr(large_slices, "move_all", failing)
     with tiny_pieces():
         with pytest.raises(CorruptSnapshotError, match="broken"):
             imported(lake, source)

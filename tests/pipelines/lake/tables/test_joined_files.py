@@ -12,11 +12,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.tables.joined_files import join_files, plan_moves
+from pipelines.lake.tables.joined_files import MovedFiles, join_files
 from pipelines.lake.tables.thrift_compact import read_struct, write_struct
 from state_core.errors import DamagedLakeError
 from state_core.files.filesystem import Directory
-from state_core.files.moves import move
+from state_core.files.moves import move_all
 
 OPTIONS = [
     {},
@@ -39,9 +39,10 @@ def moved(directory: Path, names: list[str]) -> Path:
     for name in names:
         shutil.copy(directory / name, directory / f"{name}.part")
     parts = [f"{name}.part" for name in names]
-    moves, size = plan_moves(Directory(directory).confined(), parts, "footer")
-    for task in reversed(moves):
-        move(task)
+    files = MovedFiles(Directory(directory).confined(), parts[0])
+    moves = [files.add(part) for part in parts[1:]]
+    last, size = files.end("footer")
+    move_all([last, *moves])
     path, *others = (directory / part for part in parts)
     assert path.stat().st_size == size
     assert [other.stat().st_size for other in others] == [0] * len(others)
