@@ -32,6 +32,7 @@ from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
 from pipelines.times import Stopwatch, phase, phase_of_each
+from state_core.errors import StateError
 from state_core.files.moves import Move, move_all, moves_of_tasks
 from state_core.model.measure import Measure
 from state_core.model.pieces import CuttableFile, FilePiece
@@ -51,9 +52,10 @@ LATE_PIECES = 4  # a fourth of them is written while what the others wrote is mo
 
 @dataclass(frozen=True)
 class CutTask:
-    """Find where the pieces of a slice begin."""
+    """Find where the pieces of a slice begin; or guess it, which takes less reading."""
 
     whole: ImportTask
+    guess: bool
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,15 @@ class PieceResult:
 
     Attributes:
         measure: Its entries, in its own key groups alone; None if it was measured before.
-        parts: The files with its rows: one of a table that it has rows of.
+        parts: The file of each table that it has rows of.
     """
 
     measure: Measure | None
     parts: list[WrittenFile]
+
+
+class WrongGuess:
+    """There is no entry where a piece was guessed to begin, or to end."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +108,7 @@ class MoveTask:
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Make one file of several, in a store where no file can be written into.
-
-    Attributes:
-        lake: The lake's location.
-        table: Their table's path below it.
-        attempt: The token under which files are named.
-        paths: Where they are below the table.
-    """
+    """Make one file of several of a table, in a store where no file can be written into."""
 
     lake: str
     table: str
@@ -161,7 +160,7 @@ def import_slices(
     if not large:
         return stopwatch.map(engine, import_slice, tasks, sizes, progress, name=slice_name)
     stages = _Stages(stopwatch, engine, sum(sizes), progress)
-    firsts = [CutTask(task) if at in large else task for at, task in enumerate(tasks)]
+    firsts = [CutTask(task, guess=True) if at in large else task for at, task in enumerate(tasks)]
     weights = [size // CUT_SPEED if at in large else size for at, size in enumerate(sizes)]
     results = stages.map(_cut_or_import, firsts, weights)
     cut = {
@@ -169,21 +168,40 @@ def import_slices(
         for at, result in enumerate(results)
         if not isinstance(result, SliceResult)
     }
-    slices = list(cut.values())
-    stages.run([work for large_slice in slices for work in large_slice.to_measure()])
-    pieces = [work for large_slice in slices for work in large_slice.to_write()]
-    early = len(pieces)
-    if slices[0].is_local:
-        early -= early // LATE_PIECES
-    stages.run(pieces[:early])
-    moves = [work for large_slice in slices for work in large_slice.to_move()]
-    stages.run([*moves, *pieces[early:]])
-    stages.run([work for large_slice in slices for work in large_slice.to_join()])
+    _import_large(stages, list(cut.values()))
+    wrong = [at for at, large_slice in cut.items() if large_slice.guessed_wrong]
+    pieces = stages.map(
+        _cut_or_import,
+        [CutTask(tasks[at], guess=False) for at in wrong],
+        [sizes[at] // CUT_SPEED for at in wrong],
+    )
+    cut |= {
+        at: _LargeSlice(tasks[at], found)
+        for at, found in zip(wrong, pieces, strict=True)
+        if not isinstance(found, SliceResult)
+    }
+    _import_large(stages, [cut[at] for at in wrong])
     stages.end()
     return [
         result if isinstance(result, SliceResult) else cut[at].result()
         for at, result in enumerate(results)
     ]
+
+
+def _import_large(stages: _Stages, slices: Sequence[_LargeSlice]) -> None:
+    """Import slices in pieces; no more is done of one whose pieces were guessed wrong."""
+
+    def works(of: Callable[[_LargeSlice], list[_Work]]) -> list[_Work]:
+        return [work for large in slices if not large.guessed_wrong for work in of(large)]
+
+    stages.run(works(_LargeSlice.to_measure))
+    pieces = works(_LargeSlice.to_write)
+    early = len(pieces)
+    if slices and slices[0].is_local:
+        early -= early // LATE_PIECES
+    stages.run(pieces[:early])
+    stages.run([*works(_LargeSlice.to_move), *pieces[early:]])
+    stages.run(works(_LargeSlice.to_join))
 
 
 @dataclass(frozen=True)
@@ -252,6 +270,7 @@ class _LargeSlice:
         self.moved: dict[str, MovedFiles] = {}
         self.moves: list[Move] = []
         self.files: list[WrittenFile] = []
+        self.guessed_wrong = False
         self.is_local = table_directory(whole.lake, whole.targets[0].path).local
 
     def to_measure(self) -> list[_Work]:
@@ -280,8 +299,9 @@ class _LargeSlice:
             if not measured or self.measures[at].rows(names, piece.key_groups)
         ]
 
-    def take(self, result: PieceResult | WrittenFile | None) -> None:
+    def take(self, result: PieceResult | WrittenFile | WrongGuess | None) -> None:
         """Take what came of the next task."""
+        self.guessed_wrong |= isinstance(result, WrongGuess)
         if isinstance(result, WrittenFile):
             self.files.append(result)
         if not isinstance(result, PieceResult):
@@ -386,7 +406,7 @@ def _cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
     file = _file(task.whole)
     assert isinstance(file, CuttableFile)  # noqa: S101 - or it is not large
     with phase("cut"):
-        return file.cut(task.whole.key_groups, PIECE_BYTES)
+        return file.cut(task.whole.key_groups, PIECE_BYTES, guess=task.guess)
 
 
 def _import_piece(task: PieceTask) -> PieceResult:
@@ -422,10 +442,17 @@ def _import_piece(task: PieceTask) -> PieceResult:
     return PieceResult(measure, [part for part in written if part.path])
 
 
-def _run(task: PieceTask | MoveTask | JoinTask) -> PieceResult | WrittenFile | None:
+def _run(
+    task: PieceTask | MoveTask | JoinTask,
+) -> PieceResult | WrittenFile | WrongGuess | None:
     """Do what is to be done of a large slice."""
     if isinstance(task, PieceTask):
-        return _import_piece(task)
+        try:
+            return _import_piece(task)
+        except StateError:
+            if task.piece.guessed:  # if it is damaged, then who cuts it says so
+                return WrongGuess()
+            raise
     with phase("joined"):
         if isinstance(task, JoinTask):
             path = _new_path(task.attempt, task.paths)

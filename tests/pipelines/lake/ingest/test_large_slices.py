@@ -15,18 +15,19 @@ from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest import large_slices
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.ingest.large_slices import MoveTask, PieceTask
+from pipelines.lake.ingest.large_slices import CutTask, MoveTask, PieceTask
 from pipelines.lake.tables import units
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import CorruptSnapshotError
 from state_core.files.moves import Move, move_all
+from state_core.formats.keyed import unified
 from state_core.formats.rewriting.recompression import recompress_snapshot
 from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.pipelines.lake.conftest import JOB
 from tests.pipelines.lake.ingest.test_lake_repeated_tasks import Repeating, files_of, named
 from tests.support.engines import Noting
-from tests.support.lakes import tiny_pieces
+from tests.support.lakes import tiny_pieces, unit_paths
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CHOSEN = ("kinds-hashmap-canonical", "sql-rocksdb-canonical-snappy", "windows-hashmap-canonical")
@@ -200,6 +201,42 @@ def test_a_damaged_key_group(compression: str, tmp_path: Path) -> None:
         imported(lake, source)
     assert damaged.name in str(caught.value)
     assert not files_of(lake)
+
+
+def hot(root: Path) -> Path:
+    """One state, of which one key has nearly all."""
+    rows = {"key": [7] * ENTRIES + [1], "user_key": range(ENTRIES + 1)}
+    values = pa.array(rows["user_key"]).cast(pa.string())
+    table = pa.table({**rows, "value": values})
+    state = NewKeyedState("hot", table, kind="map", user_key="Long", value="String")
+    write_snapshot(root, [NewOperator("op", "Long", (state,), max_parallelism=128)])
+    return root
+
+
+@pytest.mark.parametrize("wrong", [None, 0, 2])
+def test_pieces_that_were_guessed(
+    wrong: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the file is read once; if a guess was wrong, it is cut, and imported as it is."""
+    source, lake, whole = hot(tmp_path / "s"), Lake(tmp_path / "lake"), Lake(tmp_path / "whole")
+    guess, numbers = unified.UnifiedFile._entry_from, iter(range(1000))
+
+    def guessed(*arguments: Any) -> int | None:
+        at = guess(*arguments)
+        return at if at is None or next(numbers) != wrong else at + 1
+
+    monkeypatch.setattr(unified.UnifiedFile, "_entry_from", guessed)
+    engine = Noting()
+    with tiny_pieces():
+        record = imported(lake, source, engine=engine)
+        again = imported(lake, hot(tmp_path / "again"), "again", engine)
+    assert sum(not task.guess for task in engine.tasks if isinstance(task, CutTask)) == (
+        wrong is not None
+    )
+    expected = imported(whole, source)
+    assert said(record) == said(expected)
+    assert rows_of(lake, record) == rows_of(whole, expected)
+    assert unit_paths(again) == unit_paths(record) == files_of(lake)
 
 
 def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
