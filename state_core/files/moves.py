@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from state_core.files.filesystem import ConfinedDirectory
 
-__all__ = ["Move", "move_all", "moves_of_tasks"]
+__all__ = ["Move", "move_all", "plan_moves"]
 
 TASK_BYTES = 1 << 30  # writers of one file wait for each other: more of them are worth little
 
@@ -38,19 +38,24 @@ class Move:
         return self.end - self.start
 
 
-def moves_of_tasks(moves: Iterable[Move]) -> list[list[Move]]:
-    """The moves of each task: those into one file, about `TASK_BYTES` of them."""
-    tasks: list[list[Move]] = []
-    room: dict[str, int] = {}
-    open_task: dict[str, list[Move]] = {}
+def plan_moves(moves: Sequence[Move]) -> list[list[Move]]:
+    """Make files as long as they are to be, and say what each task is to move.
+
+    A task writes into one file, about `TASK_BYTES`.
+
+    Raises:
+        SnapshotError: A file can't be written.
+    """
+    # else NFS would take what a node has not heard of for zeros, and write pages that have them
+    for to, last in {move.to: move for move in sorted(moves, key=lambda move: move.at)}.items():
+        last.directory.resize(to, last.at + last.size)
+    tasks: dict[str, list[list[Move]]] = {}
     for move in moves:
-        if room.get(move.to, 0) <= 0:
-            open_task[move.to] = []
-            tasks.append(open_task[move.to])
-            room[move.to] = TASK_BYTES
-        open_task[move.to].append(move)
-        room[move.to] -= move.size
-    return tasks
+        of_file = tasks.setdefault(move.to, [[]])
+        if sum(other.size for other in of_file[-1]) >= TASK_BYTES:
+            of_file.append([])
+        of_file[-1].append(move)
+    return [task for of_file in tasks.values() for task in of_file]
 
 
 def move_all(moves: Iterable[Move]) -> None:

@@ -33,7 +33,7 @@ from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
 from pipelines.times import Stopwatch, phase, phase_of_each
 from state_core.errors import StateError
-from state_core.files.moves import Move, move_all, moves_of_tasks
+from state_core.files.moves import Move, move_all, plan_moves
 from state_core.model.measure import Measure
 from state_core.model.pieces import CuttableFile, FilePiece
 from state_core.model.snapshot import KeyedFile, Operator
@@ -318,7 +318,7 @@ class _LargeSlice:
 
     def to_move(self) -> list[_Work]:
         """What pieces wrote that are behind the first, on a local disk."""
-        tasks = moves_of_tasks(self.moves)
+        tasks = plan_moves(self.moves)
         self.moves = []
         return [
             _Work(self, MoveTask(moves), sum(move.size for move in moves) // MOVE_SPEED)

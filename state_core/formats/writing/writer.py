@@ -19,7 +19,7 @@ import numpy as np
 from state_core.errors import SnapshotError
 from state_core.files.compression import IDENTIFIER, compress_snappy
 from state_core.files.filesystem import Directory
-from state_core.files.moves import Move, move_all, moves_of_tasks
+from state_core.files.moves import Move, move_all, plan_moves
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.keyed_states import as_key_value
 from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
@@ -176,7 +176,7 @@ class SavepointDirectory:
             if not in_place:
                 self._rewrite(parts, file.name)
             joined.append(file)
-        for _ in run(move_all, moves_of_tasks(moves)):
+        for _ in run(move_all, plan_moves(moves)):
             pass
         for move in moves:
             self.directory.delete(move.path)

@@ -11,7 +11,7 @@ from state_core.errors import MissingFileError, TruncatedError
 from state_core.files import confinement
 from state_core.files import moves as moving
 from state_core.files.filesystem import Directory
-from state_core.files.moves import Move, move_all, moves_of_tasks
+from state_core.files.moves import Move, move_all, plan_moves
 
 PARTS = {"first": b"0123", "second": b"-456789-", "third": b"ab"}
 
@@ -101,10 +101,13 @@ def test_what_is_missing_is_an_error(tmp_path: Path) -> None:
 def test_tasks_are_of_one_file_and_of_some_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All moves are in them, in order; what is large is not cut."""
+    """All moves are in them, in order; what is large is not cut; files have their length."""
     monkeypatch.setattr(moving, "TASK_BYTES", 10)
     directory = Directory(tmp_path).confined()
-    sizes = [("a", 4), ("b", 30), ("a", 6), ("b", 1), ("a", 2), ("a", 1)]
-    moves = [Move(directory, "part", 0, size, to, 0) for to, size in sizes]
-    tasks = [[(move.to, move.size) for move in task] for task in moves_of_tasks(moves)]
-    assert tasks == [[("a", 4), ("a", 6)], [("b", 30)], [("b", 1)], [("a", 2), ("a", 1)]]
+    (tmp_path / "a").write_bytes(b"as long as it may be")
+    (tmp_path / "b").write_bytes(b"")
+    places = [("a", 1, 4), ("b", 0, 30), ("a", 5, 6), ("b", 30, 1), ("a", 11, 2), ("a", 13, 1)]
+    moves = [Move(directory, "part", 0, size, to, at) for to, at, size in places]
+    tasks = [[(move.to, move.size) for move in task] for task in plan_moves(moves)]
+    assert tasks == [[("a", 4), ("a", 6)], [("a", 2), ("a", 1)], [("b", 30)], [("b", 1)]]
+    assert [(tmp_path / name).stat().st_size for name in "ab"] == [14, 31]
