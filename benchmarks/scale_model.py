@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.lake.ingest.large_slices import HUGE_BYTES
+
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 OPERATIONS = ("import", "export", "rescale")
 
@@ -77,9 +79,10 @@ CORES = 4  # of an executor in these
 START = 30.0  # seconds until executors have unpacked what they need
 LAKE_SHARE = 0.28  # the lake's bytes of the savepoint's, with the values of `benchmarks.cluster`
 BUCKETS = 128  # a table's; a slice of an import has whole ones
-SUBTASK_GIGABYTES = 10  # of the job; an export into a store writes a subtask's file in one task
+SUBTASK_GIGABYTES = 10  # of the job; in a store one task writes a subtask's file
 IMPORT_SLICE, EXPORT_SLICE = 64e6, 128e6
 GET_BYTES, PUT_BYTES = 4 << 20, 10 << 20
+RUN_BYTES = 0.46e6  # what is read at once of a spill file, where 128 key groups become 100
 
 
 @dataclass(frozen=True)
@@ -100,23 +103,24 @@ def seconds_per_gigabyte(operation: str) -> float:
 def slices(operation: str, gigabytes: float, *, in_store: bool) -> list[int]:
     """How many tasks run side by side, in each half of the work of a rescale; of one large state.
 
-    A rescale sorts entries into spill files first, and then gathers them for each subtask.
+    A rescale sorts entries into spill files first, and then gathers them. In a store one task
+    reads all of a bucket, or writes all of a subtask's file.
     """
     if operation == "import":
-        return [max(1, min(BUCKETS, math.ceil(gigabytes * 1e9 / IMPORT_SLICE)))]
+        pieces = max(1, math.ceil(gigabytes * 1e9 / IMPORT_SLICE))
+        in_pieces = not in_store and gigabytes * 1e9 / BUCKETS > HUGE_BYTES
+        return [pieces if in_pieces else min(BUCKETS, pieces)]
     subtasks = max(8, math.ceil(gigabytes / SUBTASK_GIGABYTES))
     cut = max(1, math.ceil(gigabytes * 1e9 / EXPORT_SLICE))
-    if operation == "rescale":
-        return [cut, subtasks]
-    return [subtasks if in_store else cut]
+    written = subtasks if in_store else cut
+    return [cut, written] if operation == "rescale" else [written]
 
 
-def traffic(operation: str, gigabytes: float) -> tuple[float, float]:
-    """The gigabytes that an operation reads and writes."""
+def traffic(operation: str, gigabytes: float) -> tuple[float, float, float]:
+    """The gigabytes that an operation reads and writes, and those it writes to spill files."""
     lake = gigabytes * LAKE_SHARE
-    spilled = gigabytes if operation == "rescale" else 0
     read, written = (gigabytes, lake) if operation == "import" else (lake, gigabytes)
-    return read + spilled, written + spilled
+    return read, written, gigabytes if operation == "rescale" else 0
 
 
 def predict(operation: str, gigabytes: float, cores: int, store: Store | None = None) -> Prediction:
@@ -132,9 +136,10 @@ def predict(operation: str, gigabytes: float, cores: int, store: Store | None = 
     work = gigabytes * seconds_per_gigabyte(operation)
     seconds, requests = 0.0, 0.0
     if store is not None:
-        read, written = traffic(operation, gigabytes)
-        gets, puts = read * 1e9 / GET_BYTES, written * 1e9 / PUT_BYTES
-        work += (read + written) * 1e3 / store.megabytes
+        read, written, spilled = traffic(operation, gigabytes)
+        gets = read * 1e9 / GET_BYTES + spilled * 1e9 / RUN_BYTES
+        puts = (written + spilled) * 1e9 / PUT_BYTES
+        work += (read + written + 2 * spilled) * 1e3 / store.megabytes
         work += (gets + puts) * store.latency / store.at_once
         requests = (gets * store.read_price + puts * store.write_price) / 1e3
         seconds = START
