@@ -11,7 +11,7 @@ Until then parts are files of the attempt that no log names. Whoever commits rem
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -36,7 +36,7 @@ from state_core.model.measure import Measure
 from state_core.model.pieces import CuttableFile, FilePiece
 from state_core.model.snapshot import KeyedFile, Operator
 
-__all__ = ["import_slices", "is_large"]
+__all__ = ["import_slices", "is_large", "large_bytes"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -108,21 +108,30 @@ class JoinTask:
     paths: list[str]
 
 
-def is_large(operator: Operator, task: ImportTask, size: int, total: int) -> bool:
+def large_bytes(operators: Iterable[Operator]) -> int:
+    """How many bytes a slice may have that one task imports, of a snapshot with these operators."""
+    files = (file for operator in operators for file in operator.keyed_files)
+    return max(LARGE_BYTES, sum(size for file in files for _, size in file.group_bytes()) // SHARE)
+
+
+def is_large(operator: Operator, task: ImportTask, size: int, large: int) -> bool:
     """Whether a slice is imported in pieces: a large one, of one bucket, whose file allows it.
 
     Args:
         operator: Its operator.
         task: The slice.
         size: Its bytes as stored.
-        total: Those of all slices.
+        large: What `large_bytes` says.
     """
-    if size <= max(LARGE_BYTES, total // SHARE) or len(task.parts) > 1:
+    if size <= large or len(task.parts) > 1:
         return False
     (part,) = task.parts
     file = operator.keyed_files[part.file]
-    groups = [group for group, count in file.group_bytes() if count and group in part.key_groups]
-    return isinstance(file, CuttableFile) and all(
+    if not isinstance(file, CuttableFile):
+        return False
+    sizes = file.looked_up_bytes()
+    groups = [group for group, count in sizes if count and group in part.key_groups]
+    return all(
         len({Partitioning(task.max_parallelism, column).partition_of(g) for g in groups}) == 1
         for column in {target.partition_by for target in task.targets}
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from state_core.files.byte_sources import InlineSource
 from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
-from state_core.formats.keyed.sst_file import SstFile
+from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.formats.metadata.checkpoint_metadata import SubtaskState
 from state_core.model.handles import IncrementalHandle, InlineHandle, KeyGroupRange
 from tests.fuzz.targets import Fuzzing, chosen, seeded
@@ -64,7 +64,8 @@ def _read_table(data: bytes) -> None:
         return
     runs = [[file], [file]] if form & 2 else [[file]]
     last = (1 << 8 * prefix) - 1
-    reader, out = FamilyTables(runs, 0, KeyGroupRange(0, last), prefix), OutputBatch(str)
+    bounds = KeyBounds.of(KeyGroupRange(0, last), prefix)
+    reader, out = FamilyTables(runs, 0, bounds, prefix), OutputBatch(str)
     while not reader.fill(out, last):
         _walk(out)
     _walk(out)

@@ -28,10 +28,15 @@ from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.pipelines.lake.conftest import JOB
 from tests.pipelines.lake.ingest.test_lake_repeated_tasks import Repeating, files_of, named
+from tests.support.rocksdb_databases import Settings
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.rocksdb_checkpoints import rocksdb_checkpoint
 
-CHOSEN = ("kinds-hashmap-canonical", "sql-rocksdb-canonical-snappy", "windows-hashmap-canonical")
-CANONICAL = [case for case in golden_cases() if case.name.startswith(CHOSEN)]
+CHOSEN = (
+    "kinds-hashmap-canonical", "sql-rocksdb-canonical-snappy", "windows-hashmap-canonical",
+    "kinds-rocksdb-native", "churn-rocksdb-checkpoint",
+)  # fmt: skip
+CASES = [case for case in golden_cases() if case.name.startswith(CHOSEN)]
 ENTRIES, FEW = 4000, 10
 CHANGING = {"size", "written_bytes", "imported_at", "version", "path", "snapshot_id", "source"}
 
@@ -157,7 +162,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
             (tmp_path / name).rename(tmp_path / f"{name}-{compression}")
 
 
-@pytest.mark.parametrize("case", CANONICAL, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
     """Every kind of state, SQL's and timers, cut in the midst of key groups."""
     whole, cut = Lake(tmp_path / "whole"), Lake(tmp_path / "cut")
@@ -167,6 +172,26 @@ def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
     assert said(record) == said(expected)
     assert rows_of(cut, record) == rows_of(whole, expected)
     assert files_of(cut) == named(cut)
+
+
+def test_rocksdbs_own_files(tmp_path: Path) -> None:
+    """A checkpoint with tables over each other: as one task would, and shared by the next."""
+    written = [savepoint(tmp_path / "1"), savepoint(tmp_path / "2", changed=True)]
+    source = rocksdb_checkpoint(written, tmp_path / "checkpoint", Settings(block_size=1000))
+    whole, cut = Lake(tmp_path / "whole"), Lake(tmp_path / "cut")
+    expected, engine = imported(whole, source), Noting()
+    with tiny_pieces(2000):
+        record = imported(cut, source, engine=engine)
+    assert engine.count(PieceTask) > 5
+    assert engine.count(JoinTask) >= 3
+    assert said(record) == said(expected)
+    assert rows_of(cut, record) == rows_of(whole, expected)
+    assert files_of(cut) == named(cut)
+    assert exported(cut, tmp_path / "a") == exported(whole, tmp_path / "b")
+    before = files_of(cut)
+    with tiny_pieces():
+        imported(cut, source, "again")
+    assert files_of(cut) == before
 
 
 def test_files_are_shared(tmp_path: Path) -> None:
