@@ -63,10 +63,10 @@ CURSOR = 10
 
 # cells of the state: runs that stand at an entry; rows and bytes put out; the current key there and
 # what is known of it; elements held and their bytes; the next key group; of a status, the run, what
-# is wrong with it, how much is wanted
+# is wrong with it, how much is wanted; whether the first key that is wanted was reached
 LIVE, ROWS, POSITION, KEY_START, KEY_BEHIND, OPEN = range(6)
-PIECES, SCRATCH, GROUP, RUN, WHY, WANTED = range(6, 12)
-STATE_CELLS = 12
+PIECES, SCRATCH, GROUP, RUN, WHY, WANTED, REACHED = range(6, 13)
+STATE_CELLS = 13
 
 NOTHING, DECIDED, COLLECTING, COLLECTED = range(4)  # what is known of the current key
 DONE, WANTING, FULL, GROWING_KEYS, GROWING_PIECES, FAULT = range(6)
@@ -302,7 +302,9 @@ def merge_runs(
             break
         cursor = run * CURSOR
         if group < first_group or (
-            group == first_group and compare(keys, key, size, bounds, 0, first_size) < 0
+            state[REACHED] == 0
+            and group == first_group
+            and compare(keys, key, size, bounds, 0, first_size) < 0
         ):
             if cursors[cursor + BLOCK] > 0 or not cursors[cursor + FRESH]:
                 state[RUN] = run
@@ -310,6 +312,7 @@ def merge_runs(
                 status = np.int64(FAULT)
                 break
         else:
+            state[REACHED] = 1
             kind = cursors[cursor + TAG] & 0xFF
             begin = cursors[cursor + VALUE_START] + run * room
             length = cursors[cursor + VALUE_END] + run * room - begin

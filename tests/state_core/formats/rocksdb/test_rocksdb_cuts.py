@@ -164,6 +164,18 @@ def test_only_its_blocks_are_read(tmp_path: Path) -> None:
     assert blocks <= all_blocks + 2 * runs * len(pieces)
 
 
+def test_keys_longer_than_places_need(tmp_path: Path) -> None:
+    """Only the beginning of a key says where a piece begins."""
+    settings = Settings(block_size=300)
+    keys = [bytes([5, n % 4]) + bytes(100_000) + b"%d" % n for n in range(40)]
+    write(tmp_path, settings, [("put", 0, key, b"value") for key in keys])
+    files = opened(tmp_path, settings)
+    pieces = files.cut(files.key_groups, 1)
+    assert len(pieces) == 8
+    assert max(len(piece.begin.key) for piece in pieces[1:]) == (1 << 16) + 1
+    assert (in_pieces(files, pieces), "") == read(files)
+
+
 def test_a_column_family_that_rocksdb_reads(tmp_path: Path) -> None:
     """With a deleted range of keys, as Flink leaves when it rescales: it is cut as others are."""
     settings = Settings(("a", "b"), block_size=300)
