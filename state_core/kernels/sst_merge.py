@@ -202,6 +202,7 @@ def merge_runs(
     live = state[LIVE]
     rows, at = state[ROWS], state[POSITION]
     status = np.int64(DONE)
+    group = np.int64(-1)
     moving = _first_waiting(cursors, order.size)
     while True:
         if moving >= 0:
