@@ -164,6 +164,23 @@ def test_only_its_blocks_are_read(tmp_path: Path) -> None:
     assert blocks <= all_blocks + 2 * runs * len(pieces)
 
 
+def test_key_groups_of_two_bytes(tmp_path: Path) -> None:
+    """Pieces of many key groups, and key groups of many pieces, in two states."""
+    settings = Settings(families=("a", "b"), block_size=300)
+    written: list[Step] = [
+        ("put", n, (n % 900 if n % 2 else 255).to_bytes(2, "big") + b"%d" % n, b"%d" % n)
+        for n in range(8000)
+    ]
+    write(tmp_path, settings, written)
+    files = opened(tmp_path, settings, prefix=2, groups=KeyGroupRange(0, 899))
+    for piece_bytes in (1000, 10_000):
+        pieces = files.cut(files.key_groups, piece_bytes)
+        groups = [len(piece.key_groups) for piece in pieces]
+        assert min(groups) == 1
+        assert max(groups) > 10
+        assert (in_pieces(files, pieces), "") == read(files)
+
+
 def test_keys_longer_than_places_need(tmp_path: Path) -> None:
     """Only the beginning of a key says where a piece begins."""
     settings = Settings(block_size=300)
