@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.bytes_at import move8, u8, u32, varint
+from state_core.kernels.bytes_at import compare, copy, move8, u8, u32, varint
 from state_core.kernels.compiler import inlined, kernel
 from state_core.kernels.frames import CRC_TABLE
 
@@ -23,6 +23,8 @@ __all__ = [
     "TRAILER",
     "block_crcs",
     "entries_end",
+    "index_keys",
+    "index_search",
     "read_index",
     "snappy_sizes",
     "unpack_blocks",
@@ -256,3 +258,91 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
         sizes[count] = size
         count += 1
     return count
+
+
+@inlined
+def _next_key(data, at, end, tail, delta, held, size):
+    """Make `held` the next key of an index; where the entry ends and the key's size, or -1.
+
+    Keys that descend are no index either; equal ones may be: versions of one key in two blocks.
+    """
+    shared, at = varint(data, at, end)
+    fresh, at = varint(data, at, end)
+    value_size = np.int64(0)
+    if not delta:
+        value_size, at = varint(data, at, end)
+    bad = at > end or shared < 0 or shared > size or fresh < 0 or fresh > end - at
+    if not bad:
+        before, now = max(size - tail, np.int64(0)), max(shared + fresh - tail, np.int64(0))
+        if min(before, now) < shared:
+            bad = now < before
+        else:
+            bad = compare(data, at, now - shared, held, shared, before - shared) < 0
+    if not bad:
+        copy(data, at, held, shared, fresh)
+        at += fresh
+        behind = at + value_size
+        _, at = varint(data, at, end)
+        if not (delta and shared):
+            _, at = varint(data, at, end)
+        bad = at > end or (not delta and at != behind)
+    return (np.int64(-1), np.int64(0)) if bad else (at, shared + fresh)
+
+
+@kernel("int64(U8R, int64, int64, int64, U8R, U8)", counted=False)
+def index_search(data, end, tail, delta, wanted, held):
+    """How many blocks an index lists whose key is before `wanted`, or -1 if this is no index.
+
+    Args:
+        data: The index block.
+        end: Where its entries end.
+        tail: Bytes behind the user key in each key.
+        delta: Whether values are differences, and have no length.
+        wanted: A user key.
+        held: Room for a key, as long as `data`.
+    """
+    at = np.int64(0)
+    size = np.int64(0)
+    count = np.int64(0)
+    while at < end:
+        at, size = _next_key(data, at, end, tail, delta, held, size)
+        if at < 0:
+            return np.int64(-1)
+        if compare(held, 0, max(size - tail, np.int64(0)), wanted, 0, wanted.size) >= 0:
+            break
+        count += 1
+    return count
+
+
+@kernel("int64(U8R, int64, int64, int64, I64R, int64, U8, U8, I64)", counted=False)
+def index_keys(data, end, tail, delta, wanted, limit, held, out, sizes):
+    """The user keys of some blocks that an index lists.
+
+    Args:
+        data: The index block.
+        end: Where its entries end.
+        tail: Bytes behind the user key in each key.
+        delta: Whether values are differences, and have no length.
+        wanted: Which of the blocks, ascending.
+        limit: How many bytes of a key are put out at most.
+        held: Room for a key, as long as `data`.
+        out: Filled: the keys, `limit` bytes each.
+        sizes: Filled: how many of these are the key's.
+
+    Returns:
+        How many of the blocks there are, or -1 if this is no index.
+    """
+    at = np.int64(0)
+    size = np.int64(0)
+    count = np.int64(0)
+    done = np.int64(0)
+    while at < end and done < wanted.size:
+        at, size = _next_key(data, at, end, tail, delta, held, size)
+        if at < 0:
+            return np.int64(-1)
+        if count == wanted[done]:
+            sizes[done] = min(max(size - tail, np.int64(0)), limit)
+            copy(held, 0, out, done * limit, sizes[done])
+            done += 1
+        count += 1
+    return done

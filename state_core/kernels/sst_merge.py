@@ -24,6 +24,7 @@ __all__ = [
     "DONE",
     "END",
     "FAULT",
+    "FRESH",
     "FULL",
     "GROUP",
     "GROWING_KEYS",
@@ -40,6 +41,7 @@ __all__ = [
     "RUN",
     "SCRATCH",
     "STATE_CELLS",
+    "STRAYED",
     "UNKNOWN_KIND",
     "UNORDERED",
     "WAITING",
@@ -54,20 +56,21 @@ DELIMITER = 44
 TAG_BYTES = 8
 
 # cells of a cursor: where it is in its run's data, where the block's entries end, that block and
-# the one behind the last, the user key's size, its version, its value, whether it waits for blocks
-AT, END, BLOCK, BLOCKS_BEHIND, KEY_SIZE, TAG, VALUE_START, VALUE_END, WAITING = range(9)
-CURSOR = 9
+# the one behind the last, the user key's size, its version, its value, whether it waits for blocks,
+# whether its blocks are the first of the run
+AT, END, BLOCK, BLOCKS_BEHIND, KEY_SIZE, TAG, VALUE_START, VALUE_END, WAITING, FRESH = range(10)
+CURSOR = 10
 
 # cells of the state: runs that stand at an entry; rows and bytes put out; the current key there and
 # what is known of it; elements held and their bytes; the next key group; of a status, the run, what
-# is wrong with it, how much is wanted
+# is wrong with it, how much is wanted; whether the first key that is wanted was reached
 LIVE, ROWS, POSITION, KEY_START, KEY_BEHIND, OPEN = range(6)
-PIECES, SCRATCH, GROUP, RUN, WHY, WANTED = range(6, 12)
-STATE_CELLS = 12
+PIECES, SCRATCH, GROUP, RUN, WHY, WANTED, REACHED = range(6, 13)
+STATE_CELLS = 13
 
 NOTHING, DECIDED, COLLECTING, COLLECTED = range(4)  # what is known of the current key
 DONE, WANTING, FULL, GROWING_KEYS, GROWING_PIECES, FAULT = range(6)
-NO_ENTRY, NO_KEY, UNKNOWN_KIND, UNORDERED = range(4)
+NO_ENTRY, NO_KEY, UNKNOWN_KIND, UNORDERED, STRAYED = range(5)
 READY = -1
 
 
@@ -158,13 +161,14 @@ def _first_waiting(cursors, runs):
 
 
 @kernel(
-    "int64(U8R, int64, I64R, I64R, int64, I64, U8, int64, I64, I64, U8, I64, int64, int64, int64, "
-    "int64, U8, I16, I64, I64, I64, I64)",
+    "int64(U8R, int64, I64R, I64R, int64, I64, U8, int64, I64, I64, U8, I64, int64, U8R, int64, "
+    "int64, int64, int64, int64, U8, I16, I64, I64, I64, I64)",
     counted=False,
 )
 def merge_runs(
     data, room, starts, ends, blocks, cursors, keys, key_room, order, state, scratch, pieces,
-    prefix, first, last, label, out, state_of, group_of, key_start, value_start, value_end,
+    prefix, bounds, first_size, first_group, behind_group, last, label,
+    out, state_of, group_of, key_start, value_start, value_end,
 ):  # fmt: skip
     """Put entries out until a status says why no more.
 
@@ -181,7 +185,9 @@ def merge_runs(
         scratch: Elements of the current key's list, newest first.
         pieces: How long each is.
         prefix: Bytes of the key group in front of a key.
-        first: Entries of key groups before it are left out.
+        bounds: The first key that is wanted, and behind it the key behind the last.
+        first_size: Where that begins.
+        first_group, behind_group: The key groups of both.
         last: The last key group that is wanted now.
         label: What `state_of` gets.
         out: Keys and values, one entry behind the other.
@@ -196,6 +202,7 @@ def merge_runs(
     live = state[LIVE]
     rows, at = state[ROWS], state[POSITION]
     status = np.int64(DONE)
+    group = np.int64(-1)
     moving = _first_waiting(cursors, order.size)
     while True:
         if moving >= 0:
@@ -286,8 +293,27 @@ def merge_runs(
             state[OPEN] = NOTHING
             status = np.int64(DONE)
             break
-        if group >= first:
-            cursor = run * CURSOR
+        if group >= behind_group and (
+            group > behind_group
+            or compare(keys, key, size, bounds, first_size, bounds.size - first_size) >= 0
+        ):
+            state[OPEN] = NOTHING
+            status = np.int64(DONE)
+            group = np.int64(-1)
+            break
+        cursor = run * CURSOR
+        if group < first_group or (
+            state[REACHED] == 0
+            and group == first_group
+            and compare(keys, key, size, bounds, 0, first_size) < 0
+        ):
+            if cursors[cursor + BLOCK] > 0 or not cursors[cursor + FRESH]:
+                state[RUN] = run
+                state[WHY] = STRAYED
+                status = np.int64(FAULT)
+                break
+        else:
+            state[REACHED] = 1
             kind = cursors[cursor + TAG] & 0xFF
             begin = cursors[cursor + VALUE_START] + run * room
             length = cursors[cursor + VALUE_END] + run * room - begin
@@ -335,5 +361,5 @@ def merge_runs(
     state[LIVE] = live
     state[ROWS] = rows
     state[POSITION] = at
-    state[GROUP] = group if live else np.int64(-1)
+    state[GROUP] = group
     return status

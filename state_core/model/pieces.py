@@ -37,6 +37,9 @@ class FilePiece:
 class CuttableFile(Protocol):
     """A `KeyedFile` whose key groups can be read in pieces."""
 
+    def looked_up_bytes(self) -> list[tuple[int, int]]:
+        """As `group_bytes`, even where it takes reading: of RocksDB's files the indexes."""
+
     def cut(
         self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
     ) -> list[FilePiece]:

@@ -23,7 +23,7 @@ from pipelines.engine import LocalEngine
 from pipelines.lake.api import Lake
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest import large_slices
+from pipelines.lake.ingest import large_slice_tasks, large_slices
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.tables.tables import StateTable
@@ -271,7 +271,7 @@ def tiny_pieces(piece_bytes: int = 8000) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(large_slices, "LARGE_BYTES", 1)
         patch.setattr(large_slices, "SHARE", 1 << 40)
-        patch.setattr(large_slices, "PIECE_BYTES", piece_bytes)
+        patch.setattr(large_slice_tasks, "PIECE_BYTES", piece_bytes)
         patch.setattr(unified, "TABLE_ROWS", 10)
         patch.setattr(unified, "WINDOW_BYTES", 20_000)
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +21,8 @@ from rocksdict import (
 from state_core.errors import StateError
 from state_core.files.filesystem import Directory
 from state_core.formats.keyed.rocksdb_native import KNOWN_NAME, RocksDBFiles
-from state_core.formats.keyed.sst_file import SstFile, read_varint
+from state_core.formats.keyed.sst_blocks import read_varint
+from state_core.formats.keyed.sst_file import SstFile
 from state_core.formats.layout.meta_info import (
     BackendStateType,
     KeyedHeader,
@@ -29,8 +30,9 @@ from state_core.formats.layout.meta_info import (
     StateMetaInfo,
 )
 from state_core.model.handles import KeyGroupRange
+from state_core.model.snapshot import Entries
 
-__all__ = ["Row", "Settings", "appended", "opened", "read", "tables_in", "write"]
+__all__ = ["Row", "Settings", "appended", "opened", "read", "rows_in", "tables_in", "write"]
 
 Row = tuple[int, int, bytes, bytes]  # state, key group, key, value
 
@@ -138,9 +140,9 @@ def opened(
     return RocksDBFiles("database", header, files, wanted, prefix)
 
 
-def rows_of(files: RocksDBFiles, groups: KeyGroupRange | None = None) -> Iterator[Row]:
+def rows_in(batches: Iterable[Entries]) -> Iterator[Row]:
     """Every entry, in its order."""
-    for entries in files.entries(groups):
+    for entries in batches:
         data = entries.data.tobytes()
         columns = (
             entries.state_of, entries.group_of,
@@ -156,7 +158,7 @@ def read(
     """Every entry up to a fault, and what that says."""
     rows: list[Row] = []
     try:
-        rows.extend(rows_of(replace(files, by_rocksdb=by_rocksdb), groups))
+        rows.extend(rows_in(replace(files, by_rocksdb=by_rocksdb).entries(groups)))
     except StateError as error:
         return rows, str(error)
     return rows, ""

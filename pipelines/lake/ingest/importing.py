@@ -32,7 +32,7 @@ from pipelines.lake.ingest.import_targets import (
     previous_units,
     table_targets,
 )
-from pipelines.lake.ingest.large_slices import import_slices, is_large
+from pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
 from pipelines.lake.tables.names import check_names, default_snapshot_id
 from pipelines.lake.tables.operator_tables import (
     OperatorTask,
@@ -264,6 +264,8 @@ class _Import:
         progress: Progress | None,
     ) -> dict[str, list[SliceResult]]:
         tasks, sizes, operators = [], [], []
+        local = self.directory.local and self.lake.directory.local
+        limit = large_bytes(self._operators(), local=local)
         for operator in self._operators():
             units = known_units(operator, previous)
             targets = tuple(
@@ -272,7 +274,8 @@ class _Import:
             )
             partitioning = Partitioning(operator.max_parallelism)
             present = {ends for target in targets for ends in target.known}
-            for parts, size in plan_import_slices(operator.keyed_files, partitioning, present):
+            files = operator.keyed_files
+            for parts, size in plan_import_slices(files, partitioning, present, limit):
                 tasks.append(
                     ImportTask(
                         self.directory.location,
@@ -290,12 +293,10 @@ class _Import:
                 sizes.append(size)
                 operators.append(operator)
         slices: dict[str, list[SliceResult]] = {op.operator_id: [] for op in self._operators()}
-        total = sum(sizes)
-        local = self.directory.local and self.lake.directory.local
         large = {
             at
             for at, (operator, task, size) in enumerate(zip(operators, tasks, sizes, strict=True))
-            if is_large(operator, task, size, total, local=local)
+            if is_large(operator, task, size, limit)
         }
         results = import_slices(self.stopwatch, engine, tasks, sizes, large, progress)
         self.leaves_files |= bool(large)

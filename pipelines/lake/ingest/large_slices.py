@@ -10,8 +10,7 @@ Until then parts are files of the attempt that no log names. Whoever commits rem
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -22,28 +21,37 @@ from pipelines.lake.ingest.import_slice import (
     SliceResult,
     TableTarget,
     import_slice,
-    opened_snapshot,
     slice_name,
 )
-from pipelines.lake.tables.joined_files import MovedFiles, join_files
-from pipelines.lake.tables.names import new_folder
+from pipelines.lake.ingest.large_slice_tasks import (
+    PIECE_BYTES,
+    CutTask,
+    JoinTask,
+    MoveTask,
+    PieceResult,
+    PieceTask,
+    WrittenFile,
+    WrongGuess,
+    cut_or_import,
+    new_path,
+    run_task,
+    task_name,
+)
+from pipelines.lake.tables.joined_files import MovedFiles
 from pipelines.lake.tables.records import UnitRecord, key_group_records
-from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
-from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
-from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
-from pipelines.times import Stopwatch, phase, phase_of_each
-from state_core.errors import StateError
-from state_core.files.moves import Move, move_all, plan_moves
+from pipelines.lake.tables.tables import table_directory
+from pipelines.lake.tables.units import Partitioning
+from pipelines.times import Stopwatch
+from state_core.files.moves import Move, plan_moves
 from state_core.model.measure import Measure
 from state_core.model.pieces import CuttableFile, FilePiece
-from state_core.model.snapshot import KeyedFile, Operator
+from state_core.model.snapshot import Operator
 
-__all__ = ["import_slices", "is_large"]
+__all__ = ["import_slices", "is_large", "large_bytes"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-PIECE_BYTES = SLICE_BYTES
 LARGE_BYTES = 2 * PIECE_BYTES
 SHARE = 64  # a smaller part of all bytes than that holds up nobody
 HUGE_BYTES = 4 << 30  # but is cut on local disks, where reading and moving bytes takes little
@@ -51,89 +59,36 @@ CUT_SPEED, MEASURE_SPEED, MOVE_SPEED = 16, 4, 2  # times that of an import
 LATE_PIECES = 4  # a fourth of them is written while what the others wrote is moved
 
 
-@dataclass(frozen=True)
-class CutTask:
-    """Find where the pieces of a slice begin; or guess it, which takes less reading."""
+def large_bytes(operators: Iterable[Operator], *, local: bool) -> int:
+    """How many bytes a slice may have that one task imports.
 
-    whole: ImportTask
-    guess: bool
-
-
-@dataclass(frozen=True)
-class PieceTask:
-    """Import a piece of a slice.
-
-    Attributes:
-        whole: The slice, with those tables that are to be written.
-        piece: What is read of it.
-        measured: Whether it was measured before.
+    Args:
+        operators: All operators of the snapshot.
+        local: Whether both snapshot and lake are on local disks.
     """
-
-    whole: ImportTask
-    piece: FilePiece
-    measured: bool
-
-
-@dataclass(frozen=True)
-class WrittenFile:
-    """A file, by its table, its path below that, and its bytes."""
-
-    table: str
-    path: str
-    size: int
+    files = (file for operator in operators for file in operator.keyed_files)
+    share = sum(size for file in files for _, size in file.group_bytes()) // SHARE
+    return max(LARGE_BYTES, min(share, HUGE_BYTES) if local else share)
 
 
-@dataclass(frozen=True)
-class PieceResult:
-    """What a piece holds.
-
-    Attributes:
-        measure: Its entries, in its own key groups alone; None if it was measured before.
-        parts: The file of each table that it has rows of.
-    """
-
-    measure: Measure | None
-    parts: list[WrittenFile]
-
-
-class WrongGuess:
-    """There is no entry where a piece was guessed to begin, or to end."""
-
-
-@dataclass(frozen=True)
-class MoveTask:
-    """Move what pieces wrote into a file that has the rows before theirs."""
-
-    moves: list[Move]
-
-
-@dataclass(frozen=True)
-class JoinTask:
-    """Make one file of several of a table, in a store where no file can be written into."""
-
-    lake: str
-    table: str
-    attempt: str
-    paths: list[str]
-
-
-def is_large(operator: Operator, task: ImportTask, size: int, total: int, *, local: bool) -> bool:
+def is_large(operator: Operator, task: ImportTask, size: int, large: int) -> bool:
     """Whether a slice is imported in pieces: a large one, of one bucket, whose file allows it.
 
     Args:
         operator: Its operator.
         task: The slice.
         size: Its bytes as stored.
-        total: Those of all slices.
-        local: Whether both snapshot and lake are on local disks.
+        large: What `large_bytes` says.
     """
-    share = min(total // SHARE, HUGE_BYTES) if local else total // SHARE
-    if size <= max(LARGE_BYTES, share) or len(task.parts) > 1:
+    if size <= large or len(task.parts) > 1:
         return False
     (part,) = task.parts
     file = operator.keyed_files[part.file]
-    groups = [group for group, count in file.group_bytes() if count and group in part.key_groups]
-    return isinstance(file, CuttableFile) and all(
+    if not isinstance(file, CuttableFile):
+        return False
+    sizes = file.looked_up_bytes()
+    groups = [group for group, count in sizes if count and group in part.key_groups]
+    return all(
         len({Partitioning(task.max_parallelism, column).partition_of(g) for g in groups}) == 1
         for column in {target.partition_by for target in task.targets}
     )
@@ -165,7 +120,7 @@ def import_slices(
     stages = _Stages(stopwatch, engine, sum(sizes), progress)
     firsts = [CutTask(task, guess=True) if at in large else task for at, task in enumerate(tasks)]
     weights = [size // CUT_SPEED if at in large else size for at, size in enumerate(sizes)]
-    results = stages.map(_cut_or_import, firsts, weights)
+    results = stages.map(cut_or_import, firsts, weights)
     cut = {
         at: _LargeSlice(tasks[at], result)
         for at, result in enumerate(results)
@@ -174,7 +129,7 @@ def import_slices(
     _import_large(stages, list(cut.values()))
     wrong = [at for at, large_slice in cut.items() if large_slice.guessed_wrong]
     pieces = stages.map(
-        _cut_or_import,
+        cut_or_import,
         [CutTask(tasks[at], guess=False) for at in wrong],
         [sizes[at] // CUT_SPEED for at in wrong],
     )
@@ -236,14 +191,16 @@ class _Stages:
     ) -> list[Result]:
         """The function of every task, in order."""
         told = None if self.progress is None else self._told
-        results = self.stopwatch.map(self.engine, function, tasks, weights, told, name=_name)
+        results = self.stopwatch.map(self.engine, function, tasks, weights, told, name=task_name)
         self.done += sum(weights)
         return results
 
     def run(self, works: Sequence[_Work]) -> None:
         """Have tasks done, and give each result to its slice, in order."""
         if works:
-            results = self.map(_run, [work.task for work in works], [work.weight for work in works])
+            results = self.map(
+                run_task, [work.task for work in works], [work.weight for work in works]
+            )
             for work, result in zip(works, results, strict=True):
                 work.large_slice.take(result)
 
@@ -336,7 +293,7 @@ class _LargeSlice:
             if len(parts) == 1:
                 self.files += parts
             elif table in self.moved:
-                last, size = self.moved[table].end(_new_path(self.whole.attempt, paths))
+                last, size = self.moved[table].end(new_path(self.whole.attempt, paths))
                 self.files.append(WrittenFile(table, paths[0], size))
                 self.moves.append(last)
             else:
@@ -388,90 +345,3 @@ class _LargeSlice:
             size,
             self._measure.fingerprint(states, span),
         )
-
-
-def _name(task: object) -> str:
-    """What a task is called where it is told of."""
-    if isinstance(task, ImportTask):
-        return slice_name(task)
-    if isinstance(task, CutTask | PieceTask):
-        return f"a part of {slice_name(task.whole)}"
-    if isinstance(task, MoveTask):
-        return f"joining {task.moves[0].to}"
-    assert isinstance(task, JoinTask)  # noqa: S101 - there are no others
-    return f"joining a file of {task.table}"
-
-
-def _cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
-    """Import a slice, or find the pieces of one."""
-    if isinstance(task, ImportTask):
-        return import_slice(task)
-    file = _file(task.whole)
-    assert isinstance(file, CuttableFile)  # noqa: S101 - or it is not large
-    with phase("cut"):
-        return file.cut(task.whole.key_groups, PIECE_BYTES, guess=task.guess)
-
-
-def _import_piece(task: PieceTask) -> PieceResult:
-    """Measure a piece, and write its rows."""
-    whole, file = task.whole, _file(task.whole)
-    assert isinstance(file, CuttableFile)  # noqa: S101 - or it was not cut
-    measure = None
-    if not task.measured:
-        measure = Measure([state.name for state in file.states], task.piece.key_groups)
-    writers = {
-        target.path: UnitWriter(
-            table_directory(whole.lake, target.path),
-            whole.attempt,
-            Partitioning(whole.max_parallelism, target.partition_by),
-        )
-        for target in whole.targets
-    }
-    table_of = {name: target.path for target in whole.targets for name in target.states}
-    last = whole.key_groups.last
-    for entries in phase_of_each("read", file.entries_of(task.piece)):
-        if measure is not None:
-            with phase("measured"):
-                measure.add(entries)
-        for index, state in enumerate(file.states):
-            of_state = entries.of_state(index)
-            if len(of_state) and state.name in table_of:
-                with phase("decoded"):
-                    rows = table_batch(state, file.decode(index, of_state))
-                with phase("wrote"):
-                    writers[table_of[state.name]].append(rows, last)
-    with phase("wrote"):
-        written = [WrittenFile(table, *writer.close(last)) for table, writer in writers.items()]
-    return PieceResult(measure, [part for part in written if part.path])
-
-
-def _run(
-    task: PieceTask | MoveTask | JoinTask,
-) -> PieceResult | WrittenFile | WrongGuess | None:
-    """Do what is to be done of a large slice."""
-    if isinstance(task, PieceTask):
-        try:
-            return _import_piece(task)
-        except StateError:
-            if task.piece.guessed:  # if it is damaged, then who cuts it says so
-                return WrongGuess()
-            raise
-    with phase("joined"):
-        if isinstance(task, JoinTask):
-            path = _new_path(task.attempt, task.paths)
-            size = join_files(table_directory(task.lake, task.table), task.paths, path)
-            return WrittenFile(task.table, path, size)
-        move_all(task.moves)
-    return None
-
-
-def _new_path(attempt: str, paths: Sequence[str]) -> str:
-    """A path of the attempt that no file has, for what files of a table become."""
-    return f"{DATA_DIRECTORY}/{new_folder(attempt)}/{posixpath.basename(paths[0])}"
-
-
-def _file(whole: ImportTask) -> KeyedFile:
-    """The file that a large slice is of."""
-    snapshot = opened_snapshot(whole.source, whole.opening, whole.allow_external)
-    (operator,) = (op for op in snapshot.operators if op.operator_id == whole.operator_id)
-    return operator.keyed_files[whole.parts[0].file]

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_core.model.handles import KeyGroupRange
+from state_core.model.pieces import CuttableFile
 from state_core.model.snapshot import KeyedFile
 
 __all__ = [
@@ -192,6 +193,7 @@ def plan_import_slices(
     files: Sequence[KeyedFile],
     partitioning: Partitioning,
     present: Collection[tuple[int, int]] = (),
+    large: float = math.inf,
 ) -> list[tuple[tuple[SlicePart, ...], int]]:
     """Cut an operator's files into slices of whole buckets, about `SLICE_BYTES` each.
 
@@ -203,6 +205,7 @@ def plan_import_slices(
         partitioning: How the operator's tables are partitioned.
         present: First and last key group of files that the snapshot before has; a slice ends within
             one only where it would be twice as large otherwise.
+        large: Of a file with more bytes than that it is looked up how they are spread.
 
     Returns:
         The parts of each slice, and its bytes as stored.
@@ -221,6 +224,8 @@ def plan_import_slices(
     for index in sorted(range(len(files)), key=lambda at: files[at].key_groups.first):
         file = files[index]
         sizes = dict(file.group_bytes())
+        if sum(sizes.values()) > large and isinstance(file, CuttableFile):
+            sizes = dict(file.looked_up_bytes())
         joins = before is not None and _continues(before, file)
         if not joins or size + sum(sizes.values()) > SMALL_SLICE_BYTES:
             slices.append([])

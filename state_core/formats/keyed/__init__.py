@@ -7,7 +7,8 @@
 `heap_recovery`           where values end that only their class could walk
 `entry_walking`           entries without lengths, walked value by value
 `rocksdb_native`          RocksDB's files; `rocksdb_tables` merges, `rocksdb_iterators` orders
-`sst_file`                one SST table
+`rocksdb_cuts`            where RocksDB's files can be divided, within key groups too
+`sst_file`                one SST table, and its blocks: `sst_blocks`
 `raw_timers`              timers on the heap beside RocksDB
 `changelog`               what was materialized, with the changes made since
 `change_log`              one subtask's log, in `change_files`

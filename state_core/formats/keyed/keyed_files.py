@@ -348,6 +348,10 @@ class UnifiedKeyedFile(HeadedFile):
         """The entries of a piece."""
         return self.file.entries_of(piece)
 
+    def looked_up_bytes(self) -> list[tuple[int, int]]:
+        """As `group_bytes`, which the handle says."""
+        return self.group_bytes()
+
 
 @dataclass(frozen=True)
 class HeapKeyedFile(HeadedFile):
@@ -399,6 +403,20 @@ class RocksDBKeyedFile(HeadedFile):
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """All entries of some key groups."""
         return self.database.entries(key_groups)
+
+    def cut(
+        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
+    ) -> list[FilePiece]:
+        """Cut some key groups into pieces: nothing is guessed, as indexes alone are read."""
+        return self.database.cut(key_groups, piece_bytes)
+
+    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
+        """The entries of a piece."""
+        return self.database.entries_of(piece)
+
+    def looked_up_bytes(self) -> list[tuple[int, int]]:
+        """Key groups and their bytes as stored, as the indexes of the tables have it."""
+        return self.database.stored_bytes
 
     def entries_of_key(
         self, key: EncodedKey, states: Collection[int] | None = None

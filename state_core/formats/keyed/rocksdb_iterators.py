@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 from rocksdict import ReadOptions
 
 from state_core.errors import CorruptSnapshotError
+from state_core.formats.keyed.sst_file import KeyBounds
 
-__all__ = ["BATCH_ROWS", "IteratedFamily", "Pairs", "behind_all"]
+__all__ = ["BATCH_ROWS", "IteratedFamily", "Pairs"]
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -23,8 +24,7 @@ class IteratedFamily:
     Args:
         family: As rocksdict has it.
         state: The id of its state.
-        first: Where to begin, key group and all; RocksDB goes there by its index.
-        behind: What comes behind the last entry that is wanted; None to read to the end.
+        bounds: Only the keys between these; RocksDB goes there by its index.
         prefix: Bytes of the key group in front of a key.
         fault: Makes our error of RocksDB's.
     """
@@ -33,8 +33,7 @@ class IteratedFamily:
         self,
         family: Any,
         state: int,
-        first: bytes,
-        behind: bytes | None,
+        bounds: KeyBounds,
         prefix: int,
         fault: Callable[[object], CorruptSnapshotError],
     ) -> None:
@@ -42,11 +41,11 @@ class IteratedFamily:
         self.state = state
         self.prefix = prefix
         self.fault = fault
-        self.last, self.behind = first, behind
+        self.last, self.behind = bounds.first, bounds.behind
         # kept as long as the iterator, which points into it
         self.options = options = ReadOptions()
-        if behind is not None:
-            options.set_iterate_upper_bound(behind)
+        if self.behind is not None:
+            options.set_iterate_upper_bound(self.behind)
         try:
             self.items: Any = self.family.items(from_key=self.last, read_opt=options)
         except Exception as error:
@@ -108,12 +107,6 @@ class IteratedFamily:
         again.status()
         if again.valid() and (self.behind is None or again.key() < self.behind):
             raise CorruptSnapshotError("reading ended before the last entry")
-
-
-def behind_all(prefix: bytes) -> bytes | None:
-    """What comes behind all keys that begin so; None if nothing does."""
-    head = prefix.rstrip(b"\xff")
-    return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
 def _first_from(rows: Pairs, key: bytes) -> int:

@@ -32,10 +32,19 @@ from rocksdict import AccessType, Options, Rdict
 
 from state_core.errors import CorruptSnapshotError, StateError, UnsafePathError
 from state_core.files.filesystem import ByteSource, Directory, FileSource
-from state_core.formats.keyed.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs, behind_all
+from state_core.formats.keyed.rocksdb_cuts import (
+    bounds_in,
+    by_family,
+    cut_families,
+    open_indexes,
+    stored_bytes,
+)
+from state_core.formats.keyed.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs
 from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch, Runs, open_tables
+from state_core.formats.keyed.sst_file import KeyBounds
 from state_core.formats.layout.meta_info import KeyedHeader
 from state_core.model.handles import KeyGroupRange
+from state_core.model.pieces import FilePiece
 from state_core.model.snapshot import Entries
 
 __all__ = ["RocksDBFiles"]
@@ -188,7 +197,55 @@ class RocksDBFiles:
         if not len(groups) or not self.files:
             return
         chosen = range(len(self.header.states)) if states is None else states
-        readers = [self._reader(index, groups) for index in chosen]
+        bounds = KeyBounds.of(groups, self.prefix)
+        yield from self._entries_in(groups, [self._reader(state, bounds) for state in chosen])
+
+    def cut(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
+        """Cut some key groups into pieces of about so many bytes as stored, in order.
+
+        The indexes of the tables alone are read, those that RocksDB has to read among them.
+
+        Raises:
+            CorruptSnapshotError: RocksDB can't read its files, or an index is damaged.
+        """
+        groups = self.key_groups.intersection(key_groups)
+        if not len(groups) or not self.files:
+            return [FilePiece(key_groups, 0)]
+        names = [self._family_name(state) for state in range(len(self.header.states))]
+        with self._lock:
+            known = {name: [t for run in runs for t in run] for name, runs in self._tables.items()}
+        if not set(names) <= set(known):
+            known = by_family(open_indexes(self._sources, self.prefix)) | known
+        families = [known.get(name, []) for name in names]
+        return cut_families(families, groups, self.prefix, piece_bytes)
+
+    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
+        """The entries of a piece that `cut` made.
+
+        Raises:
+            CorruptSnapshotError: RocksDB can't read its files.
+        """
+        groups = self.key_groups.intersection(piece.key_groups)
+        if not len(groups) or not self.files:
+            return
+        yield from self._entries_in(groups, self._readers_of(piece))
+
+    @cached_property
+    def stored_bytes(self) -> list[tuple[int, int]]:
+        """Key groups and their bytes as stored, as the indexes of the tables have it."""
+        return stored_bytes(dict(self.files), self.key_groups, self.prefix)
+
+    def _readers_of(self, piece: FilePiece) -> list[FamilyTables | IteratedFamily]:
+        """What reads each state of a piece, as far as that has any of it."""
+        groups = self.key_groups.intersection(piece.key_groups)
+        states = range(len(self.header.states))
+        bounds = [bounds_in(piece, groups, state, self.prefix) for state in states]
+        return [self._reader(state, bounds[state]) for state in states if not bounds[state].empty]
+
+    def _entries_in(
+        self, groups: KeyGroupRange, readers: Sequence[FamilyTables | IteratedFamily]
+    ) -> Iterator[Entries]:
+        """What these have of some key groups, key group after key group."""
         out = OutputBatch(self._place)
         rows: _Rows = []
         count = 0
@@ -237,22 +294,20 @@ class RocksDBFiles:
         """
         if key_group not in self.key_groups or not self.files:
             return
-        first = key_group.to_bytes(self.prefix, "big") + begins
-        for pairs in self._iterate(state, first, behind_all(first)).batches():
+        bounds = KeyBounds.beginning(key_group.to_bytes(self.prefix, "big") + begins)
+        for pairs in self._iterate(state, bounds).batches():
             yield self._entries([(state, pairs)])
 
-    def _iterate(self, state: int, first: bytes, behind: bytes | None) -> IteratedFamily:
-        return IteratedFamily(self.family(state), state, first, behind, self.prefix, self._fault)
+    def _iterate(self, state: int, bounds: KeyBounds) -> IteratedFamily:
+        return IteratedFamily(self.family(state), state, bounds, self.prefix, self._fault)
 
-    def _reader(self, state: int, key_groups: KeyGroupRange) -> FamilyTables | IteratedFamily:
+    def _reader(self, state: int, bounds: KeyBounds) -> FamilyTables | IteratedFamily:
         name = self._family_name(state)
         with self._lock:
             runs = None if self.by_rocksdb else self._tables.get(name)
         if runs is None:
-            first = key_groups.first.to_bytes(self.prefix, "big")
-            behind = behind_all(key_groups.last.to_bytes(self.prefix, "big"))
-            return self._iterate(state, first, behind)
-        return FamilyTables(runs, state, key_groups, self.prefix)
+            return self._iterate(state, bounds)
+        return FamilyTables(runs, state, bounds, self.prefix)
 
     @cached_property
     def _tables(self) -> dict[str, Runs]:

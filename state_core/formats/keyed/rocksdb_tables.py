@@ -7,17 +7,17 @@ level 0 mostly its own. A run is held about a megabyte at a time, or one block t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from state_core.errors import StateError
 from state_core.files.filesystem import ByteSource
-from state_core.formats.keyed.sst_file import BlockRun, SstFile
+from state_core.formats.keyed.sst_blocks import BlockRun
+from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.kernels import sst_merge as merge
 from state_core.kernels.sst import SLACK
-from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries
 from state_core.serializers.framework.columns import I64Array, U8Array
 
@@ -34,11 +34,13 @@ FIRST_ROOM = 1 << 16
 BLOCKS = 512
 KEY_ROOM = 256
 PIECES = 64
+_STRAYED = "a key that is not where the index has it"
 PROBLEMS = {
     merge.NO_ENTRY: "an entry that does not fit into its block",
     merge.NO_KEY: "a key without its key group",
     merge.UNKNOWN_KIND: "an entry of a kind that Flink never writes",
     merge.UNORDERED: "keys that are out of order",
+    merge.STRAYED: _STRAYED,
 }
 
 
@@ -83,7 +85,9 @@ def open_tables(
             continue
         family = families.get(table.column_family.decode("utf-8", "replace"))
         if family is not None:
-            family.append(TableFile(table, file["level"], file["start_key"], file["end_key"]))
+            start, end = file["start_key"], file["end_key"]
+            table = replace(table, first_key=start, last_key=end)
+            family.append(TableFile(table, file["level"], start, end))
     return {
         name: plan_runs(files)
         for name, files in families.items()
@@ -130,8 +134,8 @@ class OutputBatch:
 class _Run:
     """Files one behind the other, read some blocks at a time."""
 
-    def __init__(self, files: Sequence[SstFile], key_groups: KeyGroupRange) -> None:
-        self.spans = [(file, *file.blocks_of(key_groups)) for file in files]
+    def __init__(self, files: Sequence[SstFile], bounds: KeyBounds) -> None:
+        self.spans = [(file, *file.blocks_of(bounds)) for file in files]
         self.spans = [(file, first, behind) for file, first, behind in self.spans if first < behind]
         self.spans.reverse()
         self.blocks: BlockRun | None = None
@@ -139,6 +143,11 @@ class _Run:
         self.most = BLOCKS
         self.file: SstFile | None = None
         self.offsets = np.zeros(0, np.int64)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are blocks that are not unpacked yet."""
+        return bool(self.spans) or self.blocks is None or self.next < len(self.blocks.starts)
 
     def read(self) -> tuple[BlockRun, SstFile] | None:
         """Blocks that are not unpacked yet, and whose they are; None at the end."""
@@ -170,21 +179,25 @@ class FamilyTables:
     Args:
         runs: Its files.
         state: The state's id, with which entries are labelled.
-        wanted: Only these key groups.
+        bounds: Only the keys between these.
         prefix: Bytes of the key group in front of a key.
     """
 
     def __init__(
-        self, runs: Sequence[Sequence[SstFile]], state: int, key_groups: KeyGroupRange, prefix: int
+        self, runs: Sequence[Sequence[SstFile]], state: int, bounds: KeyBounds, prefix: int
     ) -> None:
-        all_runs = [_Run(files, key_groups) for files in runs]
+        all_runs = [_Run(files, bounds) for files in runs]
         self.runs = [run for run in all_runs if run.spans]
-        self.label, self.first, self.prefix = state, key_groups.first, prefix
-        self.group = key_groups.first if self.runs else -1
+        self.label, self.prefix = state, prefix
+        self.bounds = np.frombuffer(bounds.first + (bounds.behind or b""), np.uint8)
+        self.first_size, self.first_group = len(bounds.first), bounds.first_group(prefix)
+        self.behind_group = bounds.behind_group(prefix)
+        self.group = self.first_group if self.runs else -1
         count = len(self.runs)
         self.cursors = np.zeros(count * merge.CURSOR, np.int64)
         self.cursors[merge.WAITING :: merge.CURSOR] = 1
         self.cursors[merge.BLOCK :: merge.CURSOR] = -1
+        self.loaded = np.zeros(count, np.int64)
         self.starts = np.zeros(count * BLOCKS, np.int64)
         self.ends = np.zeros(count * BLOCKS, np.int64)
         self.order = np.zeros(count, np.int64)
@@ -216,6 +229,8 @@ class FamilyTables:
                 status = self._merge(out, last)
                 if status == merge.DONE:
                     self.group = int(state[merge.GROUP])
+                    if self.group < 0:
+                        self._check_ends()
                     return True
                 if status == merge.FULL:
                     start, behind = int(state[merge.KEY_START]), int(state[merge.KEY_BEHIND])
@@ -231,7 +246,8 @@ class FamilyTables:
             merge.merge_runs(
                 self.data, self.room, self.starts, self.ends, BLOCKS, self.cursors, self.keys,
                 self.key_room, self.order, self.state, self.scratch, self.pieces, self.prefix,
-                self.first, last, self.label, out.data, out.state_of, *out.columns,
+                self.bounds, self.first_size, self.first_group, self.behind_group, last,
+                self.label, out.data, out.state_of, *out.columns,
             )
         )  # fmt: skip
 
@@ -290,6 +306,16 @@ class FamilyTables:
         cursor = self.cursors[at : at + merge.CURSOR]
         cursor[merge.AT] = cursor[merge.END] = 0
         cursor[merge.BLOCK], cursor[merge.BLOCKS_BEHIND] = -1, count
+        cursor[merge.FRESH] = not self.loaded[run]
+        self.loaded[run] = 1
+
+    def _check_ends(self) -> None:
+        """Refuse a run that stands at a key behind the last before its last block."""
+        for run in self.order[: int(self.state[merge.LIVE])].tolist():
+            cursor = self.cursors[run * merge.CURSOR : (run + 1) * merge.CURSOR]
+            if cursor[merge.BLOCK] + 1 < cursor[merge.BLOCKS_BEHIND] or self.runs[run].has_more:
+                self.state[merge.WHY] = merge.STRAYED
+                self._raise(run)
 
     def _raise(self, run: int) -> None:
         reader = self.runs[run]

@@ -17,63 +17,71 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import cramjam
 import numpy as np
-import xxhash
 
 from state_core.errors import CorruptSnapshotError
 from state_core.files.filesystem import ByteSource
+from state_core.formats.keyed.sst_blocks import NO_INDEX, XXH3, BlockReader, BlockRun, read_varint
 from state_core.kernels.sst import (
-    CRC_TABLES,
-    NO_COMPRESSION,
-    SLACK,
-    SNAPPY,
-    TRAILER,
-    block_crcs,
-    entries_end,
-    read_index,
-    snappy_sizes,
-    unpack_blocks,
+    index_keys,
+    index_search,
 )
 from state_core.model.handles import KeyGroupRange
 from state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["BlockRun", "SstFile", "read_varint"]
+__all__ = ["KeyBounds", "SstFile"]
 
 FOOTER = 53
 MAGIC = 0x88E241B785F4CFF7
 FIRST_VERSION, LAST_VERSION = 2, 5
-NO_CHECKSUM, CRC32C, XXHASH, XXHASH64, XXH3 = range(5)
-LAST_BYTE_PRIME = 0x6B9083D9
-U32 = 0xFFFFFFFF
-LZ4, LZ4HC, ZSTD = 4, 5, 7
-LARGEST_RATIO = {LZ4: 256, LZ4HC: 256, ZSTD: 1 << 15}
 COMPARATOR = b"leveldb.BytewiseComparator"
 BINARY_SEARCH, TWO_LEVELS = 0, 2
 COMPRESSIONS = {b"NoCompression", b"Snappy", b"LZ4", b"LZ4HC", b"ZSTD"}
 PROPERTIES = b"rocksdb.properties"
-MAX_VARINT = 10
+LONGEST_KEY = 1 << 16  # more of one is not needed to divide a file
 
 
 @dataclass(frozen=True)
-class BlockRun:
-    """Blocks that follow each other in a file, as read.
+class KeyBounds:
+    """Keys that follow on each other, key group and all.
 
     Attributes:
-        raw: The blocks' bytes.
-        offset: Where these begin in the file.
-        starts: Where each block begins in them.
-        ends: Where each block ends and its trailer begins.
-        sizes: How many bytes each block holds, decompressed.
+        first: None is before it.
+        behind: All are before it; None if they go on to the end.
     """
 
-    raw: U8Array
-    offset: int
-    starts: I64Array
-    ends: I64Array
-    sizes: I64Array
+    first: bytes
+    behind: bytes | None = None
+
+    @classmethod
+    def of(cls, key_groups: KeyGroupRange, prefix: int) -> KeyBounds:
+        """Those of some key groups, whose numbers have so many bytes."""
+        first, last = (
+            group.to_bytes(prefix, "big") for group in (key_groups.first, key_groups.last)
+        )
+        return cls(first, cls.beginning(last).behind)
+
+    @classmethod
+    def beginning(cls, begins: bytes) -> KeyBounds:
+        """Those that begin so."""
+        head = begins.rstrip(b"\xff")
+        return cls(begins, head[:-1] + bytes([head[-1] + 1]) if head else None)
+
+    def first_group(self, prefix: int) -> int:
+        """The key group of the first."""
+        return int.from_bytes(self.first[:prefix], "big")
+
+    def behind_group(self, prefix: int) -> int:
+        """The key group of what is behind them: behind all where nothing is."""
+        if self.behind is None:
+            return 1 << 8 * prefix
+        return int.from_bytes(self.behind[:prefix].ljust(prefix, b"\0"), "big")
+
+    @property
+    def empty(self) -> bool:
+        """Whether there can't be any."""
+        return self.behind is not None and self.behind <= self.first
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,9 @@ class SstFile:
         key_groups: The key group of each data block's last key, or a later one, ascending.
         offsets: Where each data block lies.
         block_sizes: Each data block's size without the trailer.
+        index: Where the index is.
+        first_key: Its first key, as far as the manifest says.
+        last_key: Its last key, as far as the manifest says.
     """
 
     source: ByteSource
@@ -95,14 +106,18 @@ class SstFile:
     key_groups: I64Array
     offsets: I64Array
     block_sizes: I64Array
+    index: _Index
+    first_key: bytes = b""
+    last_key: bytes | None = None
 
     @classmethod
-    def open(cls, source: ByteSource, prefix: int) -> SstFile | None:
+    def open(cls, source: ByteSource, prefix: int, *, index_only: bool = False) -> SstFile | None:
         """Read what a table says of itself; None if only RocksDB can read it.
 
         Args:
             source: The file's bytes.
             prefix: Bytes of the key group in front of a key.
+            index_only: Whether no data block will be read, whatever these mean.
 
         Raises:
             CorruptSnapshotError: The file is damaged.
@@ -116,38 +131,110 @@ class SstFile:
         known = FIRST_VERSION <= version <= LAST_VERSION and data[0] <= XXH3
         if int.from_bytes(data[-8:], "little") != MAGIC or not known:
             return None
-        reader = _Reader(source, data[0])
+        reader = BlockReader(source, data[0])
         at, handles = 1, []
         for _ in range(4):
             number, at = read_varint(data, at)
             handles.append(number)
         metaindex = dict(reader.pairs(*handles[:2]))
-        if PROPERTIES not in metaindex or any(_unknown(name) for name in metaindex):
+        unknown = not index_only and any(_unknown(name) for name in metaindex)
+        if PROPERTIES not in metaindex or unknown:
             return None
         offset, behind = read_varint(metaindex[PROPERTIES])
         properties = dict(reader.pairs(offset, read_varint(metaindex[PROPERTIES], behind)[0]))
         kind = _index_type(properties)
-        if kind is None:
+        if kind is None or not (index_only or _has_plain_blocks(properties)):
             return None
         user_key = _number(properties, b"rocksdb.index.key.is.user.key")
         delta = _number(properties, b"rocksdb.index.value.is.delta.encoded")
         layout = (0 if user_key else 8, delta, prefix)
         index = reader.index(handles[2], handles[3], *layout)
         reader.check_order(index)
+        key_groups, offsets, sizes = index
+        spots, counts = [(handles[2], handles[3])], [len(offsets)]
         if kind == TWO_LEVELS:
-            spots = zip(index[1].tolist(), index[2].tolist(), strict=True)
+            spots = list(zip(offsets.tolist(), sizes.tolist(), strict=True))
             parts = [reader.index(*spot, *layout) for spot in spots]
+            counts = [len(part[0]) for part in parts]
             empty = np.zeros(0, np.int64)
-            index = tuple(np.concatenate([empty, *(part[i] for part in parts)]) for i in range(3))
-            reader.check_order(index)
+            key_groups, offsets, sizes = (
+                np.concatenate([empty, *(part[i] for part in parts)]) for i in range(3)
+            )
+            reader.check_order((key_groups, offsets, sizes))
         family = properties.get(b"rocksdb.column.family.name", b"")
-        return cls(source, data[0], family, *index)
+        where = _Index(tuple(spots), tuple(counts), *layout)
+        return cls(source, data[0], family, key_groups, offsets, sizes, where)
 
-    def blocks_of(self, key_groups: KeyGroupRange) -> tuple[int, int]:
-        """The first data block that may have an entry of these key groups, and behind the last."""
-        first = int(np.searchsorted(self.key_groups, key_groups.first))
-        last = int(np.searchsorted(self.key_groups, key_groups.last, side="right"))
-        return first, min(last + 1, len(self.offsets))
+    def blocks_of(self, bounds: KeyBounds) -> tuple[int, int]:
+        """The first data block that may have one of these keys, and behind the last.
+
+        The index is read where one of the bounds is within a key group.
+
+        Raises:
+            CorruptSnapshotError: The index is damaged.
+        """
+        if self.first_key and bounds.behind is not None and bounds.behind <= self.first_key:
+            return 0, 0
+        if self.last_key is not None and self.last_key < bounds.first:
+            return 0, 0
+        count = len(self.offsets)
+        behind = count if bounds.behind is None else self._block_of(bounds.behind) + 1
+        return self._block_of(bounds.first), min(behind, count)
+
+    def _block_of(self, key: bytes) -> int:
+        """The first data block that may have keys that are not before this one."""
+        prefix = self.index.prefix
+        group = int.from_bytes(key[:prefix].ljust(prefix, b"\0"), "big")
+        low, high = (
+            int(np.searchsorted(self.key_groups, group, side)) for side in ("left", "right")
+        )
+        if len(key) <= prefix or low == high:
+            return low
+        wanted = np.frombuffer(key, np.uint8)
+        for first, count, offset, data in self._index_blocks(low, high):
+            held = np.empty(data.size, np.uint8)
+            tail, delta = self.index.tail, self.index.delta
+            before = int(index_search(data, data.size, tail, delta, wanted, held))
+            if before < 0:
+                raise self.fault(NO_INDEX, offset)
+            if before < count:
+                return min(max(first + before, low), high)
+        return high
+
+    def keys_of(self, blocks: I64Array) -> list[bytes]:
+        """Of each of these data blocks a key not before its own, and before those of the next.
+
+        Args:
+            blocks: Which, ascending.
+
+        Raises:
+            CorruptSnapshotError: The index is damaged.
+        """
+        keys: list[bytes] = []
+        if not blocks.size:
+            return keys
+        for first, count, offset, data in self._index_blocks(int(blocks[0]), int(blocks[-1]) + 1):
+            wanted = blocks[(blocks >= first) & (blocks < first + count)] - first
+            limit = min(LONGEST_KEY, data.size)
+            held, out = np.empty(data.size, np.uint8), np.empty(len(wanted) * limit, np.uint8)
+            sizes = np.empty(len(wanted), np.int64)
+            tail, delta = self.index.tail, self.index.delta
+            if index_keys(data, data.size, tail, delta, wanted, limit, held, out, sizes) < 0:
+                raise self.fault(NO_INDEX, offset)
+            starts = range(0, out.size, limit)
+            keys += [
+                out[at : at + size].tobytes()
+                for at, size in zip(starts, sizes.tolist(), strict=True)
+            ]
+        return keys
+
+    def _index_blocks(self, low: int, high: int) -> Iterator[tuple[int, int, int, U8Array]]:
+        """Where the index has these data blocks: the first, how many, the place, the entries."""
+        reader, first = BlockReader(self.source, self.checksum), 0
+        for spot, count in zip(self.index.spots, self.index.counts, strict=True):
+            if first < high and low < first + count:
+                yield first, count, spot[0], reader.block(*spot)
+            first += count
 
     def read(self, first: int, behind: int) -> BlockRun:
         """Read some data blocks, and hold them against their checksums.
@@ -155,7 +242,7 @@ class SstFile:
         Raises:
             CorruptSnapshotError: A block is damaged.
         """
-        reader = _Reader(self.source, self.checksum)
+        reader = BlockReader(self.source, self.checksum)
         return reader.blocks(self.offsets[first:behind], self.block_sizes[first:behind])
 
     def unpack(self, run: BlockRun, blocks: slice, out: U8Array) -> tuple[I64Array, I64Array]:
@@ -164,7 +251,7 @@ class SstFile:
         Raises:
             CorruptSnapshotError: A block does not hold what it declares.
         """
-        return _Reader(self.source, self.checksum).unpack(run, blocks, out)
+        return BlockReader(self.source, self.checksum).unpack(run, blocks, out)
 
     def entries(self) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
         """Where each data block lies, and its entries, deletes and old versions among them.
@@ -174,179 +261,32 @@ class SstFile:
         Raises:
             CorruptSnapshotError: A block is damaged.
         """
-        reader = _Reader(self.source, self.checksum)
+        reader = BlockReader(self.source, self.checksum)
         for offset, size in zip(self.offsets.tolist(), self.block_sizes.tolist(), strict=True):
             yield offset, reader.pairs(offset, size)
 
     def fault(self, problem: str, offset: int) -> CorruptSnapshotError:
         """What is wrong with the block at an offset."""
-        return _Reader(self.source, self.checksum).fault(problem, offset)
+        return BlockReader(self.source, self.checksum).fault(problem, offset)
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """Reads blocks of a file."""
+class _Index:
+    """Where an index is, and how it is laid out.
 
-    source: ByteSource
-    checksum: int
+    Attributes:
+        spots: Offset and size of each block of it that lists data blocks.
+        counts: How many each lists.
+        tail: Bytes behind the user key in each key.
+        delta: Whether values are differences.
+        prefix: Bytes of the key group in front of a key.
+    """
 
-    def fault(self, problem: str, offset: int) -> CorruptSnapshotError:
-        return CorruptSnapshotError(
-            f"RocksDB can't read its files ({problem})",
-            place=f"{self.source.name}, block at offset {offset}",
-            remedy="a file is missing or damaged: copy the whole checkpoint, with `shared`",
-        )
-
-    def blocks(self, offsets: I64Array, sizes: I64Array) -> BlockRun:
-        """Blocks as stored, checked."""
-        first = int(offsets[0])
-        length = int(offsets[-1]) + int(sizes[-1]) + TRAILER - first
-        if length > self.source.size - first:
-            raise self.fault("a block that ends behind the file", int(offsets[-1]))
-        raw = np.empty(length + SLACK, np.uint8)
-        self.source.read_into(first, raw[:length])
-        starts = offsets - first
-        ends = starts + sizes
-        self._check(raw, starts, ends, first)
-        return BlockRun(raw, first, starts, ends, self._sizes(raw, starts, ends, first))
-
-    def _check(self, raw: U8Array, starts: I64Array, ends: I64Array, first: int) -> None:
-        if self.checksum == NO_CHECKSUM:
-            return
-        stored = raw[ends + 1].astype(np.int64)
-        for byte in range(1, 4):
-            stored |= raw[ends + 1 + byte].astype(np.int64) << 8 * byte
-        checksums = np.empty(len(starts), np.int64)
-        if self.checksum == CRC32C:
-            block_crcs(raw, starts, ends, CRC_TABLES, checksums)
-        else:
-            data: Any = raw.data
-            hashed = _HASHES[self.checksum]
-            last = self.checksum != XXH3  # else the last byte is mixed in behind
-            pairs = zip(starts.tolist(), (ends + last).tolist(), strict=True)
-            checksums[:] = [hashed(data[start:end]) & U32 for start, end in pairs]
-            if not last:
-                checksums ^= raw[ends].astype(np.int64) * LAST_BYTE_PRIME & U32
-        wrong = np.flatnonzero(stored != checksums)
-        if wrong.size:
-            raise self.fault("block checksum mismatch", first + int(starts[wrong[0]]))
-
-    def _sizes(self, raw: U8Array, starts: I64Array, ends: I64Array, first: int) -> I64Array:
-        kinds = raw[ends]
-        sizes = ends - starts
-        snappy = np.flatnonzero(kinds == SNAPPY)
-        if snappy.size:
-            unpacked = np.empty(snappy.size, np.int64)
-            snappy_sizes(raw, starts[snappy], ends[snappy], unpacked)
-            sizes[snappy] = unpacked
-        for index in np.flatnonzero((kinds != SNAPPY) & (kinds != NO_COMPRESSION)).tolist():
-            kind, start, end = int(kinds[index]), int(starts[index]), int(ends[index])
-            if kind not in LARGEST_RATIO:
-                raise self.fault(f"compression of type {kind}, which is not known", first + start)
-            size, _ = read_varint(raw[start : min(end, start + MAX_VARINT)].tobytes())
-            fits = 0 <= size <= LARGEST_RATIO[kind] * (end - start) + (1 << 17)
-            sizes[index] = size if fits else -1
-        wrong = np.flatnonzero(sizes < 0)
-        if wrong.size:
-            raise self.fault(_CONTENT, first + int(starts[wrong[0]]))
-        return sizes
-
-    def unpack(self, run: BlockRun, blocks: slice, out: U8Array) -> tuple[I64Array, I64Array]:
-        """Blocks decompressed, one behind the other; there are 8 bytes more behind the last."""
-        starts, ends, sizes = run.starts[blocks], run.ends[blocks], run.sizes[blocks]
-        behind = np.cumsum(sizes)
-        to = behind - sizes
-        wrong = int(unpack_blocks(run.raw, starts, ends, out, to, behind))
-        kinds = run.raw[ends]
-        for index in np.flatnonzero((kinds != SNAPPY) & (kinds != NO_COMPRESSION)).tolist():
-            block = run.raw[starts[index] : ends[index]]
-            size, skipped = read_varint(block[:MAX_VARINT].tobytes())
-            unpacker = _unpack_zstd if kinds[index] == ZSTD else _unpack_lz4
-            target = out[to[index] : behind[index]]
-            try:
-                done = unpacker(block[skipped:], target)
-            except Exception as error:
-                at = run.offset + int(starts[index])
-                raise self.fault(_CONTENT, at) from error
-            if done != size:
-                wrong = index
-                break
-        behind_values = np.empty(len(to), np.int64)
-        if wrong < 0:
-            wrong = int(entries_end(out, to, behind, behind_values))
-        if wrong >= 0:
-            raise self.fault(_CONTENT, run.offset + int(starts[wrong]))
-        return to, behind_values
-
-    def block(self, offset: int, size: int) -> U8Array:
-        """The entries of one block."""
-        if not 0 <= offset <= self.source.size or not 0 <= size <= self.source.size:
-            raise self.fault("a handle that leads out of the file", offset)
-        run = self.blocks(np.array([offset], np.int64), np.array([size], np.int64))
-        out = np.empty(int(run.sizes[0]) + SLACK, np.uint8)
-        _, ends = self.unpack(run, slice(None), out)
-        return out[: int(ends[0])]
-
-    def pairs(self, offset: int, size: int) -> list[tuple[bytes, bytes]]:
-        """Keys and values of one block."""
-        data = self.block(offset, size).tobytes()
-        pairs = []
-        at, key = 0, b""
-        while at < len(data):
-            shared, at = read_varint(data, at)
-            fresh, at = read_varint(data, at)
-            length, at = read_varint(data, at)
-            if shared > len(key) or fresh > len(data) - at or length > len(data) - at - fresh:
-                raise self.fault(_CONTENT, offset)
-            key = key[:shared] + data[at : at + fresh]
-            at += fresh + length
-            pairs.append((key, data[at - length : at]))
-        return pairs
-
-    def index(
-        self, offset: int, size: int, tail: int, delta: int, prefix: int
-    ) -> tuple[I64Array, ...]:
-        """Key groups, offsets and sizes of the blocks that an index block lists."""
-        data = self.block(offset, size)
-        columns = [np.empty(data.size // 2 + 1, np.int64) for _ in range(3)]
-        count = int(read_index(data, data.size, tail, delta, prefix, *columns))
-        if count < 0:
-            raise self.fault("an index that is none", offset)
-        return tuple(column[:count] for column in columns)
-
-    def check_order(self, index: tuple[I64Array, ...]) -> None:
-        """Data blocks follow each other, within the file."""
-        groups, offsets, sizes = index
-        behind = np.minimum(sizes, self.source.size) + offsets + TRAILER
-        if (
-            (np.maximum(offsets, sizes) > self.source.size).any()
-            or (behind > self.source.size).any()
-            or (offsets[1:] < behind[:-1]).any()
-            or (np.diff(groups) < 0).any()
-        ):
-            raise self.fault("an index whose blocks don't follow each other", 0)
-
-
-_CONTENT = "a block that does not hold what it says"
-_HASHES: dict[int, Any] = {
-    XXHASH: xxhash.xxh32_intdigest,
-    XXHASH64: xxhash.xxh64_intdigest,
-    XXH3: xxhash.xxh3_64_intdigest,
-}
-
-
-def read_varint(data: bytes, at: int = 0) -> tuple[int, int]:
-    """A number, and where it ends; one that breaks off is as large as what is there."""
-    value = 0
-    for shift in range(0, 7 * MAX_VARINT, 7):
-        if at >= len(data):
-            break
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 1 << 7:
-            break
-    return value, at
+    spots: tuple[tuple[int, int], ...]
+    counts: tuple[int, ...]
+    tail: int
+    delta: int
+    prefix: int
 
 
 def _number(properties: dict[bytes, bytes], name: bytes) -> int:
@@ -359,25 +299,21 @@ def _unknown(name: bytes) -> bool:
 
 
 def _index_type(properties: dict[bytes, bytes]) -> int | None:
-    """How the index is laid out; None if something of the file is not read here."""
+    """How the index is laid out; None if that is not read here."""
     stored = properties.get(b"rocksdb.block.based.table.index.type", bytes(4))
     kind = int.from_bytes(stored, "little")
-    plain = (
+    known = (
         kind in {BINARY_SEARCH, TWO_LEVELS}
-        and properties.get(b"rocksdb.compression") in COMPRESSIONS
         and properties.get(b"rocksdb.comparator") == COMPARATOR
-        and not _number(properties, b"rocksdb.num.range-deletions")
         and _number({b"": properties.get(b"rocksdb.user.defined.timestamps.persisted", b"\1")}, b"")
+    )
+    return kind if known else None
+
+
+def _has_plain_blocks(properties: dict[bytes, bytes]) -> bool:
+    """Whether data blocks are read here, and mean what they say."""
+    return (
+        properties.get(b"rocksdb.compression") in COMPRESSIONS
+        and not _number(properties, b"rocksdb.num.range-deletions")
         and not any(name.startswith(b"rocksdb.external_sst_file") for name in properties)
     )
-    return kind if plain else None
-
-
-def _unpack_lz4(block: Any, out: Any) -> int:
-    done: int = cramjam.lz4.decompress_block_into(block, out, output_len=len(out))
-    return done
-
-
-def _unpack_zstd(block: Any, out: Any) -> int:
-    done: int = cramjam.zstd.decompress_into(block, out)
-    return done

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+
+import numpy as np
 
 from state_core.files.byte_sources import InlineSource
 from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
-from state_core.formats.keyed.sst_file import SstFile
+from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.formats.metadata.checkpoint_metadata import SubtaskState
 from state_core.model.handles import IncrementalHandle, InlineHandle, KeyGroupRange
 from tests.fuzz.targets import Fuzzing, chosen, seeded
@@ -35,14 +38,15 @@ STEPS: list[Step] = [
     ("put", 0, bytes([n % 3]) + b"key-%03d" % (n * 31 % 97), b"value %d" % n * (n % 5))
     for n in range(60)
 ]
-STEPS += [("delete", 0, b"\1key-031", b""), ("delete range", 0, b"\2key-010", b"\2key-020")]
+STEPS += [("delete", 0, b"\1key-031", b"")]
+RANGE: Step = ("delete range", 0, b"\2key-010", b"\2key-020")
 
 
 def fuzz_sst(directory: Path) -> Fuzzing:
     """Table files, with one or two in a run, and prefixes of one and of two bytes."""
     tables = []
     for number, settings in enumerate(KINDS):
-        write(directory / f"database-{number}", settings, STEPS)
+        write(directory / f"database-{number}", settings, [*STEPS, RANGE][: 61 + number % 2])
         tables += [path.read_bytes() for path in tables_in(directory / f"database-{number}")]
     native = [golden for golden in golden_cases() if "rocksdb" in golden.name]
     for golden in native:
@@ -59,17 +63,30 @@ def _is_table(path: Path) -> bool:
 def _read_table(data: bytes) -> None:
     form, content = chosen(data, 4)
     prefix = 1 + (form & 1)
-    file = SstFile.open(InlineSource("table", content), prefix)
+    source = InlineSource("table", content)
+    index = SstFile.open(source, prefix, index_only=True)
+    if index is None:
+        return
+    keys = index.keys_of(np.arange(len(index.offsets)))
+    assert keys == sorted(keys)
+    file = SstFile.open(source, prefix)
     if file is None:
         return
     runs = [[file], [file]] if form & 2 else [[file]]
-    last = (1 << 8 * prefix) - 1
-    reader, out = FamilyTables(runs, 0, KeyGroupRange(0, last), prefix), OutputBatch(str)
-    while not reader.fill(out, last):
-        _walk(out)
-    _walk(out)
+    whole = KeyBounds.of(KeyGroupRange(0, (1 << 8 * prefix) - 1), prefix)
+    middle = [key.ljust(prefix, b"\0") + b"\0" for key in keys[len(keys) // 2 :][:1]]
+    parts = pairwise([whole.first, *middle, whole.behind])
+    for bounds in (whole, *(KeyBounds(first or b"", behind) for first, behind in parts)):
+        _read_between(runs, bounds, prefix)
     for _ in file.entries():
         pass
+
+
+def _read_between(runs: list[list[SstFile]], bounds: KeyBounds, prefix: int) -> None:
+    reader, out = FamilyTables(runs, 0, bounds, prefix), OutputBatch(str)
+    while not reader.fill(out, (1 << 8 * prefix) - 1):
+        _walk(out)
+    _walk(out)
 
 
 def _walk(out: OutputBatch) -> None:

@@ -20,7 +20,7 @@ from pipelines.engine import Engine
 from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.ingest.large_slices import JoinTask
+from pipelines.lake.ingest.large_slice_tasks import JoinTask
 from pipelines.lake.tables import units
 from pipelines.operations.bootstrap import bootstrap
 from pipelines.operations.verified_savepoints import (

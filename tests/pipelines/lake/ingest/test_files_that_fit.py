@@ -178,6 +178,21 @@ class Source:
         return [(group, self.size // len(groups)) for group in groups]
 
 
+class Cuttable(Source):
+    """One that says how its bytes are spread only where it is asked: key group 100 has most."""
+
+    def looked_up_bytes(self) -> list[tuple[int, int]]:
+        """The bytes of each key group, as they are."""
+        hot = self.size - MEGABYTE
+        return [(group, hot if group == 100 else 1) for group, _ in self.group_bytes()]
+
+    def cut(self, key_groups: KeyGroupRange, piece_bytes: int) -> Any:
+        """Not asked for."""
+
+    def entries_of(self, piece: Any) -> Any:
+        """Not asked for."""
+
+
 def sources(count: int, size: int, max_parallelism: int = 1024) -> list[Any]:
     """Files of as many subtasks."""
     width = max_parallelism // count
@@ -211,6 +226,18 @@ class TestSlices:
         (slices,) = [self.planned(sources(2, 256 * MEGABYTE))]
         assert len(slices) == 8
         assert all(first % 8 == 0 and last % 8 == 7 for ((_, first, last),) in slices)
+
+    def test_a_hot_key_group_is_alone(self) -> None:
+        """Where it is looked up how a large file's bytes are spread, a hot bucket is a slice."""
+        hot = Cuttable(KeyGroupRange(0, 1023), 300 * MEGABYTE)
+        for large, alone in ((200 * MEGABYTE, True), (400 * MEGABYTE, False)):
+            planned = plan_import_slices([hot], Partitioning(1024), (), large)
+            slices = {
+                (parts[0].key_groups.first, parts[0].key_groups.last): size
+                for parts, size in planned
+            }
+            assert ((96, 103) in slices) == alone
+            assert (slices.get((96, 103)) == 299 * MEGABYTE + 7) == alone
 
     def test_states_that_differ_share_none(self) -> None:
         """What was registered otherwise may be stored otherwise."""

@@ -13,9 +13,10 @@ import pytest
 from pipelines.engine import Engine
 from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest import large_slices
+from pipelines.lake.ingest import large_slice_tasks, large_slices
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.ingest.large_slices import CutTask, MoveTask, PieceTask, is_large
+from pipelines.lake.ingest.large_slice_tasks import CutTask, MoveTask, PieceTask
+from pipelines.lake.ingest.large_slices import large_bytes
 from pipelines.lake.tables import units
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core import open_snapshot
@@ -29,10 +30,15 @@ from tests.pipelines.lake.conftest import JOB
 from tests.pipelines.lake.ingest.test_lake_repeated_tasks import Repeating, files_of, named
 from tests.support.engines import Noting
 from tests.support.lakes import tiny_pieces, unit_paths
+from tests.support.rocksdb_databases import Settings
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.rocksdb_checkpoints import rocksdb_checkpoint
 
-CHOSEN = ("kinds-hashmap-canonical", "sql-rocksdb-canonical-snappy", "windows-hashmap-canonical")
-CANONICAL = [case for case in golden_cases() if case.name.startswith(CHOSEN)]
+CHOSEN = (
+    "kinds-hashmap-canonical", "sql-rocksdb-canonical-snappy", "windows-hashmap-canonical",
+    "kinds-rocksdb-native", "churn-rocksdb-checkpoint",
+)  # fmt: skip
+CASES = [case for case in golden_cases() if case.name.startswith(CHOSEN)]
 ENTRIES, FEW = 4000, 10
 CHANGING = {"size", "written_bytes", "imported_at", "version", "path", "snapshot_id", "source"}
 
@@ -124,7 +130,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
             (tmp_path / name).rename(tmp_path / f"{name}-{compression}")
 
 
-@pytest.mark.parametrize("case", CANONICAL, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
     """Every kind of state, SQL's and timers, cut in the midst of key groups."""
     whole, cut = Lake(tmp_path / "whole"), Lake(tmp_path / "cut")
@@ -134,6 +140,26 @@ def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
     assert said(record) == said(expected)
     assert rows_of(cut, record) == rows_of(whole, expected)
     assert files_of(cut) == named(cut)
+
+
+def test_rocksdbs_own_files(tmp_path: Path) -> None:
+    """A checkpoint with tables over each other: as one task would, and shared by the next."""
+    written = [savepoint(tmp_path / "1"), savepoint(tmp_path / "2", changed=True)]
+    source = rocksdb_checkpoint(written, tmp_path / "checkpoint", Settings(block_size=1000))
+    whole, cut = Lake(tmp_path / "whole"), Lake(tmp_path / "cut")
+    expected, engine = imported(whole, source), Noting()
+    with tiny_pieces(2000):
+        record = imported(cut, source, engine=engine)
+    assert engine.count(PieceTask) > 5
+    assert engine.count(MoveTask) >= 2
+    assert said(record) == said(expected)
+    assert rows_of(cut, record) == rows_of(whole, expected)
+    assert files_of(cut) == named(cut)
+    assert exported(cut, tmp_path / "a") == exported(whole, tmp_path / "b")
+    before = files_of(cut)
+    with tiny_pieces():
+        imported(cut, source, "again")
+    assert files_of(cut) == before
 
 
 def test_files_are_shared(tmp_path: Path) -> None:
@@ -250,7 +276,7 @@ def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             raise CorruptSnapshotError("broken", place="a place")
         move_all(moves)
 
-    monkeypatch.setattr(large_slices, "move_all", failing)
+    monkeypatch.setattr(large_slice_tasks, "move_all", failing)
     with tiny_pieces():
         with pytest.raises(CorruptSnapshotError, match="broken"):
             imported(lake, source)
@@ -295,6 +321,7 @@ def test_a_huge_slice_is_cut_on_local_disks_whatever_its_share(
     assert said(record) == said(expected)
     assert rows_of(cut, record) == rows_of(whole, expected)
     (operator,) = open_snapshot(source).operators
-    large = [task.whole for task in engine.tasks if isinstance(task, CutTask)]
-    assert all(is_large(operator, task, 2, 2, local=True) for task in large)
-    assert not any(is_large(operator, task, 2, 2, local=False) for task in large)
+    assert large_bytes([operator], local=True) == 1
+    assert large_bytes([operator], local=False) == sum(
+        size for file in operator.keyed_files for _, size in file.group_bytes()
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import cramjam
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from state_core.errors import CorruptSnapshotError, StateError
 from state_core.files.filesystem import Directory, InlineSource
 from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
-from state_core.formats.keyed.sst_file import SstFile
+from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.kernels.sst import CRC_TABLES, block_crcs, unpack_blocks
 from state_core.model.handles import KeyGroupRange
 from tests.support.rocksdb_databases import Settings, Step, opened, read, tables_in, write
@@ -53,7 +54,7 @@ def content(data: bytes) -> tuple[bytes, str] | None:
         file = SstFile.open(InlineSource("table", data), 1)
         if file is None:
             return None
-        reader = FamilyTables([[file]], 0, ALL, 1)
+        reader = FamilyTables([[file]], 0, KeyBounds.of(ALL, 1), 1)
         while not reader.fill(out, 255):
             held = out.entries()
             found.append(held.data[: int(held.value_end[-1]) if len(held) else 0].tobytes())
@@ -129,12 +130,10 @@ def test_each_checksum_is_checked(tmp_path: Path, kind: str) -> None:
 
 def entries_of(table: SstFile, behind: int) -> int:
     """How many entries the blocks before one have."""
-    columns = (table.key_groups, table.offsets, table.block_sizes)
-    part = SstFile(
-        table.source, table.checksum, table.column_family, *(column[:behind] for column in columns)
-    )
+    names = ("key_groups", "offsets", "block_sizes")
+    part = replace(table, **{name: getattr(table, name)[:behind] for name in names})
     out = OutputBatch(str)
-    assert FamilyTables([[part]], 0, ALL, 1).fill(out, 255)
+    assert FamilyTables([[part]], 0, KeyBounds.of(ALL, 1), 1).fill(out, 255)
     return out.rows
 
 

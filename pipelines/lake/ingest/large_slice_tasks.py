@@ -1,0 +1,196 @@
+"""What tasks do for a slice that is imported in pieces (`large_slices`)."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipelines.lake.ingest.import_slice import (
+    ImportTask,
+    SliceResult,
+    import_slice,
+    opened_snapshot,
+    slice_name,
+)
+from pipelines.lake.tables.joined_files import join_files
+from pipelines.lake.tables.names import new_folder
+from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
+from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
+from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
+from pipelines.times import phase, phase_of_each
+from state_core.errors import StateError
+from state_core.files.moves import Move, move_all
+from state_core.model.measure import Measure
+from state_core.model.pieces import CuttableFile, FilePiece
+from state_core.model.snapshot import KeyedFile
+
+__all__ = [
+    "PIECE_BYTES",
+    "CutTask",
+    "JoinTask",
+    "MoveTask",
+    "PieceResult",
+    "PieceTask",
+    "WrittenFile",
+    "WrongGuess",
+    "cut_or_import",
+    "new_path",
+    "run_task",
+    "task_name",
+]
+
+PIECE_BYTES = SLICE_BYTES
+
+
+@dataclass(frozen=True)
+class CutTask:
+    """Find where the pieces of a slice begin; or guess it, which takes less reading."""
+
+    whole: ImportTask
+    guess: bool
+
+
+@dataclass(frozen=True)
+class PieceTask:
+    """Import a piece of a slice.
+
+    Attributes:
+        whole: The slice, with those tables that are to be written.
+        piece: What is read of it.
+        measured: Whether it was measured before.
+    """
+
+    whole: ImportTask
+    piece: FilePiece
+    measured: bool
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file, by its table, its path below that, and its bytes."""
+
+    table: str
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class PieceResult:
+    """What a piece holds.
+
+    Attributes:
+        measure: Its entries, in its own key groups alone; None if it was measured before.
+        parts: The file of each table that it has rows of.
+    """
+
+    measure: Measure | None
+    parts: list[WrittenFile]
+
+
+class WrongGuess:
+    """There is no entry where a piece was guessed to begin, or to end."""
+
+
+@dataclass(frozen=True)
+class MoveTask:
+    """Move what pieces wrote into a file that has the rows before theirs."""
+
+    moves: list[Move]
+
+
+@dataclass(frozen=True)
+class JoinTask:
+    """Make one file of several of a table, in a store where no file can be written into."""
+
+    lake: str
+    table: str
+    attempt: str
+    paths: list[str]
+
+
+def task_name(task: object) -> str:
+    """What a task is called where it is told of."""
+    if isinstance(task, ImportTask):
+        return slice_name(task)
+    if isinstance(task, CutTask | PieceTask):
+        return f"a part of {slice_name(task.whole)}"
+    if isinstance(task, MoveTask):
+        return f"joining {task.moves[0].to}"
+    assert isinstance(task, JoinTask)  # noqa: S101 - there are no others
+    return f"joining a file of {task.table}"
+
+
+def cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
+    """Import a slice, or find the pieces of one."""
+    if isinstance(task, ImportTask):
+        return import_slice(task)
+    file = _file(task.whole)
+    assert isinstance(file, CuttableFile)  # noqa: S101 - or it is not large
+    with phase("cut"):
+        return file.cut(task.whole.key_groups, PIECE_BYTES, guess=task.guess)
+
+
+def _import_piece(task: PieceTask) -> PieceResult:
+    """Measure a piece, and write its rows."""
+    whole, file = task.whole, _file(task.whole)
+    assert isinstance(file, CuttableFile)  # noqa: S101 - or it was not cut
+    measure = None
+    if not task.measured:
+        measure = Measure([state.name for state in file.states], task.piece.key_groups)
+    writers = {
+        target.path: UnitWriter(
+            table_directory(whole.lake, target.path),
+            whole.attempt,
+            Partitioning(whole.max_parallelism, target.partition_by),
+        )
+        for target in whole.targets
+    }
+    table_of = {name: target.path for target in whole.targets for name in target.states}
+    last = whole.key_groups.last
+    for entries in phase_of_each("read", file.entries_of(task.piece)):
+        if measure is not None:
+            with phase("measured"):
+                measure.add(entries)
+        for index, state in enumerate(file.states):
+            of_state = entries.of_state(index)
+            if len(of_state) and state.name in table_of:
+                with phase("decoded"):
+                    rows = table_batch(state, file.decode(index, of_state))
+                with phase("wrote"):
+                    writers[table_of[state.name]].append(rows, last)
+    with phase("wrote"):
+        written = [WrittenFile(table, *writer.close(last)) for table, writer in writers.items()]
+    return PieceResult(measure, [part for part in written if part.path])
+
+
+def run_task(
+    task: PieceTask | MoveTask | JoinTask,
+) -> PieceResult | WrittenFile | WrongGuess | None:
+    """Do what is to be done of a large slice."""
+    if isinstance(task, PieceTask):
+        try:
+            return _import_piece(task)
+        except StateError:
+            if task.piece.guessed:  # if it is damaged, then who cuts it says so
+                return WrongGuess()
+            raise
+    with phase("joined"):
+        if isinstance(task, JoinTask):
+            path = new_path(task.attempt, task.paths)
+            size = join_files(table_directory(task.lake, task.table), task.paths, path)
+            return WrittenFile(task.table, path, size)
+        move_all(task.moves)
+    return None
+
+
+def new_path(attempt: str, paths: Sequence[str]) -> str:
+    """A path of the attempt that no file has, for what files of a table become."""
+    return f"{DATA_DIRECTORY}/{new_folder(attempt)}/{posixpath.basename(paths[0])}"
+
+
+def _file(whole: ImportTask) -> KeyedFile:
+    """The file that a large slice is of."""
+    snapshot = opened_snapshot(whole.source, whole.opening, whole.allow_external)
+    (operator,) = (op for op in snapshot.operators if op.operator_id == whole.operator_id)
+    return operator.keyed_files[whole.parts[0].file]
