@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from pipelines.lake.export.large_groups import GroupPiece, plan_pieces
 from pipelines.lake.tables.table_rows import TableRows, chunks_of
+from state_core.formats.writing.spills import PART_BYTES
 from state_core.model.handles import KeyGroupRange
 from state_core.serializers.framework.columns import I64Array
 
 __all__ = ["chunk_weight", "cut_chunks", "cut_parts", "cut_slices"]
 
 CHUNK_BYTES = 16 << 20
-SLICE_BYTES = 128 << 20
+SLICE_BYTES = PART_BYTES
 
 
 def cut_slices(sizes: I64Array, key_groups: KeyGroupRange) -> Iterator[KeyGroupRange]:

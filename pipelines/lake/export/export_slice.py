@@ -3,7 +3,7 @@
 Plain functions of a task, as in `import_slice`. Where the max parallelism stays, key groups go
 straight from their tables into the file. Where it changes, or keys are masked, every key gets a new
 key group: then slices of the source sort their entries by new key group into spill files, and
-slices of the target put the pieces together.
+parts of the target put the pieces together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from state_core.errors import UnknownHashError
 from state_core.files.filesystem import Directory
 from state_core.formats.layout.meta_info import KeyedHeader, parse_keyed_header
 from state_core.formats.writing.rehash import check_key_groups, rehash_rows
-from state_core.formats.writing.spills import Spill, gathered_groups, spill_rows
+from state_core.formats.writing.spills import PlannedPart, Spill, gathered_groups, spill_rows
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.formats.writing.writer import KeyedPart, encoded_groups, write_keyed_part
 from state_core.model.handles import KeyGroupRange
@@ -156,12 +156,12 @@ def _rows(task: ShuffleTask, chunk: KeyGroupRange | GroupPiece) -> Iterator[Stat
 
 @dataclass(frozen=True)
 class AssembleTask:
-    """New key groups that are put together from spill files."""
+    """A part of new key groups that is put together from spill files."""
 
     directory: str
     attempt: str
     header: bytes
-    spills: tuple[Spill, ...]
+    part: PlannedPart
     key_groups: KeyGroupRange
     compressed: bool
 
@@ -169,7 +169,7 @@ class AssembleTask:
 def assemble_slice(task: AssembleTask) -> KeyedPart:
     """Write one part from what `shuffle_slice` left."""
     directory = Directory(task.directory).confined()
-    groups = phase_of_each("gathered", gathered_groups(directory, task.spills))
+    groups = phase_of_each("gathered", gathered_groups(directory, task.part))
     return write_keyed_part(
         directory, _header(task.header), groups, compressed=task.compressed, attempt=task.attempt
     )
@@ -179,7 +179,7 @@ def slice_name(task: ExportTask | ShuffleTask | AssembleTask) -> str:
     """What a slice is called where it is told of."""
     if isinstance(task, AssembleTask):
         first, last = task.key_groups.first, task.key_groups.last
-        return f"new key groups {first} to {last}"
+        return f"a part of new key groups {first} to {last}"
     tables = ", ".join(table.path for table in task.tables)
     if not task.chunks:
         return tables

@@ -49,6 +49,7 @@ from state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
 )
 from state_core.formats.metadata.stream_map import map_streams, named_files
+from state_core.formats.writing.spills import plan_parts
 from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
 from state_core.model.handles import KeyGroupRange, RelativeHandle, StreamHandle
 from state_core.model.key_groups import check_parallelism, key_group_ranges
@@ -370,18 +371,20 @@ class _Export:
                 )
                 weights.append(sum(chunk_weight(chunk, sizes) for chunk in part))
         spills: list[Spill] = self._map(shuffle_slice, shuffles, weights, progress)
+        planned = plan_parts(spills, ranges, whole_files=not self.target.directory.local)
         tasks = [
             AssembleTask(
-                directory, self.target.attempt, header,
-                tuple(spill.within(key_groups) for spill in spills), key_groups, self.compressed,
+                directory, self.target.attempt, b"" if index else header, planned_part,
+                key_groups, self.compressed,
             )
-            for key_groups in ranges
+            for key_groups, of_file in zip(ranges, planned, strict=True)
+            for index, planned_part in enumerate(of_file)
         ]  # fmt: skip
-        sizes_now = [sum(spill.size for spill in task.spills) for task in tasks]
-        parts = self._map(assemble_slice, tasks, sizes_now, progress)
+        owners = [subtask for subtask, of_file in enumerate(planned) for _ in of_file]
+        parts = self._map(assemble_slice, tasks, [task.part.size for task in tasks], progress)
         for spill in spills:
             self.target.directory.delete(spill.name)
-        return parts
+        return self._join(parts, owners, len(ranges))
 
     def _map(
         self,

@@ -15,7 +15,7 @@ from state_core.checks.integrity.spilled import EntrySpill
 from state_core.formats.layout.meta_info import KeyedHeader, StateMetaInfo
 from state_core.formats.operator_state.operator_file import OperatorHeader
 from state_core.formats.operator_state.operator_states import encode_operator_file
-from state_core.formats.writing.spills import Spill, gathered_groups
+from state_core.formats.writing.spills import Spill, gathered_groups, plan_parts
 from state_core.formats.writing.writer import SavepointDirectory, keyed_handle, write_keyed_part
 from state_core.model.handles import KeyGroupsHandle, OperatorHandle, RelativeHandle
 from state_core.model.key_groups import key_group_ranges
@@ -43,16 +43,16 @@ def salvage_keyed(
     handles = {}
     ranges = key_group_ranges(operator.state.max_parallelism, operator.state.parallelism)
     left = operator.state.subtasks or {}
-    for index, key_groups in enumerate(ranges):
-        mine = [cut for spill in spills if len((cut := spill.within(key_groups)).runs)]
+    planned = plan_parts(spills, ranges, whole_files=True)
+    for index, (key_groups, (keyed,)) in enumerate(zip(ranges, planned, strict=True)):
         had = index in left and left[index].managed_keyed is not None
         had = had and index not in operator.unknown
-        if not mine and not had:
+        if not keyed.size and not had:
             continue
         part = write_keyed_part(
             target.directory,
             header,
-            gathered_groups(target.directory, mine) if mine else (),
+            gathered_groups(target.directory, keyed),
             compressed=header.compressed,
         )
         handles[index] = keyed_handle(part, key_groups)

@@ -46,7 +46,13 @@ from state_core.formats.operator_state.operator_file import CURRENT_VERSION, UNC
 from state_core.formats.writing.new_operator_states import write_new_operator_states
 from state_core.formats.writing.new_rows import SpillTask, batches_of, spill_batches
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator, snapshot_of
-from state_core.formats.writing.spills import END, GROUP, START, Spill, find_twin, gathered_groups
+from state_core.formats.writing.spills import (
+    PlannedPart,
+    Spill,
+    find_twin,
+    gathered_groups,
+    plan_parts,
+)
 from state_core.formats.writing.writer import (
     KeyedPart,
     SavepointDirectory,
@@ -72,7 +78,6 @@ __all__ = [
     "write_snapshot",
 ]
 
-PART_BYTES = 128 << 20
 FIRST_CHECKPOINT = 1
 DEFAULT_METADATA_VERSION = 3
 COMPRESSIONS = ("none", "snappy")
@@ -267,20 +272,20 @@ class _Writing:
             spills += spilled
             entries = sum(spill.entries for spill in spilled)
             self.written.append(WrittenState(operator.uid, state.name, state.kind, entries))
-        tasks, owners = [], []
-        for subtask, key_groups in enumerate(ranges):
-            for index, groups in enumerate(_cut(spills, key_groups)):
-                mine = tuple(cut for spill in spills if len((cut := spill.within(groups)).runs))
-                tasks.append(
-                    GatherTask(
-                        self.directory.location, operator.uid, header, index == 0, mine,
-                        self.compressed, self.target.attempt,
-                    )
-                )  # fmt: skip
-                owners.append(subtask)
-        grouped: list[list[KeyedPart]] = [[] for _ in ranges]
-        for part, owner in zip(self.run(gather_part, tasks), owners, strict=True):
-            grouped[owner].append(part)
+        # key groups are whole, to be looked through for keys that are there twice
+        planned = plan_parts(
+            spills, ranges, whole_files=not self.directory.local, whole_groups=True
+        )
+        tasks = [
+            GatherTask(
+                self.directory.location, operator.uid, header, index == 0, part,
+                self.compressed, self.target.attempt,
+            )
+            for parts in planned
+            for index, part in enumerate(parts)
+        ]  # fmt: skip
+        written = iter(self.run(gather_part, tasks))
+        grouped = [[next(written) for _ in parts] for parts in planned]
         for spill in spills:
             self.directory.delete(spill.name)
         return self.target.join(grouped, self.run)
@@ -303,24 +308,6 @@ def _spilled(state: NewKeyedState, task: SpillTask) -> list[Spill]:
     return [spill_batches(task, batches_of(state.rows, f"state {state.name!r}"))]
 
 
-def _cut(spills: Sequence[Spill], key_groups: KeyGroupRange) -> list[KeyGroupRange]:
-    """Key groups cut to what one task writes."""
-    sizes = dict.fromkeys(range(key_groups.first, key_groups.last + 1), 0)
-    for spill in spills:
-        runs = spill.within(key_groups).runs
-        for group, size in zip(
-            runs[:, GROUP].tolist(), (runs[:, END] - runs[:, START]).tolist(), strict=True
-        ):
-            sizes[group] += size
-    cuts, first, total = [], key_groups.first, 0
-    for group, size in sizes.items():
-        if total and total + size > PART_BYTES:
-            cuts.append(KeyGroupRange(first, group - 1))
-            first, total = group, 0
-        total += size
-    return [*cuts, KeyGroupRange(first, key_groups.last)]
-
-
 @dataclass(frozen=True)
 class GatherTask:
     """Key groups that are put together from spills, picklable.
@@ -330,7 +317,7 @@ class GatherTask:
         operator: The operator's uid, for messages.
         header: The head of the file.
         first: Whether the part begins with it.
-        spills: The spills, cut to the key groups.
+        part: The key groups.
         compressed: Whether key groups are compressed.
         attempt: What the part's name begins with, of a `SavepointDirectory`.
     """
@@ -339,7 +326,7 @@ class GatherTask:
     operator: str
     header: bytes
     first: bool
-    spills: tuple[Spill, ...]
+    part: PlannedPart
     compressed: bool
     attempt: str = ""
 
@@ -358,7 +345,7 @@ def gather_part(task: GatherTask) -> KeyedPart:
         if twin >= 0:
             raise _twice(header, task.operator, entries, twin)
 
-    groups = gathered_groups(directory, task.spills, check)
+    groups = gathered_groups(directory, task.part, check)
     return write_keyed_part(
         directory, header if task.first else None, groups, compressed=task.compressed,
         attempt=task.attempt,

@@ -2,13 +2,14 @@
 
 What makes a savepoint of rows in any order, in bounded memory: batch after batch is sorted by key
 group, encoded and appended to a file; a key group is then what its runs in all files hold, one
-behind the other. Nothing is held but one batch, the places of runs, and one key group.
+behind the other. Nothing is held but one batch, the places of runs, and a piece of a key group.
+As the places say how large everything becomes, files can be cut into parts that tasks write.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,13 +24,25 @@ from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries
 from state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["Spill", "find_twin", "gathered_groups", "runs_of", "spill_rows"]
+__all__ = [
+    "PART_BYTES",
+    "PlannedPart",
+    "Spill",
+    "find_twin",
+    "gathered_groups",
+    "plan_parts",
+    "runs_of",
+    "spill_rows",
+]
 
 LAST_OF_RUN = 0x80
 STATE_ID_BYTES = 2
-PART_BYTES = 16 << 20  # what is held of a key group at once
-# the columns of a spill's runs
-GROUP, STATE, START, END, LAST, COUNT, FILE = range(7)
+PART_BYTES = 128 << 20  # what one task writes of a file
+PIECE_BYTES = 16 << 20  # what is held of a key group at once
+# the columns of a spill's runs; and two more of a planned part's, the latter with these flags
+GROUP, STATE, START, END, LAST, COUNT, FILE, FLAGS = range(8)
+BEGINS_PIECE, BEGINS_STATE, BEGINS_GROUP, ENDS_STATE, ENDS_GROUP = (1 << bit for bit in range(5))
+Runs: TypeAlias = npt.NDArray[np.int64]
 GroupCheck: TypeAlias = Callable[[Entries], None]
 
 
@@ -44,25 +57,13 @@ class Spill:
     """
 
     name: str
-    runs: npt.NDArray[np.int64]
+    runs: Runs
     prefix: int
 
     @property
     def entries(self) -> int:
         """How many entries it holds."""
         return int(self.runs[:, COUNT].sum())
-
-    @property
-    def size(self) -> int:
-        """The bytes of its entries."""
-        return int((self.runs[:, END] - self.runs[:, START]).sum())
-
-    def within(self, key_groups: KeyGroupRange) -> Spill:
-        """Only the runs of some key groups."""
-        inside = (self.runs[:, GROUP] >= key_groups.first) & (
-            self.runs[:, GROUP] <= key_groups.last
-        )
-        return Spill(self.name, self.runs[inside], self.prefix)
 
 
 def spill_rows(
@@ -80,7 +81,7 @@ def spill_rows(
         EncodeError: A value that its serializer can't write.
     """
     name = f"{attempt}{uuid.uuid4()}.spill"
-    all_runs: list[npt.NDArray[np.int64]] = []
+    all_runs: list[Runs] = []
     size = 0
     with directory.open_output(name) as file:
         for rows in batches:
@@ -94,7 +95,7 @@ def spill_rows(
     return Spill(name, runs, prefix)
 
 
-def runs_of(entries: Entries, head: int, base: int) -> npt.NDArray[np.int64]:
+def runs_of(entries: Entries, head: int, base: int) -> Runs:
     """The runs of encoded entries, for a spill file in which they begin at `base`."""
     groups = entries.group_of
     first = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
@@ -111,81 +112,136 @@ def runs_of(entries: Entries, head: int, base: int) -> npt.NDArray[np.int64]:
     return np.stack(columns, axis=1)
 
 
+@dataclass(frozen=True)
+class PlannedPart:
+    """What a part of a keyed file is to hold, picklable.
+
+    Attributes:
+        files: The spill files that its runs are in.
+        runs: As a `Spill`'s, in the order of the file; and each one's spill file, and what of
+            that file's key groups begins and ends with it.
+        prefix: Bytes of the key-group prefix.
+    """
+
+    files: tuple[str, ...]
+    runs: Runs
+    prefix: int
+
+    @property
+    def size(self) -> int:
+        """The bytes of its entries."""
+        return int(_sizes(self.runs).sum())
+
+
+def plan_parts(
+    spills: Sequence[Spill],
+    ranges: Sequence[KeyGroupRange],
+    *,
+    whole_files: bool = False,
+    whole_groups: bool = False,
+) -> list[list[PlannedPart]]:
+    """The parts of each file, which follow on each other: one, or of about `PART_BYTES` each.
+
+    Args:
+        spills: What the files are put together from.
+        ranges: Each file's key groups.
+        whole_files: Whether each file is one part.
+        whole_groups: Whether no part ends within a key group.
+    """
+    runs = _in_order(spills, whole_groups=whole_groups)
+    begins = np.searchsorted(runs[:, GROUP], [key_groups.first for key_groups in ranges])
+    ends = np.searchsorted(runs[:, GROUP], [key_groups.last + 1 for key_groups in ranges])
+    files = [runs[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    return [
+        [_part(spills, part) for part in ([file] if whole_files else np.split(file, _cuts(file)))]
+        for file in files
+    ]
+
+
+def _in_order(spills: Sequence[Spill], *, whole_groups: bool) -> Runs:
+    """All runs as files have them; a group that may be cut has pieces of about `PIECE_BYTES`."""
+    numbered = [
+        np.column_stack((spill.runs, np.full(len(spill.runs), index, np.int64)))
+        for index, spill in enumerate(spills)
+    ]
+    runs = np.concatenate([np.empty((0, FILE + 1), np.int64), *numbered])
+    runs = runs[np.lexsort((runs[:, START], runs[:, FILE], runs[:, STATE], runs[:, GROUP]))]
+    group = np.diff(runs[:, GROUP], prepend=-1) != 0
+    state = group | (np.diff(runs[:, STATE], prepend=-1) != 0)
+    piece = group
+    if not whole_groups:
+        sizes = _sizes(runs)
+        behind = np.cumsum(sizes)
+        in_group = behind - (behind - sizes)[group][np.cumsum(group) - 1]
+        piece = group | (np.diff(in_group // PIECE_BYTES, prepend=0) != 0)
+    flags = BEGINS_PIECE * piece + BEGINS_STATE * state + BEGINS_GROUP * group
+    # one ends where the next begins, and the last where the first would
+    flags += ENDS_STATE * np.roll(state, -1) + ENDS_GROUP * np.roll(group, -1)
+    return np.column_stack((runs, flags))
+
+
+def _cuts(runs: Runs) -> Runs:
+    """Where the parts of a file begin, but for the first: at pieces, and about equally large."""
+    sizes = _sizes(runs)
+    total = int(sizes.sum())
+    share = -(-total // max(1, -(-total // PART_BYTES)))
+    pieces = np.flatnonzero(runs[:, FLAGS] & BEGINS_PIECE)
+    before = (np.cumsum(sizes) - sizes)[pieces]
+    begin: Runs = pieces[1:][np.diff(before // max(1, share)) != 0]
+    return begin
+
+
+def _part(spills: Sequence[Spill], runs: Runs) -> PlannedPart:
+    used, runs[:, FILE] = np.unique(runs[:, FILE], return_inverse=True)
+    files = tuple(spills[index].name for index in used.tolist())
+    return PlannedPart(files, runs, spills[0].prefix if spills else 0)
+
+
+def _sizes(runs: Runs) -> Runs:
+    return runs[:, END] - runs[:, START]
+
+
 def gathered_groups(
-    directory: Directory, spills: Sequence[Spill], check: GroupCheck | None = None
+    directory: Directory, part: PlannedPart, check: GroupCheck | None = None
 ) -> Iterator[tuple[int | None, memoryview]]:
     """Each key group's bytes: its states' runs from all spills, with ids, flags and the end.
 
-    A large one comes in parts, as `write_keyed_part` wants them, unless it is checked as a whole.
+    They come in pieces, as `write_keyed_part` wants them.
 
     Args:
         directory: Where the spills are.
-        spills: The spills, cut to the selected key groups.
-        check: Shown all entries of each key group; it may refuse them.
+        part: The key groups.
+        check: Shown all entries of each piece, which is a whole key group; it may refuse them.
     """
-    runs = np.concatenate(
-        [
-            np.column_stack((spill.runs, np.full(len(spill.runs), index, np.int64)))
-            for index, spill in enumerate(spills)
-        ]
-        or [np.empty((0, FILE + 1), np.int64)]
-    )
-    runs = runs[np.lexsort((runs[:, START], runs[:, FILE], runs[:, STATE], runs[:, GROUP]))]
-    bounds = np.flatnonzero(np.diff(runs[:, GROUP])) + 1
-    used = np.unique(runs[:, FILE]).tolist()
-    sources = {index: directory.source(spills[index].name) for index in used}
-    for mine in np.split(runs, bounds) if len(runs) else []:
-        begins = np.append(True, np.diff(mine[:, STATE]) != 0)
-        ends = np.append(begins[1:], True)
-        behind = np.cumsum(mine[:, END] - mine[:, START])
-        size = int(behind[-1]) + 1 if check is not None else PART_BYTES
-        parts = np.split(np.arange(len(mine)), np.flatnonzero(np.diff(behind // size)) + 1)
-        group: int | None = int(mine[0, GROUP])
-        for part in parts:
-            ends_group = part is parts[-1]
-            data = _gathered(sources, mine[part], begins[part], ends[part], ends_group=ends_group)
-            if check is not None:
-                check(_scanned(data, spills[0].prefix, mine))
-            yield group, data.data
-            group = None
+    sources = [directory.source(name) for name in part.files]
+    begins = np.flatnonzero(part.runs[:, FLAGS] & BEGINS_PIECE)
+    for piece in np.split(part.runs, begins[1:]) if len(begins) else []:
+        data = _gathered(sources, piece)
+        if check is not None:
+            check(_scanned(data, part.prefix, piece))
+        yield int(piece[0, GROUP]) if piece[0, FLAGS] & BEGINS_GROUP else None, data.data
 
 
-def _gathered(
-    sources: Mapping[int, ByteSource],
-    runs: npt.NDArray[np.int64],
-    begins: npt.NDArray[np.bool_],
-    ends: npt.NDArray[np.bool_],
-    *,
-    ends_group: bool,
-) -> U8Array:
-    """Runs of one key group.
-
-    Args:
-        sources: The spill files.
-        runs: The runs, which follow on each other.
-        begins: Whether each is the first of its state.
-        ends: Whether each is the last of its state.
-        ends_group: Whether the last of them ends the key group.
-    """
-    sizes = runs[:, END] - runs[:, START]
-    ending = END_OF_KEY_GROUP if ends_group else b""
-    total = int(sizes.sum()) + STATE_ID_BYTES * int(begins.sum()) + len(ending)
-    data = np.empty(total, np.uint8)
+def _gathered(sources: Sequence[ByteSource], runs: Runs) -> U8Array:
+    """Runs of one key group, which follow on each other."""
+    begins = int(np.count_nonzero(runs[:, FLAGS] & BEGINS_STATE))
+    ending = END_OF_KEY_GROUP if runs[-1, FLAGS] & ENDS_GROUP else b""
+    data = np.empty(int(_sizes(runs).sum()) + STATE_ID_BYTES * begins + len(ending), np.uint8)
     at = 0
-    for run, first, last in zip(runs.tolist(), begins.tolist(), ends.tolist(), strict=True):
-        if first:
+    for run in runs.tolist():
+        if run[FLAGS] & BEGINS_STATE:
             data[at : at + 2] = np.frombuffer(run[STATE].to_bytes(2, "big"), np.uint8)
             at += STATE_ID_BYTES
         size = run[END] - run[START]
         sources[run[FILE]].read_into(run[START], data[at : at + size])
-        if last:
+        if run[FLAGS] & ENDS_STATE:
             data[at + run[LAST] - run[START] + 4] |= LAST_OF_RUN
         at += size
     data[at:] = np.frombuffer(ending, np.uint8)
     return data
 
 
-def _scanned(data: U8Array, prefix: int, runs: npt.NDArray[np.int64]) -> Entries:
+def _scanned(data: U8Array, prefix: int, runs: Runs) -> Entries:
     """Where the entries of one key group lie."""
     group, count = int(runs[0, GROUP]), int(runs[:, COUNT].sum())
     state_of = np.empty(count, np.int16)

@@ -163,7 +163,7 @@ def test_flink_restores_key_groups_in_pieces(
     import_snapshot(lake, str(tmp_path / "few"), "j", snapshot_id="few", engine="local")
     monkeypatch.setattr(cutting, "SLICE_BYTES", 2000)
     monkeypatch.setattr(cutting, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(spills, "PART_BYTES", 300)
+    monkeypatch.setattr(spills, "PIECE_BYTES", 300)
     engine = Noting()
     target = tmp_path / "cut"
     export_snapshot(

@@ -15,12 +15,15 @@ from pipelines.engine import LocalEngine
 from pipelines.lake.api import Lake
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.export import cutting, large_groups
-from pipelines.lake.export.export_slice import ExportTask, ShuffleTask
+from pipelines.lake.export.export_slice import AssembleTask, ExportTask, ShuffleTask
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.export.large_groups import GroupPiece
 from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.share.mask_file import read_mask
+from pipelines.lake.share.sharing import Sharing
 from pipelines.lake.tables import unit_writer
 from state_core import open_snapshot
+from state_core.checks.integrity import check_snapshot
 from state_core.formats.keyed import unified
 from state_core.formats.writing import spills
 from state_core.formats.writing.new_snapshot import write_snapshot
@@ -29,6 +32,7 @@ from state_core.model.key_groups import key_groups_of_hashes
 from tests.support.lakes import edit
 
 ENTRIES = 3000
+MASK = "{secret: {env: SECRET}, keys: {op: hash}, others: keep}"
 
 
 class Noting(LocalEngine):
@@ -64,9 +68,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         NewKeyedState.timers("event", pa.table({"key": few["key"], "timestamp": few["value"]})),
         NewKeyedState.timers("processing", pa.table({"key": [7], "timestamp": [7]})),
     )
-    write_snapshot(
-        root / "savepoint", [NewOperator("op", "Long", states, parallelism=2, max_parallelism=128)]
-    )
+    operator = NewOperator("op", "Long", states, parallelism=2, max_parallelism=128)
+    write_snapshot(root / "savepoint", [operator], metadata_version=6)
     made = Lake(root / "lake")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(unified, "TABLE_ROWS", 100)
@@ -109,20 +112,41 @@ def test_pieces_are_what_one_task_writes(
         assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+@pytest.mark.parametrize("masked", [False, True])
 def test_new_key_groups_are_put_together_from_pieces(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str, masked: bool
 ) -> None:
-    """Another max parallelism: pieces are sorted by new key group, and large ones come in parts."""
-    export_snapshot(lake, "j", "s", tmp_path / "whole", max_parallelism=60, engine="local")
+    """Sorted by new key group in pieces, and put together in parts: the bytes of uncut ones."""
+    monkeypatch.setenv("SECRET", "a secret of the tests")
+    (tmp_path / "mask").write_text(MASK)
+    options = {
+        "max_parallelism": None if masked else 60,
+        "sharing": Sharing(mask=read_mask(str(tmp_path / "mask"))) if masked else None,
+        "compression": compression,
+    }
+    export_snapshot(lake, "j", "s", tmp_path / "whole", engine="local", **options)
     monkeypatch.setattr(cutting, "SLICE_BYTES", 20_000)
     monkeypatch.setattr(cutting, "CHUNK_BYTES", 6_000)
     monkeypatch.setattr(large_groups, "ENCODED_BYTES", 2_000)
-    monkeypatch.setattr(spills, "PART_BYTES", 5_000)
-    engine = Noting()
-    export_snapshot(lake, "j", "s", tmp_path / "cut", max_parallelism=60, engine=engine)
-    cut = [task for task in engine.tasks if isinstance(task, ShuffleTask)]
-    assert any(isinstance(task.chunks[0], GroupPiece) for task in cut)
-    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    monkeypatch.setattr(spills, "PIECE_BYTES", 5_000)
+    engines = Noting(), Noting()
+    export_snapshot(lake, "j", "s", tmp_path / "uncut", engine=engines[0], **options)
+    monkeypatch.setattr(spills, "PART_BYTES", 20_000)
+    export_snapshot(lake, "j", "s", tmp_path / "cut", engine=engines[1], **options)
+    shuffles = [task for task in engines[1].tasks if isinstance(task, ShuffleTask)]
+    assert any(isinstance(task.chunks[0], GroupPiece) for task in shuffles)
+    uncut, cut = (
+        [task.part for task in engine.tasks if isinstance(task, AssembleTask)] for engine in engines
+    )
+    assert len(uncut) == 2
+    assert sum(not part.runs[0, spills.FLAGS] & spills.BEGINS_GROUP for part in cut) > 5
+    assert max(part.size for part in cut) < 30_000
+    assert contents(tmp_path / "cut") == contents(tmp_path / "uncut")
+    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
+    if compression == "none":  # where runs are cut, compressed blocks are, too
+        assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    assert check_snapshot(tmp_path / "cut").faults == ()
 
 
 def test_an_edited_key_group_has_row_groups_to_cut(

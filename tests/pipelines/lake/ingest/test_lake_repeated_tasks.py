@@ -17,6 +17,7 @@ from state_core.files.filesystem import Directory
 from state_core.files.wire import DataInput
 from state_core.formats.layout.keyed_states import value_snapshot
 from state_core.formats.layout.meta_info import read_state_meta_info
+from state_core.formats.writing import spills
 from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from tests.pipelines.lake.conftest import JOB
 from tests.support.engines import Repeating
@@ -74,6 +75,8 @@ def test_one_run_of_a_task_counts_and_nothing_of_the_others_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Import, migration and export: what an undisturbed run makes, and not a file beside it."""
+    monkeypatch.setattr(spills, "PART_BYTES", 500)
+    monkeypatch.setattr(spills, "PIECE_BYTES", 100)
     repeating = Repeating(monkeypatch)
     lakes = []
     for name, engine in (("lost", repeating), ("calm", "local")):
