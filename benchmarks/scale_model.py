@@ -77,7 +77,7 @@ CORES = 4  # of an executor in these
 START = 30.0  # seconds until executors have unpacked what they need
 LAKE_SHARE = 0.28  # the lake's bytes of the savepoint's, with the values of `benchmarks.cluster`
 BUCKETS = 128  # a table's; a slice of an import has whole ones
-SUBTASK_GIGABYTES = 10  # of the job; an export into a store writes a subtask's file in one task
+SUBTASK_GIGABYTES = 10  # of the job; in a store one task writes a subtask's file
 IMPORT_SLICE, EXPORT_SLICE = 64e6, 128e6
 GET_BYTES, PUT_BYTES = 4 << 20, 10 << 20
 
@@ -100,15 +100,15 @@ def seconds_per_gigabyte(operation: str) -> float:
 def slices(operation: str, gigabytes: float, *, in_store: bool) -> list[int]:
     """How many tasks run side by side, in each half of the work of a rescale; of one large state.
 
-    A rescale sorts entries into spill files first, and then gathers them for each subtask.
+    A rescale sorts entries into spill files first, and then gathers them. In a store one task
+    writes all of a subtask's file.
     """
     if operation == "import":
         return [max(1, min(BUCKETS, math.ceil(gigabytes * 1e9 / IMPORT_SLICE)))]
     subtasks = max(8, math.ceil(gigabytes / SUBTASK_GIGABYTES))
     cut = max(1, math.ceil(gigabytes * 1e9 / EXPORT_SLICE))
-    if operation == "rescale":
-        return [cut, subtasks]
-    return [subtasks if in_store else cut]
+    written = subtasks if in_store else cut
+    return [cut, written] if operation == "rescale" else [written]
 
 
 def traffic(operation: str, gigabytes: float) -> tuple[float, float]:

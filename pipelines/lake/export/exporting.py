@@ -316,8 +316,8 @@ class _Export:
         shared = self.shared.get(keyed.operator_id)
         tasks, owners, weights = [], [], []
         for subtask, key_groups in enumerate(ranges):
-            # object stores can't append: parts would be downloaded and uploaded again
-            whole = [key_groups] if self.target.directory.is_object_store else None
+            # elsewhere parts can't be joined: they would be read and written again
+            whole = None if self.target.directory.local else [key_groups]
             head = header
             for groups in whole or cut_slices(sizes, key_groups):
                 within = tuple(table.within(groups) for table in tables)

@@ -1,7 +1,7 @@
 """Write a savepoint: keyed files in the unified format, and the `_metadata` that makes it one.
 
-A file is written as one or more parts, each of whole key groups, so that several tasks can write
-one subtask's file; parts are moved into the first of them. `_metadata` comes last and appears
+On a local disk a file is written as one or more parts, so that several tasks can write one
+subtask's file; parts are moved into the first of them. `_metadata` comes last and appears
 whole, so what a crash leaves behind is no savepoint. On a local disk everything is written beside
 the target and moved there at the end.
 """
@@ -13,8 +13,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
-
-import numpy as np
 
 from state_core.errors import SnapshotError
 from state_core.files.compression import IDENTIFIER, compress_snappy
@@ -39,7 +37,6 @@ __all__ = [
     "write_keyed_part",
 ]
 
-COPY_BYTES = 8 << 20
 Buffer: TypeAlias = "bytes | memoryview"
 
 
@@ -155,8 +152,8 @@ class SavepointDirectory:
         """Make a file of each group of parts that follow on each other; the parts are gone then.
 
         Args:
-            groups: The parts of each file.
-            run: Runs the tasks that move parts on a local disk.
+            groups: The parts of each file: one, unless the directory is on a local disk.
+            run: Runs the tasks that move parts.
 
         Raises:
             SnapshotError: A part can't be read or removed, or the file can't be written.
@@ -164,35 +161,20 @@ class SavepointDirectory:
         joined: list[KeyedPart] = []
         moves: list[Move] = []
         for parts in groups:
-            in_place = self.directory.local or len(parts) == 1
-            file = KeyedPart(parts[0].name if in_place else f"{self.attempt}{uuid.uuid4()}")
+            file = KeyedPart(parts[0].name)
             for part in parts:
-                if in_place and part.name != file.name:
+                if part.name != file.name:
                     moves.append(
                         Move(self.directory, part.name, 0, part.size, file.name, file.size)
                     )
                 file.offsets.update({g: at + file.size for g, at in part.offsets.items()})
                 file.size += part.size
-            if not in_place:
-                self._rewrite(parts, file.name)
             joined.append(file)
         for _ in run(move_all, plan_moves(moves)):
             pass
         for move in moves:
             self.directory.delete(move.path)
         return joined
-
-    def _rewrite(self, parts: Sequence[KeyedPart], name: str) -> None:
-        """Write parts to one file, where no file can be written into."""
-        block = np.empty(COPY_BYTES, np.uint8)
-        with self.directory.open_output(name) as file:
-            for part in parts:
-                source = self.directory.source(part.name)
-                for at in range(0, part.size, COPY_BYTES):
-                    piece = block[: min(COPY_BYTES, part.size - at)]
-                    source.read_into(at, piece)
-                    file.write(piece.data)
-                self.directory.delete(part.name)
 
     def remove_others(self, kept: Iterable[str]) -> None:
         """Remove files of this attempt but for some: those of tasks that ran more than once."""
