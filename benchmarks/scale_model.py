@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.lake.ingest.large_slices import HUGE_BYTES
+
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 OPERATIONS = ("import", "export", "rescale")
 
@@ -101,10 +103,12 @@ def slices(operation: str, gigabytes: float, *, in_store: bool) -> list[int]:
     """How many tasks run side by side, in each half of the work of a rescale; of one large state.
 
     A rescale sorts entries into spill files first, and then gathers them. In a store one task
-    writes all of a subtask's file.
+    reads all of a bucket, or writes all of a subtask's file.
     """
     if operation == "import":
-        return [max(1, min(BUCKETS, math.ceil(gigabytes * 1e9 / IMPORT_SLICE)))]
+        pieces = max(1, math.ceil(gigabytes * 1e9 / IMPORT_SLICE))
+        cut = not in_store and gigabytes * 1e9 / BUCKETS > HUGE_BYTES
+        return [pieces if cut else min(BUCKETS, pieces)]
     subtasks = max(8, math.ceil(gigabytes / SUBTASK_GIGABYTES))
     cut = max(1, math.ceil(gigabytes * 1e9 / EXPORT_SLICE))
     written = subtasks if in_store else cut

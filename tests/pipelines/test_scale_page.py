@@ -38,3 +38,9 @@ def test_more_cores_than_slices_are_idle(operation: str) -> None:
     assert most.busy == more.busy < 10_000
     assert most.seconds == more.seconds
     assert most.dollars < more.dollars
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_is_on_local_disks_is_cut_for_any_number_of_cores(operation: str) -> None:
+    """There neither buckets nor subtasks keep cores idle."""
+    assert predict(operation, 10_000, 10_000).busy == 10_000

@@ -291,10 +291,11 @@ class _Import:
                 operators.append(operator)
         slices: dict[str, list[SliceResult]] = {op.operator_id: [] for op in self._operators()}
         total = sum(sizes)
+        local = self.directory.local and self.lake.directory.local
         large = {
             at
             for at, (operator, task, size) in enumerate(zip(operators, tasks, sizes, strict=True))
-            if is_large(operator, task, size, total)
+            if is_large(operator, task, size, total, local=local)
         }
         results = import_slices(self.stopwatch, engine, tasks, sizes, large, progress)
         self.leaves_files |= bool(large)

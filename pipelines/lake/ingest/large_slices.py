@@ -46,6 +46,7 @@ Result = TypeVar("Result")
 PIECE_BYTES = SLICE_BYTES
 LARGE_BYTES = 2 * PIECE_BYTES
 SHARE = 64  # a smaller part of all bytes than that holds up nobody
+HUGE_BYTES = 4 << 30  # but is cut on local disks, where reading and moving bytes takes little
 CUT_SPEED, MEASURE_SPEED, MOVE_SPEED = 16, 4, 2  # times that of an import
 LATE_PIECES = 4  # a fourth of them is written while what the others wrote is moved
 
@@ -116,7 +117,7 @@ class JoinTask:
     paths: list[str]
 
 
-def is_large(operator: Operator, task: ImportTask, size: int, total: int) -> bool:
+def is_large(operator: Operator, task: ImportTask, size: int, total: int, *, local: bool) -> bool:
     """Whether a slice is imported in pieces: a large one, of one bucket, whose file allows it.
 
     Args:
@@ -124,8 +125,10 @@ def is_large(operator: Operator, task: ImportTask, size: int, total: int) -> boo
         task: The slice.
         size: Its bytes as stored.
         total: Those of all slices.
+        local: Whether both snapshot and lake are on local disks.
     """
-    if size <= max(LARGE_BYTES, total // SHARE) or len(task.parts) > 1:
+    share = min(total // SHARE, HUGE_BYTES) if local else total // SHARE
+    if size <= max(LARGE_BYTES, share) or len(task.parts) > 1:
         return False
     (part,) = task.parts
     file = operator.keyed_files[part.file]

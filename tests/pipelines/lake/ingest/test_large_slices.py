@@ -15,9 +15,10 @@ from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest import large_slices
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.ingest.large_slices import CutTask, MoveTask, PieceTask
+from pipelines.lake.ingest.large_slices import CutTask, MoveTask, PieceTask, is_large
 from pipelines.lake.tables import units
 from pipelines.lake.tables.records import SnapshotRecord
+from state_core import open_snapshot
 from state_core.errors import CorruptSnapshotError
 from state_core.files.moves import Move, move_all
 from state_core.formats.keyed import unified
@@ -275,3 +276,25 @@ def test_small_slices_stay_whole(tmp_path: Path) -> None:
     engine = Noting()
     imported(Lake(tmp_path / "lake"), savepoint(tmp_path / "s"), engine=engine)
     assert not engine.count(PieceTask)
+
+
+def test_a_huge_slice_is_cut_on_local_disks_whatever_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a store it would be read and written twice, which takes longer than to wait for it."""
+    whole, cut, source = Lake(tmp_path / "whole"), Lake(tmp_path / "cut"), tmp_path / "s"
+    savepoint(source)
+    monkeypatch.setattr(large_slices, "LARGE_BYTES", 1)
+    monkeypatch.setattr(large_slices, "SHARE", 1)
+    engine = Noting()
+    expected = imported(whole, source, engine=engine)
+    assert not engine.count(PieceTask)
+    monkeypatch.setattr(large_slices, "HUGE_BYTES", 1)
+    record = imported(cut, source, engine=engine)
+    assert engine.count(PieceTask) >= engine.count(CutTask) > 5
+    assert said(record) == said(expected)
+    assert rows_of(cut, record) == rows_of(whole, expected)
+    (operator,) = open_snapshot(source).operators
+    large = [task.whole for task in engine.tasks if isinstance(task, CutTask)]
+    assert all(is_large(operator, task, 2, 2, local=True) for task in large)
+    assert not any(is_large(operator, task, 2, 2, local=False) for task in large)
