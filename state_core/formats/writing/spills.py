@@ -160,11 +160,11 @@ def plan_parts(
 
 def _in_order(spills: Sequence[Spill], *, whole_groups: bool) -> Runs:
     """All runs as files have them; a group that may be cut has pieces of about `PIECE_BYTES`."""
-    numbered = [
-        np.column_stack((spill.runs, np.full(len(spill.runs), index, np.int64)))
-        for index, spill in enumerate(spills)
-    ]
-    runs = np.concatenate([np.empty((0, FILE + 1), np.int64), *numbered])
+    counts = [len(spill.runs) for spill in spills]
+    runs = np.empty((sum(counts), FLAGS + 1), np.int64)
+    if spills:
+        runs[:, :FILE] = np.concatenate([spill.runs for spill in spills])
+    runs[:, FILE] = np.repeat(np.arange(len(spills)), counts)
     runs = runs[np.lexsort((runs[:, START], runs[:, FILE], runs[:, STATE], runs[:, GROUP]))]
     group = np.diff(runs[:, GROUP], prepend=-1) != 0
     state = group | (np.diff(runs[:, STATE], prepend=-1) != 0)
@@ -174,10 +174,10 @@ def _in_order(spills: Sequence[Spill], *, whole_groups: bool) -> Runs:
         behind = np.cumsum(sizes)
         in_group = behind - (behind - sizes)[group][np.cumsum(group) - 1]
         piece = group | (np.diff(in_group // PIECE_BYTES, prepend=0) != 0)
-    flags = BEGINS_PIECE * piece + BEGINS_STATE * state + BEGINS_GROUP * group
+    runs[:, FLAGS] = BEGINS_PIECE * piece + BEGINS_STATE * state + BEGINS_GROUP * group
     # one ends where the next begins, and the last where the first would
-    flags += ENDS_STATE * np.roll(state, -1) + ENDS_GROUP * np.roll(group, -1)
-    return np.column_stack((runs, flags))
+    runs[:, FLAGS] += ENDS_STATE * np.roll(state, -1) + ENDS_GROUP * np.roll(group, -1)
+    return runs
 
 
 def _cuts(runs: Runs) -> Runs:
