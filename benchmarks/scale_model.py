@@ -82,6 +82,7 @@ BUCKETS = 128  # a table's; a slice of an import has whole ones
 SUBTASK_GIGABYTES = 10  # of the job; in a store one task writes a subtask's file
 IMPORT_SLICE, EXPORT_SLICE = 64e6, 128e6
 GET_BYTES, PUT_BYTES = 4 << 20, 10 << 20
+RUN_BYTES = 0.46e6  # what is read at once of a spill file, where 128 key groups become 100
 
 
 @dataclass(frozen=True)
@@ -107,20 +108,19 @@ def slices(operation: str, gigabytes: float, *, in_store: bool) -> list[int]:
     """
     if operation == "import":
         pieces = max(1, math.ceil(gigabytes * 1e9 / IMPORT_SLICE))
-        cut = not in_store and gigabytes * 1e9 / BUCKETS > HUGE_BYTES
-        return [pieces if cut else min(BUCKETS, pieces)]
+        in_pieces = not in_store and gigabytes * 1e9 / BUCKETS > HUGE_BYTES
+        return [pieces if in_pieces else min(BUCKETS, pieces)]
     subtasks = max(8, math.ceil(gigabytes / SUBTASK_GIGABYTES))
     cut = max(1, math.ceil(gigabytes * 1e9 / EXPORT_SLICE))
     written = subtasks if in_store else cut
     return [cut, written] if operation == "rescale" else [written]
 
 
-def traffic(operation: str, gigabytes: float) -> tuple[float, float]:
-    """The gigabytes that an operation reads and writes."""
+def traffic(operation: str, gigabytes: float) -> tuple[float, float, float]:
+    """The gigabytes that an operation reads and writes, and those it writes to spill files."""
     lake = gigabytes * LAKE_SHARE
-    spilled = gigabytes if operation == "rescale" else 0
     read, written = (gigabytes, lake) if operation == "import" else (lake, gigabytes)
-    return read + spilled, written + spilled
+    return read, written, gigabytes if operation == "rescale" else 0
 
 
 def predict(operation: str, gigabytes: float, cores: int, store: Store | None = None) -> Prediction:
@@ -136,9 +136,10 @@ def predict(operation: str, gigabytes: float, cores: int, store: Store | None = 
     work = gigabytes * seconds_per_gigabyte(operation)
     seconds, requests = 0.0, 0.0
     if store is not None:
-        read, written = traffic(operation, gigabytes)
-        gets, puts = read * 1e9 / GET_BYTES, written * 1e9 / PUT_BYTES
-        work += (read + written) * 1e3 / store.megabytes
+        read, written, spilled = traffic(operation, gigabytes)
+        gets = read * 1e9 / GET_BYTES + spilled * 1e9 / RUN_BYTES
+        puts = (written + spilled) * 1e9 / PUT_BYTES
+        work += (read + written + 2 * spilled) * 1e3 / store.megabytes
         work += (gets + puts) * store.latency / store.at_once
         requests = (gets * store.read_price + puts * store.write_price) / 1e3
         seconds = START

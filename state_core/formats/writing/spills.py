@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -39,6 +40,7 @@ LAST_OF_RUN = 0x80
 STATE_ID_BYTES = 2
 PART_BYTES = 128 << 20  # what one task writes of a file
 PIECE_BYTES = 16 << 20  # what is held of a key group at once
+READS_AT_ONCE = 4  # where they are requests
 # the columns of a spill's runs; and two more of a planned part's, the latter with these flags
 GROUP, STATE, START, END, LAST, COUNT, FILE, FLAGS = range(8)
 BEGINS_PIECE, BEGINS_STATE, BEGINS_GROUP, ENDS_STATE, ENDS_GROUP = (1 << bit for bit in range(5))
@@ -215,28 +217,35 @@ def gathered_groups(
     """
     sources = [directory.source(name) for name in part.files]
     begins = np.flatnonzero(part.runs[:, FLAGS] & BEGINS_PIECE)
-    for piece in np.split(part.runs, begins[1:]) if len(begins) else []:
-        data = _gathered(sources, piece)
-        if check is not None:
-            check(_scanned(data, part.prefix, piece))
-        yield int(piece[0, GROUP]) if piece[0, FLAGS] & BEGINS_GROUP else None, data.data
+    with ThreadPoolExecutor(READS_AT_ONCE) as pool:  # which has no threads until it has work
+        run = map if directory.local else pool.map
+        for piece in np.split(part.runs, begins[1:]) if len(begins) else []:
+            data = _gathered(sources, piece, run)
+            if check is not None:
+                check(_scanned(data, part.prefix, piece))
+            yield int(piece[0, GROUP]) if piece[0, FLAGS] & BEGINS_GROUP else None, data.data
 
 
-def _gathered(sources: Sequence[ByteSource], runs: Runs) -> U8Array:
+def _gathered(
+    sources: Sequence[ByteSource], runs: Runs, run_reads: Callable[..., Iterable[None]]
+) -> U8Array:
     """Runs of one key group, which follow on each other."""
     begins = int(np.count_nonzero(runs[:, FLAGS] & BEGINS_STATE))
     ending = END_OF_KEY_GROUP if runs[-1, FLAGS] & ENDS_GROUP else b""
     data = np.empty(int(_sizes(runs).sum()) + STATE_ID_BYTES * begins + len(ending), np.uint8)
-    at = 0
+    reads, last_entries, at = [], [], 0
     for run in runs.tolist():
         if run[FLAGS] & BEGINS_STATE:
             data[at : at + 2] = np.frombuffer(run[STATE].to_bytes(2, "big"), np.uint8)
             at += STATE_ID_BYTES
         size = run[END] - run[START]
-        sources[run[FILE]].read_into(run[START], data[at : at + size])
+        reads.append((sources[run[FILE]], run[START], data[at : at + size]))
         if run[FLAGS] & ENDS_STATE:
-            data[at + run[LAST] - run[START] + 4] |= LAST_OF_RUN
+            last_entries.append(at + run[LAST] - run[START])
         at += size
+    for _ in run_reads(lambda read: read[0].read_into(*read[1:]), reads):
+        pass
+    data[np.array(last_entries, np.int64) + 4] |= LAST_OF_RUN
     data[at:] = np.frombuffer(ending, np.uint8)
     return data
 

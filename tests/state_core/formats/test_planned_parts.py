@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Barrier
 from typing import TypeAlias
 
 import cramjam
@@ -14,12 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state_core.files.file_sources import RemoteFile
 from state_core.files.filesystem import Directory
 from state_core.formats.writing import spills
 from state_core.formats.writing.spills import Spill, gathered_groups, plan_parts
 from state_core.formats.writing.unified_encode import END_OF_KEY_GROUP
 from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, write_keyed_part
 from state_core.model.handles import KeyGroupRange
+from state_core.serializers.framework.columns import U8Array
 
 TOP = 8
 # a run: key group, state id, entries; a spill is a file of several
@@ -132,3 +135,22 @@ def test_whole_key_groups_are_in_one_part(all_runs: list[list[Run]], part_bytes:
             for group, data in gathered_groups(Directory(root), part)
         ]
     assert found == list(expected(run for runs in all_runs for run in runs).items())
+
+
+def test_runs_are_asked_for_at_once_where_they_are_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of the first is answered before all of them are under way."""
+    runs = [(3, 0, [b"\0" * 5 + bytes([number])]) for number in range(2 * spills.READS_AT_ONCE)]
+    directory = Directory(tmp_path)
+    (parts,) = plan_parts([written_spill(tmp_path, "spill", runs)], [KeyGroupRange(0, TOP - 1)])
+    monkeypatch.setattr(directory, "local", False)
+    together, read_into = Barrier(spills.READS_AT_ONCE), RemoteFile.read_into
+
+    def awaited(self: RemoteFile, offset: int, out: U8Array) -> None:
+        together.wait(60)
+        read_into(self, offset, out)
+
+    monkeypatch.setattr(RemoteFile, "read_into", awaited)
+    (found,) = gathered_groups(directory, parts[0])
+    assert {found[0]: bytes(found[1])} == expected(runs)
