@@ -45,8 +45,7 @@ Result = TypeVar("Result")
 
 PIECE_BYTES = SLICE_BYTES
 LARGE_BYTES = 2 * PIECE_BYTES
-SHARE = 64  # a smaller part of all bytes than that holds up nobody
-HUGE_BYTES = 4 << 30  # but is cut on local disks, where reading and moving bytes takes little
+SHARE, HUGE_BYTES = 64, 4 << 30  # a smaller part of all holds up nobody; huge ones are cut on disks
 CUT_SPEED, MEASURE_SPEED, MOVE_SPEED = 16, 4, 2  # times that of an import
 LATE_PIECES = 4  # a fourth of them is written while what the others wrote is moved
 
@@ -130,9 +129,8 @@ def is_large(operator: Operator, task: ImportTask, size: int, total: int, *, loc
     share = min(total // SHARE, HUGE_BYTES) if local else total // SHARE
     if size <= max(LARGE_BYTES, share) or len(task.parts) > 1:
         return False
-    (part,) = task.parts
-    file = operator.keyed_files[part.file]
-    groups = [group for group, count in file.group_bytes() if count and group in part.key_groups]
+    file, within = operator.keyed_files[task.parts[0].file], task.parts[0].key_groups
+    groups = [group for group, count in file.group_bytes() if count and group in within]
     return isinstance(file, CuttableFile) and all(
         len({Partitioning(task.max_parallelism, column).partition_of(g) for g in groups}) == 1
         for column in {target.partition_by for target in task.targets}
