@@ -126,9 +126,15 @@ class ConfinedTree:
                 if count == 0:
                     return
                 done += count
-            moved = self._changed(path)
-            stack.callback(os.close, moved)
-            os.ftruncate(moved, 0)
+            self.resize(path, 0)
+
+    def resize(self, path: str, size: int) -> None:
+        """Cut a file that nothing else links to off, or make it longer."""
+        handle = self._changed(path)
+        try:
+            os.ftruncate(handle, size)
+        finally:
+            os.close(handle)
 
     def append(self, path: str) -> int:
         """A descriptor to write at the end of a file that nothing else links to."""

@@ -326,11 +326,8 @@ class Directory:
     def sync(self, path: str) -> None:
         """Bring a file to the disk; where there is none it is there already."""
         if self.local:
-            handle = self._opened(path)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            with os.fdopen(self._opened(path)) as file:
+                os.fsync(file)
 
     def delete(self, path: str) -> None:
         """Remove a file; nothing happens if there is none."""
@@ -430,12 +427,12 @@ class ConfinedDirectory(Directory):
         """Give a file of another directory a second path here; whether that was possible."""
         return False
 
-    def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
-        """Move bytes of a file to a place in another one, on a local disk: an empty file is left.
+    def resize(self, path: str, size: int) -> None:
+        """Cut a file off, or make it longer, on a local disk."""
+        raise NotImplementedError(f"files of {self.scheme} can't be written into")
 
-        Raises:
-            TruncatedError: The file is shorter.
-        """
+    def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
+        """Move bytes of a file to a place in another one, on a local disk; it is empty then."""
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
 
     def _checked(self, path: str) -> str:
@@ -498,6 +495,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def open_output(self, path: str) -> pa.NativeFile:
         return given_to_arrow(self.tree.create(self.below(path)), "wb")
+
+    def resize(self, path: str, size: int) -> None:
+        self.tree.resize(self.below(path), size)
 
     def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
         self.tree.move_into(self.below(path), self.below(target), at, start=start, end=end)

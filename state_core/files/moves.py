@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from state_core.files.filesystem import ConfinedDirectory
 
-__all__ = ["Move", "move"]
+__all__ = ["Move", "move_all", "plan_moves"]
+
+TASK_BYTES = 1 << 30  # writers of one file wait for each other: more of them are worth little
 
 
 @dataclass(frozen=True)
@@ -29,14 +32,40 @@ class Move:
     to: str
     at: int
 
+    @property
+    def size(self) -> int:
+        """How many bytes they are."""
+        return self.end - self.start
 
-def move(task: Move) -> None:
-    """Move bytes. What is left is an empty file, which takes no room while others are moved.
 
-    It may be called again with the same task, or twice at once.
+def plan_moves(moves: Sequence[Move]) -> list[list[Move]]:
+    """Make files as long as they are to be, and say what each task is to move.
+
+    A task writes into one file, about `TASK_BYTES`.
 
     Raises:
-        TruncatedError: The file is shorter than it was.
-        SnapshotError: The other can't be written.
+        SnapshotError: A file can't be written.
     """
-    task.directory.move_into(task.path, task.to, task.at, task.start, task.end)
+    # else NFS would take what a node has not heard of for zeros, and write pages that have them
+    for to, last in {move.to: move for move in sorted(moves, key=lambda move: move.at)}.items():
+        last.directory.resize(to, last.at + last.size)
+    tasks: dict[str, list[list[Move]]] = {}
+    for move in moves:
+        of_file = tasks.setdefault(move.to, [[]])
+        if sum(other.size for other in of_file[-1]) >= TASK_BYTES:
+            of_file.append([])
+        of_file[-1].append(move)
+    return [task for of_file in tasks.values() for task in of_file]
+
+
+def move_all(moves: Iterable[Move]) -> None:
+    """Move bytes. Files they were in are empty then, and take no room while others are moved.
+
+    It may be called again with the same moves, or twice at once.
+
+    Raises:
+        TruncatedError: A file is shorter than it was.
+        SnapshotError: What they are moved into can't be written.
+    """
+    for move in moves:
+        move.directory.move_into(move.path, move.to, move.at, move.start, move.end)

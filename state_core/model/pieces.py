@@ -22,12 +22,15 @@ class FilePiece:
         begin: The first entry's place, as the file's format says it; None where it is the first of
             the key groups.
         end: The place of the entry behind the last; None where they end with the key groups.
+        guessed: Whether nobody knows that an entry begins at these places: if none does, reading
+            the piece, or the one before, raises `CorruptSnapshotError`.
     """
 
     key_groups: KeyGroupRange
     size: int
     begin: Any = None
     end: Any = None
+    guessed: bool = False
 
 
 @runtime_checkable
@@ -37,8 +40,15 @@ class CuttableFile(Protocol):
     def looked_up_bytes(self) -> list[tuple[int, int]]:
         """As `group_bytes`, even where it takes reading: of RocksDB's files the indexes."""
 
-    def cut(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
+    def cut(
+        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
+    ) -> list[FilePiece]:
         """Cut some key groups into pieces of about so many bytes as stored, in order.
+
+        Args:
+            key_groups: The key groups.
+            piece_bytes: About how many bytes a piece has.
+            guess: Whether pieces may be guessed, where that saves reading all of them.
 
         Raises:
             SnapshotError: The entries can't be read.

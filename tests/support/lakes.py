@@ -9,22 +9,26 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from pipelines.engine import LocalEngine
 from pipelines.lake.api import Lake
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.export.exporting import export_snapshot
+from pipelines.lake.ingest import large_slices, slice_sizes
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.tables.tables import StateTable
 from state_core import open_snapshot
+from state_core.formats.keyed import unified
 from state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     read_metadata,
@@ -55,6 +59,7 @@ __all__ = [
     "raw_savepoint",
     "rows_of",
     "sorted_rows",
+    "tiny_pieces",
     "unit_paths",
 ]
 
@@ -258,3 +263,15 @@ def unit_paths(record: SnapshotRecord) -> set[str]:
         for table in operator.tables
         for unit in table.units
     }
+
+
+@contextmanager
+def tiny_pieces(piece_bytes: int = 8000) -> Iterator[None]:
+    """Any slice is large, and a piece has few entries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slice_sizes, "LARGE_BYTES", 1)
+        patch.setattr(slice_sizes, "SHARE", 1 << 40)
+        patch.setattr(large_slices, "PIECE_BYTES", piece_bytes)
+        patch.setattr(unified, "TABLE_ROWS", 10)
+        patch.setattr(unified, "WINDOW_BYTES", 20_000)
+        yield

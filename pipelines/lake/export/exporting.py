@@ -400,10 +400,10 @@ class _Export:
             grouped[owner].append(part)
         return self.target.join(grouped, self._run)
 
-    def _run(self, function: Callable[[Move], None], moves: Sequence[Move]) -> list[None]:
-        sizes = [move.end - move.start for move in moves]
+    def _run(self, function: Callable[[list[Move]], None], tasks: list[list[Move]]) -> list[None]:
+        sizes = [sum(move.size for move in moves) for moves in tasks]
         return self.stopwatch.map(
-            self.engine, function, moves, sizes, rest="joined", name=lambda move: move.to
+            self.engine, function, tasks, sizes, rest="joined", name=lambda moves: moves[0].to
         )
 
     def _carry(self, handle: StreamHandle) -> StreamHandle:

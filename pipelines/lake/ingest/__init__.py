@@ -4,6 +4,7 @@
 `importing`           plans the work, and commits every table; the catalog's row comes last
 `import_slice`        one slice's work
 `large_slices`        the same for one that is too large for one task, by several
+`slice_sizes`         which is
 `import_targets`      which table a state goes to, and what the snapshot before has of it
 ====================  ===============================================================
 

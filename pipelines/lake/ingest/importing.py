@@ -32,7 +32,8 @@ from pipelines.lake.ingest.import_targets import (
     previous_units,
     table_targets,
 )
-from pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
+from pipelines.lake.ingest.large_slices import import_slices
+from pipelines.lake.ingest.slice_sizes import is_large, large_bytes
 from pipelines.lake.tables.names import check_names, default_snapshot_id
 from pipelines.lake.tables.operator_tables import (
     OperatorTask,

@@ -3,7 +3,7 @@
 A key group is in one slice, so that one with most bytes would hold up all the others. Where its
 file can be read in pieces, one task finds where these begin, others write the rows of one each, and
 the last join what those wrote: a file of each table, with the rows as one task would have written
-them.
+them. On a local disk most of it is joined while the last pieces are written.
 
 Until then parts are files of the attempt that no log names. Whoever commits removes them.
 """
@@ -11,7 +11,7 @@ Until then parts are files of the attempt that no log names. Whoever commits rem
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -25,33 +25,35 @@ from pipelines.lake.ingest.import_slice import (
     opened_snapshot,
     slice_name,
 )
-from pipelines.lake.tables.joined_files import join_files
+from pipelines.lake.tables.joined_files import MovedFiles, join_files
 from pipelines.lake.tables.names import new_folder
 from pipelines.lake.tables.records import UnitRecord, key_group_records
 from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
 from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
 from pipelines.times import Stopwatch, phase, phase_of_each
+from state_core.errors import StateError
+from state_core.files.moves import Move, move_all, plan_moves
 from state_core.model.measure import Measure
 from state_core.model.pieces import CuttableFile, FilePiece
-from state_core.model.snapshot import KeyedFile, Operator
+from state_core.model.snapshot import KeyedFile
 
-__all__ = ["import_slices", "is_large", "large_bytes"]
+__all__ = ["import_slices"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 PIECE_BYTES = SLICE_BYTES
-LARGE_BYTES = 2 * PIECE_BYTES
-SHARE = 64  # a smaller part of all bytes than that holds up nobody
-CUT_SPEED, MEASURE_SPEED, JOIN_SPEED = 16, 4, 16  # times that of an import
+CUT_SPEED, MEASURE_SPEED, MOVE_SPEED = 16, 4, 2  # times that of an import
+LATE_PIECES = 4  # a fourth of them is written while what the others wrote is moved
 
 
 @dataclass(frozen=True)
 class CutTask:
-    """Find where the pieces of a slice begin."""
+    """Find where the pieces of a slice begin; or guess it, which takes less reading."""
 
     whole: ImportTask
+    guess: bool
 
 
 @dataclass(frozen=True)
@@ -84,57 +86,32 @@ class PieceResult:
 
     Attributes:
         measure: Its entries, in its own key groups alone; None if it was measured before.
-        parts: The files with its rows: one of a table that it has rows of.
+        parts: The file of each table that it has rows of.
     """
 
     measure: Measure | None
     parts: list[WrittenFile]
 
 
+class WrongGuess:
+    """There is no entry where a piece was guessed to begin, or to end."""
+
+
+@dataclass(frozen=True)
+class MoveTask:
+    """Move what pieces wrote into a file that has the rows before theirs."""
+
+    moves: list[Move]
+
+
 @dataclass(frozen=True)
 class JoinTask:
-    """Make one file of several.
-
-    Attributes:
-        lake: The lake's location.
-        table: Their table's path below it.
-        attempt: The token under which files are named.
-        paths: Where they are below the table.
-    """
+    """Make one file of several of a table, in a store where no file can be written into."""
 
     lake: str
     table: str
     attempt: str
     paths: list[str]
-
-
-def large_bytes(operators: Iterable[Operator]) -> int:
-    """How many bytes a slice may have that one task imports, of a snapshot with these operators."""
-    files = (file for operator in operators for file in operator.keyed_files)
-    return max(LARGE_BYTES, sum(size for file in files for _, size in file.group_bytes()) // SHARE)
-
-
-def is_large(operator: Operator, task: ImportTask, size: int, large: int) -> bool:
-    """Whether a slice is imported in pieces: a large one, of one bucket, whose file allows it.
-
-    Args:
-        operator: Its operator.
-        task: The slice.
-        size: Its bytes as stored.
-        large: What `large_bytes` says.
-    """
-    if size <= large or len(task.parts) > 1:
-        return False
-    (part,) = task.parts
-    file = operator.keyed_files[part.file]
-    if not isinstance(file, CuttableFile):
-        return False
-    sizes = file.looked_up_bytes()
-    groups = [group for group, count in sizes if count and group in part.key_groups]
-    return all(
-        len({Partitioning(task.max_parallelism, column).partition_of(g) for g in groups}) == 1
-        for column in {target.partition_by for target in task.targets}
-    )
 
 
 def import_slices(
@@ -161,7 +138,7 @@ def import_slices(
     if not large:
         return stopwatch.map(engine, import_slice, tasks, sizes, progress, name=slice_name)
     stages = _Stages(stopwatch, engine, sum(sizes), progress)
-    firsts = [CutTask(task) if at in large else task for at, task in enumerate(tasks)]
+    firsts = [CutTask(task, guess=True) if at in large else task for at, task in enumerate(tasks)]
     weights = [size // CUT_SPEED if at in large else size for at, size in enumerate(sizes)]
     results = stages.map(_cut_or_import, firsts, weights)
     cut = {
@@ -169,18 +146,49 @@ def import_slices(
         for at, result in enumerate(results)
         if not isinstance(result, SliceResult)
     }
-    slices = list(cut.values())
-    for large_slice, result in stages.map_each(_import_piece, slices, _LargeSlice.to_measure):
-        large_slice.take(result)
-    for large_slice, result in stages.map_each(_import_piece, slices, _LargeSlice.to_write):
-        large_slice.take(result)
-    for large_slice, part in stages.map_each(_join_parts, slices, _LargeSlice.to_join):
-        large_slice.files.append(part)
+    _import_large(stages, list(cut.values()))
+    wrong = [at for at, large_slice in cut.items() if large_slice.guessed_wrong]
+    pieces = stages.map(
+        _cut_or_import,
+        [CutTask(tasks[at], guess=False) for at in wrong],
+        [sizes[at] // CUT_SPEED for at in wrong],
+    )
+    cut |= {
+        at: _LargeSlice(tasks[at], found)
+        for at, found in zip(wrong, pieces, strict=True)
+        if not isinstance(found, SliceResult)
+    }
+    _import_large(stages, [cut[at] for at in wrong])
     stages.end()
     return [
         result if isinstance(result, SliceResult) else cut[at].result()
         for at, result in enumerate(results)
     ]
+
+
+def _import_large(stages: _Stages, slices: Sequence[_LargeSlice]) -> None:
+    """Import slices in pieces; no more is done of one whose pieces were guessed wrong."""
+
+    def works(of: Callable[[_LargeSlice], list[_Work]]) -> list[_Work]:
+        return [work for large in slices if not large.guessed_wrong for work in of(large)]
+
+    stages.run(works(_LargeSlice.to_measure))
+    pieces = works(_LargeSlice.to_write)
+    early = len(pieces)
+    if slices and slices[0].is_local:
+        early -= early // LATE_PIECES
+    stages.run(pieces[:early])
+    stages.run([*works(_LargeSlice.to_move), *pieces[early:]])
+    stages.run(works(_LargeSlice.to_join))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A task of a large slice, and how much it is in bytes that are imported."""
+
+    large_slice: _LargeSlice
+    task: PieceTask | MoveTask | JoinTask
+    weight: int
 
 
 class _Stages:
@@ -207,17 +215,12 @@ class _Stages:
         self.done += sum(weights)
         return results
 
-    def map_each(
-        self,
-        function: Callable[[Task], Result],
-        slices: Sequence[_LargeSlice],
-        tasks_of: Callable[[_LargeSlice], list[tuple[Task, int]]],
-    ) -> list[tuple[_LargeSlice, Result]]:
-        """The function of every task of every slice, in order, each with its slice."""
-        tasks = [(large, *task) for large in slices for task in tasks_of(large)]
-        weights = [weight for _, _, weight in tasks]
-        results = self.map(function, [task for _, task, _ in tasks], weights)
-        return [(large, result) for (large, _, _), result in zip(tasks, results, strict=True)]
+    def run(self, works: Sequence[_Work]) -> None:
+        """Have tasks done, and give each result to its slice, in order."""
+        if works:
+            results = self.map(_run, [work.task for work in works], [work.weight for work in works])
+            for work, result in zip(works, results, strict=True):
+                work.large_slice.take(result)
 
     def end(self) -> None:
         """Say that all is done."""
@@ -242,19 +245,23 @@ class _LargeSlice:
         self.pieces = pieces
         self.measures: list[Measure] = []
         self.parts: dict[str, list[WrittenFile]] = {}
+        self.moved: dict[str, MovedFiles] = {}
+        self.moves: list[Move] = []
         self.files: list[WrittenFile] = []
+        self.guessed_wrong = False
+        self.is_local = table_directory(whole.lake, whole.targets[0].path).local
 
-    def to_measure(self) -> list[tuple[PieceTask, int]]:
+    def to_measure(self) -> list[_Work]:
         """Its pieces, where the snapshot before has files to compare with."""
         if not any(target.known for target in self.whole.targets):
             return []
         whole = replace(self.whole, targets=())
         return [
-            (PieceTask(whole, piece, measured=False), piece.size // MEASURE_SPEED)
+            _Work(self, PieceTask(whole, piece, measured=False), piece.size // MEASURE_SPEED)
             for piece in self.pieces
         ]
 
-    def to_write(self) -> list[tuple[PieceTask, int]]:
+    def to_write(self) -> list[_Work]:
         """Its pieces, as far as they have rows of tables that are not as they were."""
         measured = bool(self.measures)
         targets = tuple(
@@ -265,29 +272,52 @@ class _LargeSlice:
         whole = replace(self.whole, targets=targets)
         names = [name for target in targets if measured for name in self._states(target)]
         return [
-            (PieceTask(whole, piece, measured), piece.size)
+            _Work(self, PieceTask(whole, piece, measured), piece.size)
             for at, piece in enumerate(self.pieces)
             if not measured or self.measures[at].rows(names, piece.key_groups)
         ]
 
-    def take(self, result: PieceResult) -> None:
-        """Take what came of the next piece."""
+    def take(self, result: PieceResult | WrittenFile | WrongGuess | None) -> None:
+        """Take what came of the next task."""
+        self.guessed_wrong |= isinstance(result, WrongGuess)
+        if isinstance(result, WrittenFile):
+            self.files.append(result)
+        if not isinstance(result, PieceResult):
+            return
         if result.measure is not None:
             self.measures.append(result.measure)
         for part in result.parts:
             self.parts.setdefault(part.table, []).append(part)
+            if part.table in self.moved:
+                self.moves.append(self.moved[part.table].add(part.path))
+            elif self.is_local:
+                directory = table_directory(self.whole.lake, part.table)
+                self.moved[part.table] = MovedFiles(directory, part.path)
 
-    def to_join(self) -> list[tuple[JoinTask, int]]:
-        """The tables of which there are several parts; one that is alone is the file itself."""
-        self.files += [parts[0] for parts in self.parts.values() if len(parts) == 1]
+    def to_move(self) -> list[_Work]:
+        """What pieces wrote that are behind the first, on a local disk."""
+        tasks = plan_moves(self.moves)
+        self.moves = []
         return [
-            (
-                JoinTask(self.whole.lake, table, self.whole.attempt, [part.path for part in parts]),
-                sum(part.size for part in parts) // JOIN_SPEED,
-            )
-            for table, parts in self.parts.items()
-            if len(parts) > 1
+            _Work(self, MoveTask(moves), sum(move.size for move in moves) // MOVE_SPEED)
+            for moves in tasks
         ]
+
+    def to_join(self) -> list[_Work]:
+        """The tables of which there are several parts; one that is alone is the file itself."""
+        works = []
+        for table, parts in self.parts.items():
+            paths = [part.path for part in parts]
+            if len(parts) == 1:
+                self.files += parts
+            elif table in self.moved:
+                last, size = self.moved[table].end(_new_path(self.whole.attempt, paths))
+                self.files.append(WrittenFile(table, paths[0], size))
+                self.moves.append(last)
+            else:
+                task = JoinTask(self.whole.lake, table, self.whole.attempt, paths)
+                works.append(_Work(self, task, sum(part.size for part in parts) // MOVE_SPEED))
+        return [*works, *self.to_move()]
 
     def result(self) -> SliceResult:
         """What the slice holds, and what was written of it."""
@@ -341,6 +371,8 @@ def _name(task: object) -> str:
         return slice_name(task)
     if isinstance(task, CutTask | PieceTask):
         return f"a part of {slice_name(task.whole)}"
+    if isinstance(task, MoveTask):
+        return f"joining {task.moves[0].to}"
     assert isinstance(task, JoinTask)  # noqa: S101 - there are no others
     return f"joining a file of {task.table}"
 
@@ -352,7 +384,7 @@ def _cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
     file = _file(task.whole)
     assert isinstance(file, CuttableFile)  # noqa: S101 - or it is not large
     with phase("cut"):
-        return file.cut(task.whole.key_groups, PIECE_BYTES)
+        return file.cut(task.whole.key_groups, PIECE_BYTES, guess=task.guess)
 
 
 def _import_piece(task: PieceTask) -> PieceResult:
@@ -388,13 +420,29 @@ def _import_piece(task: PieceTask) -> PieceResult:
     return PieceResult(measure, [part for part in written if part.path])
 
 
-def _join_parts(task: JoinTask) -> WrittenFile:
-    """Make one file of several."""
-    name = posixpath.basename(task.paths[0])
-    path = f"{DATA_DIRECTORY}/{new_folder(task.attempt)}/{name}"
+def _run(
+    task: PieceTask | MoveTask | JoinTask,
+) -> PieceResult | WrittenFile | WrongGuess | None:
+    """Do what is to be done of a large slice."""
+    if isinstance(task, PieceTask):
+        try:
+            return _import_piece(task)
+        except StateError:
+            if task.piece.guessed:  # if it is damaged, then who cuts it says so
+                return WrongGuess()
+            raise
     with phase("joined"):
-        size = join_files(table_directory(task.lake, task.table), task.paths, path)
-    return WrittenFile(task.table, path, size)
+        if isinstance(task, JoinTask):
+            path = _new_path(task.attempt, task.paths)
+            size = join_files(table_directory(task.lake, task.table), task.paths, path)
+            return WrittenFile(task.table, path, size)
+        move_all(task.moves)
+    return None
+
+
+def _new_path(attempt: str, paths: Sequence[str]) -> str:
+    """A path of the attempt that no file has, for what files of a table become."""
+    return f"{DATA_DIRECTORY}/{new_folder(attempt)}/{posixpath.basename(paths[0])}"
 
 
 def _file(whole: ImportTask) -> KeyedFile:

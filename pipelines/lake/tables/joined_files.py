@@ -1,8 +1,8 @@
 """Several Parquet files made one, without decoding any: their row groups, and one footer of all.
 
-Row groups are copied as they are; in the footer, every offset of theirs is moved to where they are
-now. Page indexes have offsets outside the footer, so it names none: readers do without. What a
-footer has beyond that is kept as it is.
+Row groups are copied as they are, or moved behind those of the first; in the footer, every offset
+of theirs becomes that of where they are now. Page indexes have offsets outside the footer, so it
+names none: readers do without. What a footer has beyond that is kept as it is.
 
 Source: `parquet.thrift` of parquet-format 2.10.
 """
@@ -23,10 +23,11 @@ from pipelines.lake.tables.thrift_compact import (
     write_struct,
 )
 from state_core.errors import DamagedLakeError
-from state_core.files.filesystem import Directory, FileSource
+from state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
+from state_core.files.moves import Move
 from state_core.serializers.framework.columns import U8Array
 
-__all__ = ["join_files"]
+__all__ = ["MovedFiles", "join_files"]
 
 MAGIC = b"PAR1"
 TAIL = 8  # u32 length of the footer (little-endian), and the magic
@@ -56,32 +57,92 @@ def join_files(directory: Directory, paths: Sequence[str], path: str) -> int:
         DamagedLakeError: A file is no Parquet, or of another schema.
         SnapshotError: A file can't be read or written.
     """
-    joined: Fields = {}
-    row_groups: list[Fields] = []
-    rows = 0
+    joined = _Joined()
     with directory.open_output(path) as out:
         out.write(MAGIC)
         for part in paths:
             source = directory.source(part)
-            footer, end = _footer(source)
-            joined = joined or dict(footer)
-            if footer[SCHEMA] != joined[SCHEMA]:
-                raise DamagedLakeError(f"another schema than in {paths[0]}", place=source.name)
-            try:
-                rows += footer[ROWS][1]
-                for row_group in footer[ROW_GROUPS][1][1]:
-                    _move(row_group, out.tell() - len(MAGIC), len(row_groups))
-                    row_groups.append(row_group)
-            except (KeyError, TypeError, AttributeError, IndexError) as error:
-                problem = "a footer that is none of Parquet's"
-                raise DamagedLakeError(problem, place=source.name) from error
+            end = joined.add(source)
             for block in _blocks(source, len(MAGIC), end):
                 out.write(block)
-        joined[ROWS] = I64, rows
-        joined[ROW_GROUPS] = LIST, (STRUCT, row_groups)
-        data = write_struct(joined)
-        out.write(data + len(data).to_bytes(4, "little") + MAGIC)
+        out.write(joined.footer())
         return int(out.tell())
+
+
+class MovedFiles:
+    """Files whose row groups are moved behind those of the first, on a local disk.
+
+    Args:
+        directory: Where all of them are.
+        path: The first.
+
+    Raises:
+        DamagedLakeError: A file is no Parquet, or of another schema.
+        SnapshotError: A file can't be read.
+    """
+
+    def __init__(self, directory: ConfinedDirectory, path: str) -> None:
+        self._directory = directory
+        self.path = path
+        self._joined = _Joined()
+        self._joined.add(directory.source(path))
+
+    def add(self, path: str) -> Move:
+        """What is to be moved of the next file, which is empty then; errors as of the first."""
+        at = self._joined.size
+        end = self._joined.add(self._directory.source(path))
+        return Move(self._directory, path, len(MAGIC), end, self.path, at)
+
+    def end(self, path: str) -> tuple[Move, int]:
+        """What is to be moved when there is no more: a footer of all, which is put in a new file.
+
+        Returns:
+            That, and the bytes that the first file has then.
+
+        Raises:
+            SnapshotError: The new file can't be written.
+        """
+        footer, at = self._joined.footer(), self._joined.size
+        with self._directory.open_output(path) as out:
+            out.write(footer)
+        return Move(self._directory, path, 0, len(footer), self.path, at), at + len(footer)
+
+
+class _Joined:
+    """The file that others become.
+
+    Attributes:
+        size: Its bytes until now, without a footer.
+    """
+
+    def __init__(self) -> None:
+        self.size = len(MAGIC)
+        self._fields: Fields = {}
+        self._row_groups: list[Fields] = []
+        self._rows = 0
+
+    def add(self, source: FileSource) -> int:
+        """Put the row groups of a file behind those before; where they end in that file."""
+        footer, end = _footer(source)
+        self._fields = self._fields or footer
+        if footer[SCHEMA] != self._fields[SCHEMA]:
+            raise DamagedLakeError("another schema than in the file before", place=source.name)
+        try:
+            self._rows += footer[ROWS][1]
+            for row_group in footer[ROW_GROUPS][1][1]:
+                _move(row_group, self.size - len(MAGIC), len(self._row_groups))
+                self._row_groups.append(row_group)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            problem = "a footer that is none of Parquet's"
+            raise DamagedLakeError(problem, place=source.name) from error
+        self.size += end - len(MAGIC)
+        return end
+
+    def footer(self) -> bytes:
+        """What the file ends with."""
+        row_groups = LIST, (STRUCT, self._row_groups)
+        data = write_struct({**self._fields, ROWS: (I64, self._rows), ROW_GROUPS: row_groups})
+        return data + len(data).to_bytes(4, "little") + MAGIC
 
 
 def _footer(source: FileSource) -> tuple[Fields, int]:

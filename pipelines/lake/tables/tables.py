@@ -33,7 +33,7 @@ from state_core.errors import (
     UnreadableTableError,
     UnsafePathError,
 )
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.files.paths import relative_path
 
 __all__ = [
@@ -269,7 +269,7 @@ class StateTable:
         return None
 
 
-def table_directory(lake: str, path: str) -> Directory:
+def table_directory(lake: str, path: str) -> ConfinedDirectory:
     """The directory of a table below a lake, whose location tasks hold as text."""
     return Directory(lake).confined().child(path)
 

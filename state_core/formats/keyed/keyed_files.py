@@ -337,9 +337,12 @@ class UnifiedKeyedFile(HeadedFile):
         """All entries of some key groups."""
         return self.file.entries(key_groups)
 
-    def cut(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
+    def cut(
+        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
+    ) -> list[FilePiece]:
         """Cut some key groups into pieces."""
-        return self.file.cut(key_groups, piece_bytes)
+        guessed = self.file.guess(key_groups, piece_bytes) if guess else []
+        return guessed or self.file.cut(key_groups, piece_bytes)
 
     def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
         """The entries of a piece."""
@@ -401,8 +404,10 @@ class RocksDBKeyedFile(HeadedFile):
         """All entries of some key groups."""
         return self.database.entries(key_groups)
 
-    def cut(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
-        """Cut some key groups into pieces."""
+    def cut(
+        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
+    ) -> list[FilePiece]:
+        """Cut some key groups into pieces; where they begin is known, so that none is guessed."""
         return self.database.cut(key_groups, piece_bytes)
 
     def entries_of(self, piece: FilePiece) -> Iterator[Entries]:

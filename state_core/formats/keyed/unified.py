@@ -34,6 +34,8 @@ WINDOW_BYTES = 4 << 20
 TABLE_ROWS = 1 << 17
 MARK_BYTES = 2
 LENGTH_BYTES = 4
+GUESS_ENTRIES = 32  # that many follow on each other where one is guessed to begin
+GUESS_BYTES, GUESS_WITHIN = 1 << 20, 1 << 16  # read for that; and how far from where it is wanted
 
 _FAULTS = {
     scan.BAD_LENGTH: "an entry's length leads past the end of its key group",
@@ -164,6 +166,60 @@ class UnifiedFile:
             )
             for (begin, read), (end, behind) in pairwise(cuts)
         ]  # fmt: skip
+
+    def guess(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
+        """As `cut`, where one key group has most bytes, but with little read of it.
+
+        Each piece begins where some entries seem to follow on each other. If none does there, the
+        piece before has an end that is none of its entries', which its reader is told.
+
+        Returns:
+            The pieces; none where that can't be guessed: with compression, or with several states,
+            of which an entry does not say which it is of.
+        """
+        spans = self.within(key_groups)
+        sizes = [span.end - span.start for span in spans]
+        if self.header.compressed or len(self.header.states) != 1 or 2 * max(sizes) < sum(sizes):
+            return []
+        most = sizes.index(max(sizes))
+        span = spans[most]
+        places: list[EntryPlace] = []
+        for wanted in range(span.start + piece_bytes, span.end - piece_bytes // 2, piece_bytes):
+            at = self._entry_from(wanted, span)
+            if at is not None and (not places or at > places[-1].at):
+                places.append(EntryPlace(span.group, 0, at, at, 0))
+        reads = [0, *(sum(sizes[:most]) + place.at - span.start for place in places), sum(sizes)]
+        firsts = [key_groups.first, *(span.group for _ in places)]
+        lasts = [*(span.group for _ in places), key_groups.last]
+        return [
+            FilePiece(KeyGroupRange(*groups), behind - read, begin, end, guessed=True)
+            for groups, (read, behind), (begin, end) in zip(
+                zip(firsts, lasts, strict=True), pairwise(reads), pairwise([None, *places, None]),
+                strict=True,
+            )
+        ]  # fmt: skip
+
+    def _entry_from(self, offset: int, span: KeyGroupSpan) -> int | None:
+        """Where an entry of a key group seems to begin from an offset on; None where none does."""
+        window = np.empty(min(GUESS_BYTES, span.end - offset), np.uint8)
+        self.source.read_into(offset, window)
+        count = min(GUESS_WITHIN, len(window) - LENGTH_BYTES - self.prefix)
+        at = np.arange(max(0, count))
+        lengths = sum(window[at + i].astype(np.int64) << 8 * (3 - i) for i in range(LENGTH_BYTES))
+        groups = window[at + LENGTH_BYTES].astype(np.int64) & 0x7F
+        if self.prefix == 2:
+            groups = groups << 8 | window[at + LENGTH_BYTES + 1]
+        fits = (groups == span.group) & (lengths >= self.prefix) & (lengths < len(window))
+        state_of, table = np.empty(GUESS_ENTRIES, np.int16), np.empty((5, GUESS_ENTRIES), np.int64)
+        for candidate in np.flatnonzero(fits).tolist():
+            data = window[candidate:]
+            bounds = np.array([span.group], np.int32), np.zeros(1, np.int64), np.array([len(data)])
+            progress = np.zeros(4, np.int64)
+            if scan_unified(
+                data, *bounds, self.prefix, 1, False, progress, state_of, *table
+            ) == scan.FULL:  # fmt: skip
+                return offset + int(candidate)
+        return None
 
     def entries_of(self, piece: FilePiece, window_bytes: int | None = None) -> Iterator[Entries]:
         """The entries of a piece that `cut` made.

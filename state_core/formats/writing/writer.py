@@ -19,7 +19,7 @@ import numpy as np
 from state_core.errors import SnapshotError
 from state_core.files.compression import IDENTIFIER, compress_snappy
 from state_core.files.filesystem import Directory
-from state_core.files.moves import Move, move
+from state_core.files.moves import Move, move_all, plan_moves
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.keyed_states import as_key_value
 from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
@@ -150,7 +150,7 @@ class SavepointDirectory:
     def join(
         self,
         groups: Iterable[Sequence[KeyedPart]],
-        run: Callable[[Callable[[Move], None], list[Move]], Iterable[None]] = map,
+        run: Callable[[Callable[[list[Move]], None], list[list[Move]]], Iterable[None]] = map,
     ) -> list[KeyedPart]:
         """Make a file of each group of parts that follow on each other; the parts are gone then.
 
@@ -176,10 +176,10 @@ class SavepointDirectory:
             if not in_place:
                 self._rewrite(parts, file.name)
             joined.append(file)
-        for _ in run(move, moves):
+        for _ in run(move_all, plan_moves(moves)):
             pass
-        for moved in moves:
-            self.directory.delete(moved.path)
+        for move in moves:
+            self.directory.delete(move.path)
         return joined
 
     def _rewrite(self, parts: Sequence[KeyedPart], name: str) -> None:

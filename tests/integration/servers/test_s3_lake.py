@@ -20,6 +20,8 @@ from pipelines.engine import Engine
 from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.ingest.large_slices import JoinTask
+from pipelines.lake.tables import units
 from pipelines.operations.bootstrap import bootstrap
 from pipelines.operations.verified_savepoints import (
     keep_savepoints,
@@ -35,9 +37,9 @@ from state_core.files.storage_options import storage_options
 from state_core.process.jobs import SourceNode
 from tests.integration.s3.proxy import KEY, SECRET, S3Proxy
 from tests.support.command import run
+from tests.support.engines import Interrupted, Noting
 from tests.support.jobs.alert_orders import EXAMPLE, RULES, expected, orders_of
-from tests.support.lakes import DEMO, LOCAL, WORDS, entries, golden
-from tests.support.repeating import Interrupted
+from tests.support.lakes import DEMO, LOCAL, WORDS, entries, golden, tiny_pieces, unit_paths
 
 pytestmark = pytest.mark.s3
 
@@ -125,6 +127,24 @@ def test_two_exports_to_one_place(directory: Directory, tmp_path: Path, fails: b
         with pytest.raises(ConflictError, match="lost") if fails else nullcontext():
             export(Interrupted(begin_other, end_other))
     assert entries(target) == entries(WORDS)
+
+
+def test_a_large_slice_in_pieces(
+    directory: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they wrote is joined to the file that one task would have written, and goes then."""
+    monkeypatch.setattr(units, "SLICE_BYTES", 1)
+    rows = pa.table({"key": [7] * 2000, "user_key": range(2000), "value": range(2000)})
+    state = NewKeyedState("hot", rows, kind="map", user_key="Long", value="Long")
+    source, there, engine = str(tmp_path / "savepoint"), directory.child("lake"), Noting()
+    write_snapshot(source, [NewOperator("op", "Long", (state,))])
+    lake = Lake(there.location)
+    with tiny_pieces():
+        record = import_snapshot(lake, source, "job", snapshot_id="one", engine=engine).record
+    assert engine.count(JoinTask) == 1
+    assert {path for path, _ in there.files_below() if "/_data/" in path} == unit_paths(record)
+    export_snapshot(lake, "job", "one", tmp_path / "out", engine=LOCAL)
+    assert entries(tmp_path / "out") == entries(source)
 
 
 def test_operator_state(directory: Directory) -> None:

@@ -14,8 +14,8 @@ from pipelines.runtime.exchange import ChannelWriter
 from state_core import open_snapshot
 from state_core.errors import ConflictError
 from state_core.formats.metadata.stream_map import named_files
+from tests.support.engines import Repeating
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
-from tests.support.repeating import Repeating
 
 alerts = alerts_module()
 

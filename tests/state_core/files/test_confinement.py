@@ -156,6 +156,7 @@ OPERATIONS: dict[str, Callable[[ConfinedDirectory, str], object]] = {
     "read_into": read_into,
     "moved_from": moved_from,
     "moved_to": moved_to,
+    "resize": lambda directory, path: directory.resize(path, 1),
     "open_output": written,
     "write": lambda directory, path: directory.write(path, b"changed"),
     "create": lambda directory, path: directory.child(path).create(),
@@ -424,6 +425,8 @@ def test_files_linked_from_elsewhere_are_replaced(lake: Path) -> None:
         moved_to(confined(lake), "hard")
     with pytest.raises(UnsafePathError, match="linked from elsewhere"):
         moved_from(confined(lake), "hard")
+    with pytest.raises(UnsafePathError, match="linked from elsewhere"):
+        confined(lake).resize("hard", 0)
 
 
 # ----------------------------------------------------------------------------- honest use
@@ -557,7 +560,11 @@ def test_keys_of_object_stores_hold_to_the_rule(lake: Path, path: str) -> None:
     remote = Directory("anything")
     remote.filesystem = fs.SubTreeFileSystem(str(lake.parent), fs.LocalFileSystem())
     remote.root, remote.scheme, remote.local = "lake", "s3", False
-    for name in OPERATIONS.keys() - {"moved_from", "moved_to"}:  # nothing is written into there
+    for name in OPERATIONS.keys() - {
+        "moved_from",
+        "moved_to",
+        "resize",
+    }:  # nothing is written into there
         operation = OPERATIONS[name]
         with pytest.raises(UnsafePathError):
             operation(remote.confined(), path)

@@ -9,8 +9,9 @@ import pytest
 
 from state_core.errors import MissingFileError, TruncatedError
 from state_core.files import confinement
+from state_core.files import moves as moving
 from state_core.files.filesystem import Directory
-from state_core.files.moves import Move, move
+from state_core.files.moves import Move, move_all, plan_moves
 
 PARTS = {"first": b"0123", "second": b"-456789-", "third": b"ab"}
 
@@ -38,7 +39,7 @@ def test_every_order_and_every_repetition_leaves_the_same(
     """The bytes are in their places, and what they were in takes no room."""
     tasks = moves(tmp_path)
     for number in order:
-        move(tasks[number])
+        move_all([tasks[number]])
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         "first": b"0123456789ab", "second": b"", "third": b"",
     }  # fmt: skip
@@ -59,9 +60,9 @@ def test_a_run_that_was_cut_off_is_done_again(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", killed)
         with pytest.raises(KeyboardInterrupt):
-            move(task)
+            move_all([task])
     assert (tmp_path / "second").read_bytes() == PARTS["second"]
-    move(task)
+    move_all([task])
     assert (tmp_path / "first").read_bytes() == b"0123456789"
 
 
@@ -74,11 +75,11 @@ def test_another_run_that_was_faster_is_no_error(
 
     def overtaken(file: int, data: bytes, at: int) -> int:
         monkeypatch.setattr(os, "pwrite", write)
-        move(task)
+        move_all([task])
         return write(file, data, at)
 
     monkeypatch.setattr(os, "pwrite", overtaken)
-    move(task)
+    move_all([task])
     assert (tmp_path / "first").read_bytes() == b"0123456789"
 
 
@@ -87,11 +88,26 @@ def test_what_is_missing_is_an_error(tmp_path: Path) -> None:
     whole, _ = moves(tmp_path)
     (tmp_path / "second").write_bytes(b"-45")
     with pytest.raises(TruncatedError, match="second, offset 1"):
-        move(whole)
+        move_all([whole])
     (tmp_path / "second").unlink()
     with pytest.raises(MissingFileError, match="second"):
-        move(whole)
+        move_all([whole])
     (tmp_path / "first").unlink()
     with pytest.raises(MissingFileError, match="first"):
-        move(whole)
+        move_all([whole])
     assert not (tmp_path / "first").exists()
+
+
+def test_tasks_are_of_one_file_and_of_some_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All moves are in them, in order; what is large is not cut; files have their length."""
+    monkeypatch.setattr(moving, "TASK_BYTES", 10)
+    directory = Directory(tmp_path).confined()
+    (tmp_path / "a").write_bytes(b"as long as it may be")
+    (tmp_path / "b").write_bytes(b"")
+    places = [("a", 1, 4), ("b", 0, 30), ("a", 5, 6), ("b", 30, 1), ("a", 11, 2), ("a", 13, 1)]
+    moves = [Move(directory, "part", 0, size, to, at) for to, at, size in places]
+    tasks = [[(move.to, move.size) for move in task] for task in plan_moves(moves)]
+    assert tasks == [[("a", 4), ("a", 6)], [("a", 2), ("a", 1)], [("b", 30)], [("b", 1)]]
+    assert [(tmp_path / name).stat().st_size for name in "ab"] == [14, 31]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -111,6 +112,55 @@ def test_any_cut(
     read = [row for piece in pieces for row in listed(file.entries_of(piece, window))]
     assert read == listed(file.entries())
     assert len(pieces) > 1 or piece_bytes > 15_000
+
+
+def hot_file(root: Path, states: tuple[NewKeyedState, ...]) -> UnifiedFile:
+    """A file of one subtask."""
+    write_snapshot(root, [NewOperator("op", "Long", states, max_parallelism=128)])
+    (file,) = unified_files(root)
+    return file
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 40),
+    st.lists(st.integers(0, 60), min_size=1, max_size=5),
+    st.integers(500, 20_000),
+)
+def test_a_guess_is_a_cut_or_is_told(key: int, lengths: list[int], piece_bytes: int) -> None:
+    """Values that look like anything, and a key in key groups that look like lengths."""
+    entries = 3000
+    values = [bytes([7 * i % 5, 0, 0, 9])[:length] * 2 for i, length in enumerate(lengths)]
+    rows = {
+        "key": [key] * entries + list(range(40)),
+        "user_key": list(range(entries + 40)),
+        "value": [values[i % len(values)].hex() for i in range(entries + 40)],
+    }
+    state = NewKeyedState("map", pa.table(rows), kind="map", user_key="Long", value="String")
+    with TemporaryDirectory() as root:
+        file = hot_file(Path(root) / "s", (state,))
+        key_groups = KeyGroupRange(file.spans[0].group, file.spans[-1].group)
+        pieces = file.guess(key_groups, piece_bytes)
+        assert len(pieces) > 1
+        assert sum(piece.size for piece in pieces) == sum(s.end - s.start for s in file.spans)
+        read = [row for piece in pieces for row in listed(file.entries_of(piece))]
+        assert read == listed(file.entries())
+
+
+def test_a_wrong_guess_is_told(large: dict[str, UnifiedFile], tmp_path: Path) -> None:
+    """A byte away no entry begins; with several states, and with Snappy, nothing is guessed."""
+    rows = {"key": [7] * 3000, "user_key": range(3000), "value": range(3000)}
+    state = NewKeyedState("map", pa.table(rows), kind="map", user_key="Long", value="Long")
+    file = hot_file(tmp_path / "s", (state,))
+    (span,) = file.spans
+    first, *_ = file.guess(KeyGroupRange(span.group, span.group), 5000)
+    for by in range(-20, 21):
+        end = replace(first.end, at=first.end.at + by)
+        if by:
+            with pytest.raises(CorruptSnapshotError, match="offset"):
+                list(file.entries_of(replace(first, end=end)))
+    for compression in ("none", "snappy"):
+        assert large[compression].guess(KeyGroupRange(0, 127), 5000) == []
 
 
 def test_a_file_that_changed_in_between(

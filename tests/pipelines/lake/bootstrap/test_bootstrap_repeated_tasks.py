@@ -12,7 +12,7 @@ from pipelines.engine import LocalEngine
 from pipelines.operations.bootstrap import bootstrap
 from state_core import open_snapshot
 from state_core.files.file_sources import FileSource
-from tests.support.repeating import Repeating
+from tests.support.engines import Repeating
 
 STATE = {"kind": "value", "type": "String", "source": "rows.parquet"}
 SPEC = "operators: {op: {key_type: Long, states: {s: " + str(STATE).replace("'", "") + "}}}\n"

@@ -34,6 +34,7 @@ from state_core.errors import (
 )
 from state_core.files.confinement import ConfinedTree
 from state_core.serializers.type_spec import parse_type
+from tests.support.engines import Repeating
 from tests.support.lakes import (
     DEMO,
     LOCAL,
@@ -47,7 +48,6 @@ from tests.support.lakes import (
     unit_paths,
 )
 from tests.support.people import ALICE, BESIDE_KEYS, NEW_PROFILE, files_with, people_savepoint
-from tests.support.repeating import Repeating
 from tests.support.steps import EndError, Step, do_at, stop
 
 UIDS = ("users", "places")

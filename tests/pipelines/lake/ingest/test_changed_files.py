@@ -11,8 +11,8 @@ import pytest
 from pipelines.lake.api import Lake
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core.errors import ChangedFileError, SnapshotError
+from tests.support.engines import Interrupted
 from tests.support.lakes import WORDS, entries, exported
-from tests.support.repeating import Interrupted
 
 JOB = "orders"
 

@@ -19,7 +19,7 @@ from state_core.formats.layout.keyed_states import value_snapshot
 from state_core.formats.layout.meta_info import read_state_meta_info
 from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from tests.pipelines.lake.conftest import JOB
-from tests.support.repeating import Repeating
+from tests.support.engines import Repeating
 from tests.support.savepoints.golden_cases import GOLDEN
 
 SOURCE = GOLDEN / "flink" / "pojo-rocksdb-canonical-p2-m128-flink2.3.0" / "savepoint"

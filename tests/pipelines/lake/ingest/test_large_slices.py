@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,21 +10,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.engine import Engine, LocalEngine
+from pipelines.engine import Engine
 from pipelines.lake.api import Lake
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest import large_slices
 from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.ingest.large_slices import JoinTask, PieceTask
+from pipelines.lake.ingest.large_slices import CutTask, MoveTask, PieceTask
 from pipelines.lake.tables import units
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import CorruptSnapshotError
+from state_core.files.moves import Move, move_all
 from state_core.formats.keyed import unified
 from state_core.formats.rewriting.recompression import recompress_snapshot
 from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.pipelines.lake.conftest import JOB
 from tests.pipelines.lake.ingest.test_lake_repeated_tasks import Repeating, files_of, named
+from tests.support.engines import Noting
+from tests.support.lakes import tiny_pieces, unit_paths
 from tests.support.rocksdb_databases import Settings
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.rocksdb_checkpoints import rocksdb_checkpoint
@@ -41,44 +41,10 @@ ENTRIES, FEW = 4000, 10
 CHANGING = {"size", "written_bytes", "imported_at", "version", "path", "snapshot_id", "source"}
 
 
-class Noting(LocalEngine):
-    """The local engine, which knows the tasks that it had, and sends them as a cluster's would."""
-
-    def __init__(self) -> None:
-        super().__init__(2)
-        self.tasks: list[Any] = []
-        self.results: list[Any] = []
-
-    def map(self, function: Any, tasks: Any, progress: Any = None) -> list[Any]:
-        """As `Engine.map`."""
-        self.tasks += tasks
-        sent = pickle.loads(pickle.dumps((function, tasks)))  # noqa: S301 - ours
-        results = super().map(*sent, progress)
-        received: list[Any] = pickle.loads(pickle.dumps(results))  # noqa: S301 - ours
-        self.results += [result for result, _ in received]
-        return received
-
-    def count(self, kind: type) -> int:
-        """How many tasks of a kind there were."""
-        return sum(isinstance(task, kind) for task in self.tasks)
-
-
 @pytest.fixture(autouse=True)
 def a_slice_for_each_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices as those of large state are."""
     monkeypatch.setattr(units, "SLICE_BYTES", 1)
-
-
-@contextmanager
-def tiny_pieces(piece_bytes: int = 8000) -> Iterator[None]:
-    """Any slice is large, and a piece has few entries."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large_slices, "LARGE_BYTES", 1)
-        patch.setattr(large_slices, "SHARE", 1 << 40)
-        patch.setattr(large_slices, "PIECE_BYTES", piece_bytes)
-        patch.setattr(unified, "TABLE_ROWS", 10)
-        patch.setattr(unified, "WINDOW_BYTES", 20_000)
-        yield
 
 
 def savepoint(root: Path, *, changed: bool = False) -> Path:
@@ -152,7 +118,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
         with tiny_pieces():
             record = imported(cut, source, engine=engine)
         assert engine.count(PieceTask) > (50 if compression == "none" else 3)
-        assert engine.count(JoinTask) >= 3
+        assert engine.count(MoveTask) >= 2
         assert said(record) == said(expected)
         assert rows_of(cut, record) == rows_of(whole, expected)
         assert files_of(cut) == named(cut)
@@ -183,7 +149,7 @@ def test_rocksdbs_own_files(tmp_path: Path) -> None:
     with tiny_pieces(2000):
         record = imported(cut, source, engine=engine)
     assert engine.count(PieceTask) > 5
-    assert engine.count(JoinTask) >= 3
+    assert engine.count(MoveTask) >= 2
     assert said(record) == said(expected)
     assert rows_of(cut, record) == rows_of(whole, expected)
     assert files_of(cut) == named(cut)
@@ -204,7 +170,7 @@ def test_files_are_shared(tmp_path: Path) -> None:
         engine = Noting()
         imported(lake, first, "again", engine)
         assert files_of(lake) == before
-        assert engine.count(JoinTask) == 0
+        assert engine.count(MoveTask) == 0
         assert not any(task.measured for task in engine.tasks if isinstance(task, PieceTask))
         engine = Noting()
         imported(lake, second, "changed", engine)
@@ -262,18 +228,53 @@ def test_a_damaged_key_group(compression: str, tmp_path: Path) -> None:
     assert not files_of(lake)
 
 
+def hot(root: Path) -> Path:
+    """One state, of which one key has nearly all."""
+    rows = {"key": [7] * ENTRIES + [1], "user_key": range(ENTRIES + 1)}
+    values = pa.array(rows["user_key"]).cast(pa.string())
+    table = pa.table({**rows, "value": values})
+    state = NewKeyedState("hot", table, kind="map", user_key="Long", value="String")
+    write_snapshot(root, [NewOperator("op", "Long", (state,), max_parallelism=128)])
+    return root
+
+
+@pytest.mark.parametrize("wrong", [None, 0, 2])
+def test_pieces_that_were_guessed(
+    wrong: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the file is read once; if a guess was wrong, it is cut, and imported as it is."""
+    source, lake, whole = hot(tmp_path / "s"), Lake(tmp_path / "lake"), Lake(tmp_path / "whole")
+    guess, numbers = unified.UnifiedFile._entry_from, iter(range(1000))
+
+    def guessed(*arguments: Any) -> int | None:
+        at = guess(*arguments)
+        return at if at is None or next(numbers) != wrong else at + 1
+
+    monkeypatch.setattr(unified.UnifiedFile, "_entry_from", guessed)
+    engine = Noting()
+    with tiny_pieces():
+        record = imported(lake, source, engine=engine)
+        again = imported(lake, hot(tmp_path / "again"), "again", engine)
+    assert sum(not task.guess for task in engine.tasks if isinstance(task, CutTask)) == (
+        wrong is not None
+    )
+    expected = imported(whole, source)
+    assert said(record) == said(expected)
+    assert rows_of(lake, record) == rows_of(whole, expected)
+    assert unit_paths(again) == unit_paths(record) == files_of(lake)
+
+
 def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that were written are removed with the attempt, or by the next after a crash."""
     lake, source = Lake(tmp_path / "lake"), savepoint(tmp_path / "s")
     calls = iter(range(1000))
-    join = large_slices.join_files
 
-    def failing(*arguments: Any) -> int:
-        if next(calls) == 2:
+    def failing(moves: list[Move]) -> None:
+        if next(calls) == 1:
             raise CorruptSnapshotError("broken", place="a place")
-        return join(*arguments)
+        move_all(moves)
 
-    monkeypatch.setattr(large_slices, "join_files", failing)
+    monkeypatch.setattr(large_slices, "move_all", failing)
     with tiny_pieces():
         with pytest.raises(CorruptSnapshotError, match="broken"):
             imported(lake, source)

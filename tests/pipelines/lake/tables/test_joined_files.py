@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -10,10 +12,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.tables.joined_files import join_files
+from pipelines.lake.tables.joined_files import MovedFiles, join_files
 from pipelines.lake.tables.thrift_compact import read_struct, write_struct
 from state_core.errors import DamagedLakeError
 from state_core.files.filesystem import Directory
+from state_core.files.moves import move_all
 
 OPTIONS = [
     {},
@@ -22,6 +25,32 @@ OPTIONS = [
     {"bloom_filter_options": {"name": {"ndv": 100}}},
     {"store_schema": False, "write_statistics": False, "sorting_columns": [pq.SortingColumn(0)]},
 ]
+
+
+def copied(directory: Path, names: list[str]) -> Path:
+    """The row groups of files in a new one; its bytes are as many as was said."""
+    size = join_files(Directory(directory), names, "joined/all")
+    assert (directory / "joined/all").stat().st_size == size
+    return directory / "joined/all"
+
+
+def moved(directory: Path, names: list[str]) -> Path:
+    """The row groups of files in a copy of the first, whose bytes are as many as was said."""
+    for name in names:
+        shutil.copy(directory / name, directory / f"{name}.part")
+    parts = [f"{name}.part" for name in names]
+    files = MovedFiles(Directory(directory).confined(), parts[0])
+    moves = [files.add(part) for part in parts[1:]]
+    last, size = files.end("footer")
+    move_all([last, *moves])
+    path, *others = (directory / part for part in parts)
+    assert path.stat().st_size == size
+    assert [other.stat().st_size for other in others] == [0] * len(others)
+    return path
+
+
+both_ways = pytest.mark.parametrize("join", [copied, moved])
+Join = Callable[[Path, list[str]], Path]
 
 
 def rows(first: int, count: int) -> pa.Table:
@@ -56,12 +85,11 @@ def written(directory: Path, options: dict[str, object]) -> list[str]:
     return list(counts)
 
 
+@both_ways
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "default")
-def test_all_rows_in_order(options: dict[str, object], tmp_path: Path) -> None:
+def test_all_rows_in_order(options: dict[str, object], join: Join, tmp_path: Path) -> None:
     """PyArrow and DuckDB read the rows of all files, whole and where a filter uses statistics."""
-    size = join_files(Directory(tmp_path), written(tmp_path, options), "joined/all")
-    path = tmp_path / "joined" / "all"
-    assert path.stat().st_size == size
+    path = join(tmp_path, written(tmp_path, options))
     expected = rows(0, 260)
     read = pq.read_table(path, page_checksum_verification=True)
     assert read.cast(expected.schema) == expected
@@ -75,11 +103,11 @@ def test_all_rows_in_order(options: dict[str, object], tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-def test_statistics_and_schema_stay(tmp_path: Path) -> None:
+@both_ways
+def test_statistics_and_schema_stay(join: Join, tmp_path: Path) -> None:
     """Each row group says what it said before, but for where it is."""
     names = written(tmp_path, {})
-    join_files(Directory(tmp_path), names, "all")
-    joined = pq.ParquetFile(tmp_path / "all")
+    joined = pq.ParquetFile(join(tmp_path, names))
     parts = [pq.ParquetFile(tmp_path / name) for name in names]
     assert joined.schema_arrow.equals(parts[0].schema_arrow, check_metadata=True)
     groups = [part.metadata.row_group(i) for part in parts for i in range(part.num_row_groups)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from pipelines.engine import LocalEngine, Progress
 
-__all__ = ["Interrupted", "Repeating"]
+__all__ = ["Interrupted", "Noting", "Repeating"]
 
 
 class _Lost(BaseException):
@@ -91,3 +92,25 @@ class Interrupted(LocalEngine):
             return super().map(function, tasks, progress)
         finally:
             self.after()
+
+
+class Noting(LocalEngine):
+    """The local engine, which knows the tasks that it had, and sends them as a cluster's would."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.tasks: list[Any] = []
+        self.results: list[Any] = []
+
+    def map(self, function: Any, tasks: Any, progress: Any = None) -> list[Any]:
+        """As `Engine.map`."""
+        self.tasks += tasks
+        sent = pickle.loads(pickle.dumps((function, tasks)))  # noqa: S301 - ours
+        results = super().map(*sent, progress)
+        received: list[Any] = pickle.loads(pickle.dumps(results))  # noqa: S301 - ours
+        self.results += [result for result, _ in received]
+        return received
+
+    def count(self, kind: type) -> int:
+        """How many tasks of a kind there were."""
+        return sum(isinstance(task, kind) for task in self.tasks)
