@@ -39,6 +39,7 @@ __all__ = [
 LAST_OF_RUN = 0x80
 STATE_ID_BYTES = 2
 PART_BYTES = 128 << 20  # what one task writes of a file
+LARGE_SHARE = 6  # of all bytes: a file with less than that holds up nobody
 PIECE_BYTES = 16 << 20  # what is held of a key group at once
 READS_AT_ONCE = 4  # where they are requests
 # the columns of a spill's runs; and two more of a planned part's, the latter with these flags
@@ -144,6 +145,8 @@ def plan_parts(
 ) -> list[list[PlannedPart]]:
     """The parts of each file, which follow on each other: one, or of about `PART_BYTES` each.
 
+    Only what is large beside the others is cut, as parts are joined by writing them once more.
+
     Args:
         spills: What the files are put together from.
         ranges: Each file's key groups.
@@ -154,10 +157,14 @@ def plan_parts(
     begins = np.searchsorted(runs[:, GROUP], [key_groups.first for key_groups in ranges])
     ends = np.searchsorted(runs[:, GROUP], [key_groups.last + 1 for key_groups in ranges])
     files = [runs[begin:end] for begin, end in zip(begins, ends, strict=True)]
-    return [
-        [_part(spills, part) for part in ([file] if whole_files else np.split(file, _cuts(file)))]
-        for file in files
-    ]
+    large = _sizes(runs).sum() / LARGE_SHARE
+
+    def parts_of(file: Runs) -> list[Runs]:
+        if whole_files or _sizes(file).sum() <= large:
+            return [file]
+        return np.split(file, _cuts(file))
+
+    return [[_part(spills, part) for part in parts_of(file)] for file in files]
 
 
 def _in_order(spills: Sequence[Spill], *, whole_groups: bool) -> Runs:

@@ -87,6 +87,7 @@ def test_parts_are_the_file_that_one_task_writes(
     results = []
     with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
         patch.setattr(spills, "PART_BYTES", part_bytes)
+        patch.setattr(spills, "LARGE_SHARE", 1 << 40)
         patch.setattr(spills, "PIECE_BYTES", piece_bytes)
         for name, whole in (("cut", False), ("whole", True)):
             target = SavepointDirectory(Path(root, name))
@@ -126,6 +127,7 @@ def test_whole_key_groups_are_in_one_part(all_runs: list[list[Run]], part_bytes:
     """However large they are."""
     with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
         patch.setattr(spills, "PART_BYTES", part_bytes)
+        patch.setattr(spills, "LARGE_SHARE", 1 << 40)
         patch.setattr(spills, "PIECE_BYTES", 1)
         made = [written_spill(Path(root), str(index), runs) for index, runs in enumerate(all_runs)]
         (parts,) = plan_parts(made, [KeyGroupRange(0, TOP - 1)], whole_groups=True)
@@ -135,6 +137,20 @@ def test_whole_key_groups_are_in_one_part(all_runs: list[list[Run]], part_bytes:
             for group, data in gathered_groups(Directory(root), part)
         ]
     assert found == list(expected(run for runs in all_runs for run in runs).items())
+
+
+def test_only_a_file_that_is_large_beside_the_others_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are written once, by a task each."""
+    monkeypatch.setattr(spills, "PART_BYTES", 100)
+    monkeypatch.setattr(spills, "PIECE_BYTES", 10)
+    ranges = [KeyGroupRange(group, group) for group in range(TOP)]
+    for hot, cut in ((1, 0), (10, 1)):
+        runs = [(group, 0, [bytes(20)]) for group in range(TOP) for _ in range(30)]
+        runs += [(3, 0, [bytes(20)]) for _ in range(30 * (hot - 1))]
+        planned = plan_parts([written_spill(tmp_path, "spill", runs)], ranges)
+        assert [index for index, parts in enumerate(planned) if len(parts) > 1] == [3] * cut
 
 
 def test_runs_are_asked_for_at_once_where_they_are_requests(

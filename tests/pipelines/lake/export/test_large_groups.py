@@ -133,6 +133,7 @@ def test_new_key_groups_are_put_together_from_pieces(
     engines = Noting(), Noting()
     export_snapshot(lake, "j", "s", tmp_path / "uncut", engine=engines[0], **options)
     monkeypatch.setattr(spills, "PART_BYTES", 20_000)
+    monkeypatch.setattr(spills, "LARGE_SHARE", 1 << 40)
     export_snapshot(lake, "j", "s", tmp_path / "cut", engine=engines[1], **options)
     shuffles = [task for task in engines[1].tasks if isinstance(task, ShuffleTask)]
     assert any(isinstance(task.chunks[0], GroupPiece) for task in shuffles)

@@ -76,6 +76,7 @@ def test_one_run_of_a_task_counts_and_nothing_of_the_others_is_left(
 ) -> None:
     """Import, migration and export: what an undisturbed run makes, and not a file beside it."""
     monkeypatch.setattr(spills, "PART_BYTES", 500)
+    monkeypatch.setattr(spills, "LARGE_SHARE", 1 << 40)
     monkeypatch.setattr(spills, "PIECE_BYTES", 100)
     repeating = Repeating(monkeypatch)
     lakes = []
