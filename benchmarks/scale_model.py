@@ -62,14 +62,14 @@ class Store:
 
 
 RUNS = (
-    Run("import", 5.2, 1, 21.4, 788),
-    Run("import", 5.2, 2, 13.4, 786),
+    Run("import", 5.2, 1, 22.5, 788),
+    Run("import", 5.2, 2, 14.0, 786),
     Run("import", 16.8, 2, 36.9, 845),
-    Run("export", 5.2, 1, 33.0, 1107),
-    Run("export", 5.2, 2, 20.1, 1104),
+    Run("export", 5.2, 1, 32.6, 1100),
+    Run("export", 5.2, 2, 18.5, 1092),
     Run("export", 16.8, 2, 59.4, 1285),
-    Run("rescale", 5.2, 1, 46.1, 1159),
-    Run("rescale", 5.2, 2, 25.2, 1147),
+    Run("rescale", 5.2, 1, 36.4, 1255),
+    Run("rescale", 5.2, 2, 22.8, 1153),
 )
 ASSUMED = Store()
 

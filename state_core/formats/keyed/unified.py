@@ -179,7 +179,9 @@ class UnifiedFile:
         """
         spans = self.within(key_groups)
         sizes = [span.end - span.start for span in spans]
-        if self.header.compressed or len(self.header.states) != 1 or 2 * max(sizes) < sum(sizes):
+        if self.header.compressed or len(self.header.states) != 1:
+            return []
+        if 2 * max(sizes, default=0) <= sum(sizes):
             return []
         most = sizes.index(max(sizes))
         span = spans[most]
