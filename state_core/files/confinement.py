@@ -105,34 +105,47 @@ class ConfinedTree:
             return os.open(name, _CREATE, 0o666, dir_fd=folder)
 
     def move_into(self, path: str, target: str, at: int, *, start: int, end: int) -> None:
-        """Move bytes of a file to a place in another one, and leave the file empty.
+        """Move bytes of a file to a place in another one, and leave an empty file.
 
         The target is a file that nothing else links to. A file that is empty already was moved by
-        an earlier run of whoever moves it, or is by another at this moment, to the same place.
+        another run of whoever moves it, to the same place.
 
         Raises:
             TruncatedError: The file is shorter.
         """
-        with ExitStack() as stack, self._telling("moved", path):
+        with self._telling("moved", path):
+            try:
+                self._copy_into(path, target, at, start, end)
+            except OSError as error:  # so NFS says that another run has replaced it
+                if error.errno != errno.ESTALE or self.size(path) != 0:
+                    raise
+            # the target is closed, so that NFS has its bytes; and who reads the file reads on
+            if self.size(path):
+                with self._folder_of(path) as (folder, name):
+                    part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
+                    os.close(os.open(part, _CREATE, 0o666, dir_fd=folder))
+                    os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def _copy_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
+        with ExitStack() as stack:
             into = self._changed(target)
             stack.callback(os.close, into)
             source = self.open(path)
             stack.callback(os.close, source)
+            size = os.fstat(source).st_size
             done = start
-            while done < end:
-                count = _copy(source, into, end - done, done, at + done - start)
-                if count == 0 and os.fstat(source).st_size:
+            while done < end and size:
+                data = os.pread(source, min(end - done, COPY_BYTES), done)
+                if not data:
                     raise too_short(f"{self.anchor}/{path}", start, end - start, done - start)
-                if count == 0:
-                    return
-                done += count
-            self.resize(path, 0)
+                done += os.pwrite(into, data, at + done - start)
 
     def resize(self, path: str, size: int) -> None:
         """Cut a file that nothing else links to off, or make it longer."""
         handle = self._changed(path)
         try:
-            os.ftruncate(handle, size)
+            with self._telling("written", path):
+                os.ftruncate(handle, size)
         finally:
             os.close(handle)
 
@@ -434,12 +447,6 @@ class ConfinedTree:
             place=self.anchor,
             remedy="statelake neither reads, replaces nor removes it: look at what it is",
         )
-
-
-def _copy(source: int, target: int, size: int, start: int, at: int) -> int:
-    """Copy bytes from a file's place to one of another; how many there were."""
-    data = os.pread(source, min(size, COPY_BYTES), start)
-    return os.pwrite(target, data, at)
 
 
 def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -50,11 +51,14 @@ def plan_moves(moves: Sequence[Move]) -> list[list[Move]]:
     for to, last in {move.to: move for move in sorted(moves, key=lambda move: move.at)}.items():
         last.directory.resize(to, last.at + last.size)
     tasks: dict[str, list[list[Move]]] = {}
+    sizes: defaultdict[str, int] = defaultdict(int)
     for move in moves:
         of_file = tasks.setdefault(move.to, [[]])
-        if sum(other.size for other in of_file[-1]) >= TASK_BYTES:
+        if sizes[move.to] >= TASK_BYTES:
             of_file.append([])
+            sizes[move.to] = 0
         of_file[-1].append(move)
+        sizes[move.to] += move.size
     return [task for of_file in tasks.values() for task in of_file]
 
 

@@ -424,9 +424,11 @@ def test_files_linked_from_elsewhere_are_replaced(lake: Path) -> None:
     with pytest.raises(UnsafePathError, match="linked from elsewhere"):
         moved_to(confined(lake), "hard")
     with pytest.raises(UnsafePathError, match="linked from elsewhere"):
-        moved_from(confined(lake), "hard")
-    with pytest.raises(UnsafePathError, match="linked from elsewhere"):
         confined(lake).resize("hard", 0)
+    before = (lake.parent / "victim/file").read_bytes()
+    moved_from(confined(lake), "hard")
+    assert (lake / "hard").read_bytes() == b""
+    assert (lake.parent / "victim/file").read_bytes() == before
 
 
 # ----------------------------------------------------------------------------- honest use

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from state_core.errors import MissingFileError, TruncatedError
+from state_core.errors import MissingFileError, SnapshotError, TruncatedError
 from state_core.files import confinement
 from state_core.files import moves as moving
 from state_core.files.filesystem import Directory
@@ -81,6 +82,62 @@ def test_another_run_that_was_faster_is_no_error(
     monkeypatch.setattr(os, "pwrite", overtaken)
     move_all([task])
     assert (tmp_path / "first").read_bytes() == b"0123456789"
+
+
+def test_what_another_run_reads_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS would give it zeros for a file that was cut off, which it had opened when it was long."""
+    task, _ = moves(tmp_path)
+    with (tmp_path / "second").open("rb") as opened:
+        move_all([task])
+        assert opened.read() == PARTS["second"]
+    assert (tmp_path / "second").read_bytes() == b""
+    task, _ = moves(tmp_path)
+    read = os.pread
+
+    def stale(*_: object) -> bytes:
+        monkeypatch.setattr(os, "pread", read)
+        move_all([task])
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(os, "pread", stale)
+    move_all([task])
+    assert (tmp_path / "first").read_bytes() == b"0123456789"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(PARTS)
+
+
+def test_a_disk_that_is_full_leaves_what_was_to_be_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS says so when the file is closed, and no other run may take the part for moved then."""
+    task, _ = moves(tmp_path)
+    close = os.close
+
+    def full(file: int) -> None:
+        into = os.path.samestat(os.fstat(file), (tmp_path / "first").stat())
+        close(file)
+        if into:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "close", full)
+    with pytest.raises(SnapshotError, match="quota"):
+        move_all([task])
+    assert (tmp_path / "second").read_bytes() == PARTS["second"]
+
+
+def test_a_file_that_can_not_be_as_long_is_our_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the system says is told with the file's name."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(os, "ftruncate", full)
+    with pytest.raises(SnapshotError, match="File too large") as caught:
+        plan_moves(moves(tmp_path))
+    assert caught.value.place == str(tmp_path / "first")
 
 
 def test_what_is_missing_is_an_error(tmp_path: Path) -> None:
