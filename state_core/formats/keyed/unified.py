@@ -34,7 +34,7 @@ WINDOW_BYTES = 4 << 20
 TABLE_ROWS = 1 << 17
 MARK_BYTES = 2
 LENGTH_BYTES = 4
-GUESS_ENTRIES = 32  # that many follow on each other where one is guessed to begin
+GUESS_ENTRIES = 32  # that many follow on each other before one that is guessed to begin
 GUESS_BYTES, GUESS_WITHIN = 1 << 20, 1 << 16  # read for that; and how far from where it is wanted
 
 _FAULTS = {
@@ -170,12 +170,12 @@ class UnifiedFile:
     def guess(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
         """As `cut`, where one key group has most bytes, but with little read of it.
 
-        Each piece begins where some entries seem to follow on each other. If none does there, the
-        piece before has an end that is none of its entries', which its reader is told.
+        Each piece begins behind what seem to be entries that follow on each other. If no entry
+        begins there, the reader of the piece before is told.
 
         Returns:
-            The pieces; none where that can't be guessed: with compression, or with several states,
-            of which an entry does not say which it is of.
+            The pieces; none where that can't be guessed: with compression, with several states, of
+            which an entry does not say which it is of, or where most entries are large.
         """
         spans = self.within(key_groups)
         sizes = [span.end - span.start for span in spans]
@@ -186,10 +186,13 @@ class UnifiedFile:
         most = sizes.index(max(sizes))
         span = spans[most]
         places: list[EntryPlace] = []
-        for wanted in range(span.start + piece_bytes, span.end - piece_bytes // 2, piece_bytes):
-            at = self._entry_from(wanted, span)
+        offsets = range(span.start + piece_bytes, span.end - piece_bytes // 2, piece_bytes)
+        for offset in offsets:
+            at = self._entry_from(offset, span)
             if at is not None and (not places or at > places[-1].at):
                 places.append(EntryPlace(span.group, 0, at, at, 0))
+        if 2 * len(places) <= len(offsets):
+            return []
         reads = [0, *(sum(sizes[:most]) + place.at - span.start for place in places), sum(sizes)]
         firsts = [key_groups.first, *(span.group for _ in places)]
         lasts = [*(span.group for _ in places), key_groups.last]
@@ -220,7 +223,8 @@ class UnifiedFile:
             if scan_unified(
                 data, *bounds, self.prefix, 1, False, progress, state_of, *table
             ) == scan.FULL:  # fmt: skip
-                return offset + int(candidate)
+                # what begins in the midst of an entry may end where that does
+                return offset + int(candidate) + int(progress[scan.POSITION])
         return None
 
     def entries_of(self, piece: FilePiece, window_bytes: int | None = None) -> Iterator[Entries]:
@@ -302,9 +306,11 @@ class _Scanner:
                 raise CorruptSnapshotError(_FAULTS[status], place=place)
             state = int(progress[scan.STATE])
             self._carry(int(progress[scan.GROUP]), int(progress[scan.POSITION]))
-            if ends_inside:
-                self._check_cut()
+            if self.end is not None and ends_inside:
+                self._check_cut(self.end, state)
                 return
+        if self.end is not None:  # the key group has ended before
+            self._check_cut(self.end, state)
 
     def _fill(self) -> None:
         """Append key groups until the window is full or nothing is left."""
@@ -361,14 +367,16 @@ class _Scanner:
             passed += at - content
         return EntryPlace(group, int(entries.state_of[0]), at, read_from, passed)
 
-    def _check_cut(self) -> None:
-        """Refuse a piece that does not end with an entry, which it did when it was cut."""
-        if self.groups and self.filled:
-            raise CorruptSnapshotError(
-                "an entry goes on where another began before",
-                place=self._place(0),
-                remedy="the file was changed while it was read: read it again",
-            )
+    def _check_cut(self, end: EntryPlace, state: int) -> None:
+        """Refuse a piece that does not end where an entry of that state begins."""
+        if self.groups and not self.filled and state == end.state:
+            return
+        place = f"{self.file.source.name}, key group {end.group}"
+        raise CorruptSnapshotError(
+            "no entry begins where one began before",
+            place=self._place(0) if self.groups else place,
+            remedy="the file was changed while it was read: read it again",
+        )
 
     def _check_ends(self, closed: int) -> None:
         """Refuse bytes behind the marks of the key groups that ended."""

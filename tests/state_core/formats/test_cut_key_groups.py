@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from state_core import open_snapshot
@@ -127,6 +128,7 @@ def hot_file(root: Path, states: tuple[NewKeyedState, ...]) -> UnifiedFile:
     st.lists(st.integers(0, 60), min_size=1, max_size=5),
     st.integers(500, 20_000),
 )
+@example(key=3, lengths=[4], piece_bytes=625)
 def test_a_guess_is_a_cut_or_is_told(key: int, lengths: list[int], piece_bytes: int) -> None:
     """Values that look like anything, and a key in key groups that look like lengths."""
     entries = 3000
@@ -161,6 +163,54 @@ def test_a_wrong_guess_is_told(large: dict[str, UnifiedFile], tmp_path: Path) ->
                 list(file.entries_of(replace(first, end=end)))
     for compression in ("none", "snappy"):
         assert large[compression].guess(KeyGroupRange(0, 127), 5000) == []
+
+
+@pytest.mark.parametrize("window", [WINDOW, 1 << 20])
+def test_entries_behind_a_key_groups_end_are_none_of_its(window: int, tmp_path: Path) -> None:
+    """Flink passes over what is behind the mark, even if it looks like entries."""
+    rows = {"key": [7] * 3000, "user_key": range(3000), "value": range(3000)}
+    state = NewKeyedState("map", pa.table(rows), kind="map", user_key="Long", value="Long")
+    file = hot_file(tmp_path / "s", (state,))
+    (span,) = file.spans
+    data = np.empty(span.end, np.uint8)
+    file.source.read_into(0, data)
+    behind = data[span.start + 2 :].tobytes()
+    source = InlineSource("longer", data.tobytes() + behind)
+    longer = replace(file, source=source, spans=(replace(span, end=source.size),))
+    assert len(listed(longer.entries())) == 3000
+    pieces = longer.guess(KeyGroupRange(span.group, span.group), 5000)
+    with pytest.raises(CorruptSnapshotError, match="longer, key group"):
+        listed(chain.from_iterable(longer.entries_of(piece, window) for piece in pieces))
+
+
+def test_a_guess_before_a_states_number_is_told(tmp_path: Path) -> None:
+    """Where a run of entries has ended none begins, but behind the next run's state number."""
+    rows = {"key": [7] * 3000, "user_key": range(3000), "value": range(3000)}
+    state = NewKeyedState("map", pa.table(rows), kind="map", user_key="Long", value="Long")
+    file = hot_file(tmp_path / "s", (state,))
+    (span,) = file.spans
+    first, *_ = file.guess(KeyGroupRange(span.group, span.group), 5000)
+    data = np.empty(span.end, np.uint8)
+    file.source.read_into(0, data)
+    *_, (*_, place, entry) = listed(file.entries_of(first))
+    last = int(place.rpartition(" ")[2]) - file.prefix
+    assert last + file.prefix + len(entry) == first.end.at
+    data[last] |= 0x80
+    mixed = data[: first.end.at].tobytes() + bytes(2) + data[first.end.at :].tobytes()
+    runs = replace(file, source=InlineSource("runs", mixed), spans=(replace(span, end=len(mixed)),))
+    assert listed(runs.entries_of(replace(first, end=replace(first.end, at=first.end.at + 2))))
+    with pytest.raises(CorruptSnapshotError, match="runs, key group"):
+        listed(runs.entries_of(first))
+
+
+def test_where_entries_are_large_nothing_is_guessed(tmp_path: Path) -> None:
+    """Too few follow on each other in what is read of them: they are cut."""
+    values = ["x" * 40_000] * 60
+    rows = {"key": [7] * 60, "user_key": range(60), "value": values}
+    state = NewKeyedState("map", pa.table(rows), kind="map", user_key="Long", value="String")
+    file = hot_file(tmp_path / "s", (state,))
+    (span,) = file.spans
+    assert file.guess(KeyGroupRange(span.group, span.group), 500_000) == []
 
 
 def test_a_file_that_changed_in_between(
