@@ -120,7 +120,7 @@ class _Reader:
 
 
 def write_struct(fields: Fields) -> bytes:
-    """A struct as `read_struct` reads it."""
+    """A struct as `read_struct` reads it; structs in it may be bytes that this made."""
     out = bytearray()
     _write_struct(fields, out)
     return bytes(out)
@@ -154,6 +154,8 @@ def _write_value(kind: int, value: Any, out: bytearray) -> None:
         _write_list(value[0], value[1], out)
     elif kind == MAP:
         _write_map(value[0], value[1], value[2], out)
+    elif isinstance(value, bytes):
+        out += value
     else:
         _write_struct(value, out)
 
