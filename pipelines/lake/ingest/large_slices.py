@@ -42,6 +42,7 @@ from pipelines.lake.tables.records import UnitRecord, key_group_records
 from pipelines.lake.tables.tables import table_directory
 from pipelines.lake.tables.units import Partitioning
 from pipelines.times import Stopwatch
+from state_core.files.filesystem import Directory
 from state_core.files.moves import Move, plan_moves
 from state_core.model.measure import Measure
 from state_core.model.pieces import CuttableFile, FilePiece
@@ -158,7 +159,8 @@ def _import_large(stages: _Stages, slices: Sequence[_LargeSlice]) -> None:
     if slices and slices[0].is_local:
         early -= early // LATE_PIECES
     stages.run(pieces[:early])
-    stages.run([*works(_LargeSlice.to_move), *pieces[early:]])
+    late = [work for work in pieces[early:] if not work.large_slice.guessed_wrong]
+    stages.run([*works(_LargeSlice.to_move), *late])
     stages.run(works(_LargeSlice.to_join))
 
 
@@ -231,7 +233,7 @@ class _LargeSlice:
         self.moves: list[Move] = []
         self.files: list[WrittenFile] = []
         self.guessed_wrong = False
-        self.is_local = table_directory(whole.lake, whole.targets[0].path).local
+        self.is_local = Directory(whole.lake).local
 
     def to_measure(self) -> list[_Work]:
         """Its pieces, where the snapshot before has files to compare with."""

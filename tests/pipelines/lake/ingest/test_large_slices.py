@@ -256,6 +256,8 @@ def test_pieces_that_were_guessed(
     engine = Noting()
     with tiny_pieces():
         record = imported(lake, source, engine=engine)
+        guesses = [t.piece for t in engine.tasks if isinstance(t, PieceTask) and t.piece.guessed]
+        assert (guesses[-1].end is None) == (wrong is None)  # the last are not begun in vain
         again = imported(lake, hot(tmp_path / "again"), "again", engine)
     assert sum(not task.guess for task in engine.tasks if isinstance(task, CutTask)) == (
         wrong is not None
