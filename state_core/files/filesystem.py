@@ -432,7 +432,7 @@ class ConfinedDirectory(Directory):
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
 
     def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
-        """Move bytes of a file to a place in another one, on a local disk; it is empty then."""
+        """Move bytes of a file to a place in another one, on a local disk; an empty one is left."""
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
 
     def _checked(self, path: str) -> str:
