@@ -233,7 +233,7 @@ class _LargeSlice:
         self.moves: list[Move] = []
         self.files: list[WrittenFile] = []
         self.guessed_wrong = False
-        self.is_local = Directory(whole.lake).local
+        self.is_local = Directory(whole.lake).confined().local
 
     def to_measure(self) -> list[_Work]:
         """Its pieces, where the snapshot before has files to compare with."""
