@@ -70,13 +70,13 @@ class KeyBounds:
 
     def first_group(self, prefix: int) -> int:
         """The key group of the first."""
-        return int.from_bytes(self.first[:prefix], "big")
+        return _group_of(self.first, prefix)
 
     def behind_group(self, prefix: int) -> int:
         """The key group of what is behind them: behind all where nothing is."""
         if self.behind is None:
             return 1 << 8 * prefix
-        return int.from_bytes(self.behind[:prefix].ljust(prefix, b"\0"), "big")
+        return _group_of(self.behind, prefix)
 
     @property
     def empty(self) -> bool:
@@ -184,7 +184,7 @@ class SstFile:
     def _block_of(self, key: bytes) -> int:
         """The first data block that may have keys that are not before this one."""
         prefix = self.index.prefix
-        group = int.from_bytes(key[:prefix].ljust(prefix, b"\0"), "big")
+        group = _group_of(key, prefix)
         low, high = (
             int(np.searchsorted(self.key_groups, group, side)) for side in ("left", "right")
         )
@@ -287,6 +287,11 @@ class _Index:
     tail: int
     delta: int
     prefix: int
+
+
+def _group_of(key: bytes, prefix: int) -> int:
+    """The key group of a key; zeros are missing where a bound is shorter than one."""
+    return int.from_bytes(key[:prefix].ljust(prefix, b"\0"), "big")
 
 
 def _number(properties: dict[bytes, bytes], name: bytes) -> int:

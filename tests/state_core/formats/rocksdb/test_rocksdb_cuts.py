@@ -181,6 +181,23 @@ def test_key_groups_of_two_bytes(tmp_path: Path) -> None:
         assert (in_pieces(files, pieces), "") == read(files)
 
 
+@pytest.mark.parametrize("hot", [255, 511, 65535])
+def test_a_hot_key_group_whose_number_ends_in_ff(tmp_path: Path, hot: int) -> None:
+    """Pieces within its second state begin with the next key group of the first."""
+    settings = Settings(families=("a", "b"), block_size=300)
+    groups = range(hot - 20, min(hot + 20, 1 << 16))
+    written: list[Step] = [
+        ("put", 0, group.to_bytes(2, "big") + b"%d" % n, b"few") for group in groups for n in (1, 2)
+    ]
+    written += [("put", 1, hot.to_bytes(2, "big") + b"%04d" % n, b"many") for n in range(1000)]
+    write(tmp_path, settings, written)
+    files = opened(tmp_path, settings, prefix=2)
+    pieces = files.cut(files.key_groups, 1000)
+    assert {(piece.begin.group, piece.begin.state) for piece in pieces[2:]} == {(hot, 1)}
+    assert (in_pieces(files, pieces), "") == read(files)
+    assert (in_pieces(replace(files, by_rocksdb=True), pieces), "") == read(files)
+
+
 def test_keys_longer_than_places_need(tmp_path: Path) -> None:
     """Only the beginning of a key says where a piece begins."""
     settings = Settings(block_size=300)
