@@ -293,3 +293,45 @@ def test_an_index_that_lies(tmp_path: Path, later: bool) -> None:
     with pytest.raises(CorruptSnapshotError, match="not where the index has it"):  # noqa: PT012
         read_between(table, KeyBounds(b"\x05", cut))
         read_between(table, KeyBounds(cut, b"\x06"))
+
+
+def test_an_index_that_lies_about_key_groups(tmp_path: Path) -> None:
+    """A block of the next key group, which a reader of that would not look into, is told of."""
+    write(tmp_path, PLAIN, [("put", 0, bytes([5 + n // 150]) + b"key-%04d" % n, b"v" * 20)
+                            for n in range(300)])  # fmt: skip
+    (path,) = tables_in(tmp_path)
+    data = path.read_bytes()
+    table = SstFile.open(InlineSource("table", data), 1)
+    assert table is not None
+    block = int(np.searchsorted(table.key_groups, 6))
+    index = int(table.offsets[-1] + table.block_sizes[-1])
+    for key in table.keys_of(np.array([block, block + 1])):
+        head = bytes([0, len(key)])  # how much of it is shared with the one before, and the rest
+        lie = b"\x05".ljust(len(key), b"z")
+        data = data[:index] + data[index:].replace(head + key, head + lie, 1)
+    table = SstFile.open(InlineSource("table", data), 1)
+    assert table is not None
+    reader = FamilyTables([[table]], 0, KeyBounds.of(KeyGroupRange(5, 5), 1), 1)
+    with pytest.raises(CorruptSnapshotError, match="not where the index has it"):
+        reader.fill(OutputBatch(str), 5)
+
+
+def test_a_part_of_an_index_that_lists_nothing(tmp_path: Path) -> None:
+    """The keys are those of the others."""
+    settings = replace(PLAIN, two_levels=True)
+    write(tmp_path, settings, [("put", 0, b"\x05key-%04d" % n, b"v" * 20) for n in range(300)])
+    (path,) = tables_in(tmp_path)
+    data = path.read_bytes()
+    table = SstFile.open(InlineSource("table", data), 1)
+    assert table is not None
+    keys = table.keys_of(np.arange(len(table.offsets)))
+    (first, *_), (offset, size) = table.index.counts, table.index.spots[1]
+    count = table.index.counts[1]
+    # one restart, and an index of hashes that has all other bytes
+    end = (size - 10).to_bytes(2, "little") + (1 << 31 | 1).to_bytes(4, "little")
+    changed = data[: offset + size - 6] + end + data[offset + size :]
+    table = SstFile.open(InlineSource("table", changed), 1)
+    assert table is not None
+    assert table.index.counts[1] == 0
+    left = table.keys_of(np.arange(len(table.offsets)))
+    assert left == keys[:first] + keys[first + count :]
