@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from hypothesis import strategies as st
 
 from state_core import open_snapshot
 from state_core.errors import CorruptSnapshotError
-from state_core.files.filesystem import Directory, InlineSource
+from state_core.files.filesystem import Directory, FileSource, InlineSource
+from state_core.formats.keyed import rocksdb_native
 from state_core.formats.keyed.keyed_files import RocksDBKeyedFile
 from state_core.formats.keyed.rocksdb_native import RocksDBFiles
 from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
 from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.model.handles import KeyGroupRange
 from state_core.model.pieces import FilePiece
+from state_core.serializers.framework.columns import U8Array
 from tests.state_core.formats.rocksdb.test_sst_reading import DATABASES, settings_, steps
 from tests.support.rocksdb_databases import (
     Row,
@@ -162,6 +165,28 @@ def test_only_its_blocks_are_read(tmp_path: Path) -> None:
     )
     assert len(pieces) > 5
     assert blocks <= all_blocks + 2 * runs * len(pieces)
+
+
+def test_cutting_reads_indexes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where files are elsewhere, they are not copied for that."""
+    files = hot_database(tmp_path, Settings(("a", "b"), block_size=4000))
+    monkeypatch.setattr(rocksdb_native, "_is_local_file", lambda _: False)
+    counted = 0
+
+    def count(read_into: Callable[[FileSource, int, U8Array], None]) -> object:
+        def counting(source: FileSource, offset: int, out: U8Array) -> None:
+            nonlocal counted
+            counted += out.size
+            read_into(source, offset, out)
+
+        return counting
+
+    monkeypatch.setattr(FileSource, "read_into", count(FileSource.read_into))
+    pieces = files.cut(files.key_groups, 8000)
+    assert len(pieces) > 5
+    assert 0 < counted < files.size // 4
+    assert (in_pieces(files, pieces), "") == read(files)
+    assert counted > files.size
 
 
 def test_key_groups_of_two_bytes(tmp_path: Path) -> None:
