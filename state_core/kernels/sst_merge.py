@@ -289,10 +289,6 @@ def merge_runs(
             state[SCRATCH] = 0
             state[OPEN] = DECIDED
             continue
-        if not live or group > last:
-            state[OPEN] = NOTHING
-            status = np.int64(DONE)
-            break
         if group >= behind_group and (
             group > behind_group
             or compare(keys, key, size, bounds, first_size, bounds.size - first_size) >= 0
@@ -300,6 +296,10 @@ def merge_runs(
             state[OPEN] = NOTHING
             status = np.int64(DONE)
             group = np.int64(-1)
+            break
+        if not live or group > last:
+            state[OPEN] = NOTHING
+            status = np.int64(DONE)
             break
         cursor = run * CURSOR
         if group < first_group or (

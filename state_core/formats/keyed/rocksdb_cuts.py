@@ -25,7 +25,7 @@ from state_core.model.pieces import FilePiece
 
 __all__ = ["KeyPlace", "bounds_in", "by_family", "cut_families", "open_indexes", "stored_bytes"]
 
-MARKS = 16  # in a table, to a piece
+MARKS = 16  # keys of a table that are looked up for as many bytes as a piece has
 READERS = 8
 
 

@@ -203,20 +203,17 @@ class RocksDBFiles:
     def cut(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
         """Cut some key groups into pieces of about so many bytes as stored, in order.
 
-        The indexes of the tables alone are read, those that RocksDB has to read among them.
+        The indexes of the tables alone are read, those that RocksDB has to read among them. A table
+        that is damaged is left to whoever reads the pieces.
 
         Raises:
-            CorruptSnapshotError: RocksDB can't read its files, or an index is damaged.
+            CorruptSnapshotError: An index is damaged.
         """
         groups = self.key_groups.intersection(key_groups)
         if not len(groups) or not self.files:
             return [FilePiece(key_groups, 0)]
-        names = [self._family_name(state) for state in range(len(self.header.states))]
-        with self._lock:
-            known = {name: [t for run in runs for t in run] for name, runs in self._tables.items()}
-        if not set(names) <= set(known):
-            known = by_family(open_indexes(self._sources, self.prefix)) | known
-        families = [known.get(name, []) for name in names]
+        tables = by_family(open_indexes(dict(self.files), self.prefix))
+        families = [tables.get(state.name, []) for state in self.header.states]
         return cut_families(families, groups, self.prefix, piece_bytes)
 
     def entries_of(self, piece: FilePiece) -> Iterator[Entries]:

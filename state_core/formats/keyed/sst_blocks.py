@@ -191,8 +191,8 @@ class BlockReader:
             raise self.fault(NO_INDEX, offset)
         return tuple(column[:count] for column in columns)
 
-    def check_order(self, index: tuple[I64Array, ...]) -> None:
-        """Data blocks follow each other, within the file."""
+    def check_order(self, index: tuple[I64Array, ...], offset: int) -> None:
+        """Data blocks follow each other, within the file; the index is at an offset."""
         groups, offsets, sizes = index
         behind = np.minimum(sizes, self.source.size) + offsets + TRAILER
         if (
@@ -201,7 +201,7 @@ class BlockReader:
             or (offsets[1:] < behind[:-1]).any()
             or (np.diff(groups) < 0).any()
         ):
-            raise self.fault("an index whose blocks don't follow each other", 0)
+            raise self.fault("an index whose blocks don't follow each other", offset)
 
 
 _HASHES: dict[int, Any] = {

@@ -23,10 +23,7 @@ import numpy as np
 from state_core.errors import CorruptSnapshotError
 from state_core.files.filesystem import ByteSource
 from state_core.formats.keyed.sst_blocks import NO_INDEX, XXH3, BlockReader, BlockRun, read_varint
-from state_core.kernels.sst import (
-    index_keys,
-    index_search,
-)
+from state_core.kernels.sst import index_keys, index_search
 from state_core.model.handles import KeyGroupRange
 from state_core.serializers.framework.columns import I64Array, U8Array
 
@@ -70,13 +67,13 @@ class KeyBounds:
 
     def first_group(self, prefix: int) -> int:
         """The key group of the first."""
-        return int.from_bytes(self.first[:prefix], "big")
+        return _group_of(self.first, prefix)
 
     def behind_group(self, prefix: int) -> int:
         """The key group of what is behind them: behind all where nothing is."""
         if self.behind is None:
             return 1 << 8 * prefix
-        return int.from_bytes(self.behind[:prefix].ljust(prefix, b"\0"), "big")
+        return _group_of(self.behind, prefix)
 
     @property
     def empty(self) -> bool:
@@ -149,7 +146,7 @@ class SstFile:
         delta = _number(properties, b"rocksdb.index.value.is.delta.encoded")
         layout = (0 if user_key else 8, delta, prefix)
         index = reader.index(handles[2], handles[3], *layout)
-        reader.check_order(index)
+        reader.check_order(index, handles[2])
         key_groups, offsets, sizes = index
         spots, counts = [(handles[2], handles[3])], [len(offsets)]
         if kind == TWO_LEVELS:
@@ -160,7 +157,7 @@ class SstFile:
             key_groups, offsets, sizes = (
                 np.concatenate([empty, *(part[i] for part in parts)]) for i in range(3)
             )
-            reader.check_order((key_groups, offsets, sizes))
+            reader.check_order((key_groups, offsets, sizes), handles[2])
         family = properties.get(b"rocksdb.column.family.name", b"")
         where = _Index(tuple(spots), tuple(counts), *layout)
         return cls(source, data[0], family, key_groups, offsets, sizes, where)
@@ -184,7 +181,7 @@ class SstFile:
     def _block_of(self, key: bytes) -> int:
         """The first data block that may have keys that are not before this one."""
         prefix = self.index.prefix
-        group = int.from_bytes(key[:prefix].ljust(prefix, b"\0"), "big")
+        group = _group_of(key, prefix)
         low, high = (
             int(np.searchsorted(self.key_groups, group, side)) for side in ("left", "right")
         )
@@ -219,12 +216,12 @@ class SstFile:
             held, out = np.empty(data.size, np.uint8), np.empty(len(wanted) * limit, np.uint8)
             sizes = np.empty(len(wanted), np.int64)
             tail, delta = self.index.tail, self.index.delta
-            if index_keys(data, data.size, tail, delta, wanted, limit, held, out, sizes) < 0:
+            done = index_keys(data, data.size, tail, delta, wanted, limit, held, out, sizes)
+            if done != len(wanted):
                 raise self.fault(NO_INDEX, offset)
-            starts = range(0, out.size, limit)
             keys += [
-                out[at : at + size].tobytes()
-                for at, size in zip(starts, sizes.tolist(), strict=True)
+                out[at * limit : at * limit + size].tobytes()
+                for at, size in enumerate(sizes.tolist())
             ]
         return keys
 
@@ -287,6 +284,11 @@ class _Index:
     tail: int
     delta: int
     prefix: int
+
+
+def _group_of(key: bytes, prefix: int) -> int:
+    """The key group of a key; zeros are missing where a bound is shorter than one."""
+    return int.from_bytes(key[:prefix].ljust(prefix, b"\0"), "big")
 
 
 def _number(properties: dict[bytes, bytes], name: bytes) -> int:

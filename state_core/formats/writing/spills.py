@@ -39,7 +39,7 @@ __all__ = [
 LAST_OF_RUN = 0x80
 STATE_ID_BYTES = 2
 PART_BYTES = 128 << 20  # what one task writes of a file
-LARGE_SHARE = 6  # of all bytes: a file with less than that holds up nobody
+LARGE_SHARE = 6  # a file with less than a sixth of all bytes does not hold the others up
 PIECE_BYTES = 16 << 20  # what is held of a key group at once
 READS_AT_ONCE = 4  # where they are requests
 # the columns of a spill's runs; and two more of a planned part's, the latter with these flags
@@ -219,8 +219,9 @@ def gathered_groups(
 
     Args:
         directory: Where the spills are.
-        part: The key groups.
-        check: Shown all entries of each piece, which is a whole key group; it may refuse them.
+        part: Which key groups, or pieces of them.
+        check: Shown all entries of each piece, and may refuse them; only where the part was planned
+            with `whole_groups`.
     """
     sources = [directory.source(name) for name in part.files]
     begins = np.flatnonzero(part.runs[:, FLAGS] & BEGINS_PIECE)

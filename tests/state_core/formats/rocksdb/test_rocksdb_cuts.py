@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from hypothesis import strategies as st
 
 from state_core import open_snapshot
 from state_core.errors import CorruptSnapshotError
-from state_core.files.filesystem import Directory, InlineSource
+from state_core.files.filesystem import Directory, FileSource, InlineSource
+from state_core.formats.keyed import rocksdb_native
 from state_core.formats.keyed.keyed_files import RocksDBKeyedFile
 from state_core.formats.keyed.rocksdb_native import RocksDBFiles
 from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
 from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.model.handles import KeyGroupRange
 from state_core.model.pieces import FilePiece
+from state_core.serializers.framework.columns import U8Array
 from tests.state_core.formats.rocksdb.test_sst_reading import DATABASES, settings_, steps
 from tests.support.rocksdb_databases import (
     Row,
@@ -164,6 +167,28 @@ def test_only_its_blocks_are_read(tmp_path: Path) -> None:
     assert blocks <= all_blocks + 2 * runs * len(pieces)
 
 
+def test_cutting_reads_indexes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where files are elsewhere, they are not copied for that."""
+    files = hot_database(tmp_path, Settings(("a", "b"), block_size=4000))
+    monkeypatch.setattr(rocksdb_native, "_is_local_file", lambda _: False)
+    counted = 0
+
+    def count(read_into: Callable[[FileSource, int, U8Array], None]) -> object:
+        def counting(source: FileSource, offset: int, out: U8Array) -> None:
+            nonlocal counted
+            counted += out.size
+            read_into(source, offset, out)
+
+        return counting
+
+    monkeypatch.setattr(FileSource, "read_into", count(FileSource.read_into))
+    pieces = files.cut(files.key_groups, 8000)
+    assert len(pieces) > 5
+    assert 0 < counted < files.size // 4
+    assert (in_pieces(files, pieces), "") == read(files)
+    assert counted > files.size
+
+
 def test_key_groups_of_two_bytes(tmp_path: Path) -> None:
     """Pieces of many key groups, and key groups of many pieces, in two states."""
     settings = Settings(families=("a", "b"), block_size=300)
@@ -179,6 +204,23 @@ def test_key_groups_of_two_bytes(tmp_path: Path) -> None:
         assert min(groups) == 1
         assert max(groups) > 10
         assert (in_pieces(files, pieces), "") == read(files)
+
+
+@pytest.mark.parametrize("hot", [255, 511, 65535])
+def test_a_hot_key_group_whose_number_ends_in_ff(tmp_path: Path, hot: int) -> None:
+    """Pieces within its second state begin with the next key group of the first."""
+    settings = Settings(families=("a", "b"), block_size=300)
+    groups = range(hot - 20, min(hot + 20, 1 << 16))
+    written: list[Step] = [
+        ("put", 0, group.to_bytes(2, "big") + b"%d" % n, b"few") for group in groups for n in (1, 2)
+    ]
+    written += [("put", 1, hot.to_bytes(2, "big") + b"%04d" % n, b"many") for n in range(1000)]
+    write(tmp_path, settings, written)
+    files = opened(tmp_path, settings, prefix=2)
+    pieces = files.cut(files.key_groups, 1000)
+    assert {(piece.begin.group, piece.begin.state) for piece in pieces[2:]} == {(hot, 1)}
+    assert (in_pieces(files, pieces), "") == read(files)
+    assert (in_pieces(replace(files, by_rocksdb=True), pieces), "") == read(files)
 
 
 def test_keys_longer_than_places_need(tmp_path: Path) -> None:
@@ -276,3 +318,45 @@ def test_an_index_that_lies(tmp_path: Path, later: bool) -> None:
     with pytest.raises(CorruptSnapshotError, match="not where the index has it"):  # noqa: PT012
         read_between(table, KeyBounds(b"\x05", cut))
         read_between(table, KeyBounds(cut, b"\x06"))
+
+
+def test_an_index_that_lies_about_key_groups(tmp_path: Path) -> None:
+    """A block of the next key group, which a reader of that would not look into, is told of."""
+    write(tmp_path, PLAIN, [("put", 0, bytes([5 + n // 150]) + b"key-%04d" % n, b"v" * 20)
+                            for n in range(300)])  # fmt: skip
+    (path,) = tables_in(tmp_path)
+    data = path.read_bytes()
+    table = SstFile.open(InlineSource("table", data), 1)
+    assert table is not None
+    block = int(np.searchsorted(table.key_groups, 6))
+    index = int(table.offsets[-1] + table.block_sizes[-1])
+    for key in table.keys_of(np.array([block, block + 1])):
+        head = bytes([0, len(key)])  # how much of it is shared with the one before, and the rest
+        lie = b"\x05".ljust(len(key), b"z")
+        data = data[:index] + data[index:].replace(head + key, head + lie, 1)
+    table = SstFile.open(InlineSource("table", data), 1)
+    assert table is not None
+    reader = FamilyTables([[table]], 0, KeyBounds.of(KeyGroupRange(5, 5), 1), 1)
+    with pytest.raises(CorruptSnapshotError, match="not where the index has it"):
+        reader.fill(OutputBatch(str), 5)
+
+
+def test_a_part_of_an_index_that_lists_nothing(tmp_path: Path) -> None:
+    """The keys are those of the others."""
+    settings = replace(PLAIN, two_levels=True)
+    write(tmp_path, settings, [("put", 0, b"\x05key-%04d" % n, b"v" * 20) for n in range(300)])
+    (path,) = tables_in(tmp_path)
+    data = path.read_bytes()
+    table = SstFile.open(InlineSource("table", data), 1)
+    assert table is not None
+    keys = table.keys_of(np.arange(len(table.offsets)))
+    (first, *_), (offset, size) = table.index.counts, table.index.spots[1]
+    count = table.index.counts[1]
+    # one restart, and an index of hashes that has all other bytes
+    end = (size - 10).to_bytes(2, "little") + (1 << 31 | 1).to_bytes(4, "little")
+    changed = data[: offset + size - 6] + end + data[offset + size :]
+    table = SstFile.open(InlineSource("table", changed), 1)
+    assert table is not None
+    assert table.index.counts[1] == 0
+    left = table.keys_of(np.arange(len(table.offsets)))
+    assert left == keys[:first] + keys[first + count :]
