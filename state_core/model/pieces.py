@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries
 
-__all__ = ["CuttableFile", "FilePiece"]
+__all__ = ["CuttableFile", "FilePiece", "Place", "pieces_between"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,37 @@ class FilePiece:
     begin: Any = None
     end: Any = None
     guessed: bool = False
+
+
+class Place(Protocol):
+    """Where an entry lies, as a file's format says it."""
+
+    @property
+    def group(self) -> int:
+        """Its key group."""
+
+
+def pieces_between(
+    key_groups: KeyGroupRange, cuts: Sequence[tuple[Place | None, int]], *, guessed: bool = False
+) -> list[FilePiece]:
+    """The pieces of some key groups.
+
+    Args:
+        key_groups: The key groups.
+        cuts: Where each piece begins, and the last ends, each with the bytes before it; the first
+            and the last place are None.
+        guessed: Whether the places are.
+    """
+    return [
+        FilePiece(
+            KeyGroupRange(
+                key_groups.first if begin is None else begin.group,
+                key_groups.last if end is None else end.group,
+            ),
+            behind - before, begin, end, guessed,
+        )
+        for (begin, before), (end, behind) in pairwise(cuts)
+    ]  # fmt: skip
 
 
 @runtime_checkable

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from state_core.errors import StateError
 from state_core.files.filesystem import ByteSource
 from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.model.handles import KeyGroupRange
-from state_core.model.pieces import FilePiece
+from state_core.model.pieces import FilePiece, pieces_between
 
 __all__ = ["KeyPlace", "bounds_in", "by_family", "cut_families", "open_indexes", "stored_bytes"]
 
@@ -95,16 +94,7 @@ def cut_families(
         if whole and place != cuts[-1][0] and place.group in key_groups:
             cuts.append((place, read))
     cuts.append((None, total))
-    return [
-        FilePiece(
-            KeyGroupRange(
-                key_groups.first if begin is None else begin.group,
-                key_groups.last if end is None else end.group,
-            ),
-            behind - before, begin, end,
-        )
-        for (begin, before), (end, behind) in pairwise(cuts)
-    ]  # fmt: skip
+    return pieces_between(key_groups, cuts)
 
 
 def _marks(

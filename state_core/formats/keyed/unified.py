@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from state_core.formats.layout.meta_info import KeyedHeader
 from state_core.kernels import scan
 from state_core.kernels.scan import scan_unified
 from state_core.model.handles import KeyGroupRange
-from state_core.model.pieces import FilePiece
+from state_core.model.pieces import FilePiece, pieces_between
 from state_core.model.snapshot import Entries
 
 __all__ = ["EntryPlace", "KeyGroupSpan", "UnifiedFile", "spans_of"]
@@ -156,16 +156,7 @@ class UnifiedFile:
             if read - cuts[-1][1] >= piece_bytes:
                 cuts.append((place, read))
         cuts.append((None, sum(sizes.values())))
-        return [
-            FilePiece(
-                KeyGroupRange(
-                    key_groups.first if begin is None else begin.group,
-                    key_groups.last if end is None else end.group,
-                ),
-                behind - read, begin, end,
-            )
-            for (begin, read), (end, behind) in pairwise(cuts)
-        ]  # fmt: skip
+        return pieces_between(key_groups, cuts)
 
     def guess(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
         """As `cut`, where one key group has most bytes, but with little read of it.
@@ -193,16 +184,9 @@ class UnifiedFile:
                 places.append(EntryPlace(span.group, 0, at, at, 0))
         if 2 * len(places) <= len(offsets):
             return []
-        reads = [0, *(sum(sizes[:most]) + place.at - span.start for place in places), sum(sizes)]
-        firsts = [key_groups.first, *(span.group for _ in places)]
-        lasts = [*(span.group for _ in places), key_groups.last]
-        return [
-            FilePiece(KeyGroupRange(*groups), behind - read, begin, end, guessed=True)
-            for groups, (read, behind), (begin, end) in zip(
-                zip(firsts, lasts, strict=True), pairwise(reads), pairwise([None, *places, None]),
-                strict=True,
-            )
-        ]  # fmt: skip
+        before = sum(sizes[:most]) - span.start
+        cuts = [(None, 0), *((place, before + place.at) for place in places), (None, sum(sizes))]
+        return pieces_between(key_groups, cuts, guessed=True)
 
     def _entry_from(self, offset: int, span: KeyGroupSpan) -> int | None:
         """Where an entry of a key group seems to begin from an offset on; None where none does."""
