@@ -1,9 +1,8 @@
 """Write a savepoint: keyed files in the unified format, and the `_metadata` that makes it one.
 
-On a local disk a file is written as one or more parts, so that several tasks can write one
-subtask's file; parts are moved into the first of them. `_metadata` comes last and appears
-whole, so what a crash leaves behind is no savepoint. On a local disk everything is written beside
-the target and moved there at the end.
+`_metadata` comes last and appears whole, so what a crash leaves behind is no savepoint. On a local
+disk everything is written beside the target and moved there at the end, and a file may be written
+as several parts, each by a task, which are then moved into the first of them.
 """
 
 from __future__ import annotations
