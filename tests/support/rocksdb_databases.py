@@ -32,7 +32,17 @@ from state_core.formats.layout.meta_info import (
 from state_core.model.handles import KeyGroupRange
 from state_core.model.snapshot import Entries
 
-__all__ = ["Row", "Settings", "appended", "opened", "read", "rows_in", "tables_in", "write"]
+__all__ = [
+    "Row",
+    "Settings",
+    "appended",
+    "opened",
+    "opened_with_appended",
+    "read",
+    "rows_in",
+    "tables_in",
+    "write",
+]
 
 Row = tuple[int, int, bytes, bytes]  # state, key group, key, value
 
@@ -194,3 +204,16 @@ def appended(path: Path, chosen: Sequence[bool]) -> None:
                 data[at + fresh - 8] = 2
             at += fresh + length
     path.write_bytes(data)
+
+
+def opened_with_appended(
+    directory: Path, steps: Sequence[Step], chosen: Sequence[bool], block_size: int
+) -> RocksDBFiles:
+    """A database in whose tables some values are elements that are appended to a list."""
+    settings = Settings(
+        compression="none", checksum="no_checksum", restarts=1, block_size=block_size
+    )
+    write(directory, settings, steps)
+    for index, path in enumerate(tables_in(directory)):
+        appended(path, chosen[index:])
+    return opened(directory, settings)

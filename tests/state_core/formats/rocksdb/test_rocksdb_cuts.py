@@ -28,8 +28,8 @@ from tests.support.rocksdb_databases import (
     Row,
     Settings,
     Step,
-    appended,
     opened,
+    opened_with_appended,
     read,
     rows_in,
     tables_in,
@@ -85,14 +85,8 @@ def test_appended_elements(
     written: list[Step], chosen: list[bool], block_size: int, piece_bytes: int
 ) -> None:
     """Elements of a list that lie in several tables are in the piece of their key."""
-    settings = Settings(
-        compression="none", checksum="no_checksum", restarts=1, block_size=block_size
-    )
     with tempfile.TemporaryDirectory() as name:
-        write(Path(name), settings, written)
-        for index, path in enumerate(tables_in(Path(name))):
-            appended(path, chosen[index:])
-        files = opened(Path(name), settings)
+        files = opened_with_appended(Path(name), written, chosen, block_size)
         rows, _ = read(files)
         assert in_pieces(files, files.cut(files.key_groups, piece_bytes)) == rows
 

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from state_core import open_snapshot
 from state_core.formats.keyed.keyed_files import RocksDBKeyedFile
 from state_core.model.handles import KeyGroupRange
-from tests.support.rocksdb_databases import Settings, Step, appended, opened, read, tables_in, write
+from tests.support.rocksdb_databases import (
+    Settings,
+    Step,
+    appended,
+    opened,
+    opened_with_appended,
+    read,
+    tables_in,
+    write,
+)
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 GOLDEN = [
@@ -97,14 +106,8 @@ def test_databases_of_all_kinds(
 @given(steps, st.lists(st.booleans(), max_size=150), st.sampled_from([1, 100, 4096]))
 def test_appended_elements(written: list[Step], chosen: list[bool], block_size: int) -> None:
     """Elements that RocksDB was to append to lists, in any order with puts and deletions."""
-    settings = Settings(
-        compression="none", checksum="no_checksum", restarts=1, block_size=block_size
-    )
     with tempfile.TemporaryDirectory() as name:
-        write(Path(name), settings, written)
-        for index, path in enumerate(tables_in(Path(name))):
-            appended(path, chosen[index:])
-        files = opened(Path(name), settings)
+        files = opened_with_appended(Path(name), written, chosen, block_size)
         rows, fault = read(files)
         assert not fault
         assert (rows, "") == read(files, by_rocksdb=True)
