@@ -13,6 +13,7 @@
 `java_stream`      what a Java object stream holds, without loading a class
 `storage_options`  options of remote file systems, in a URI and by name
 `compression`      Snappy blocks, and Flink's stream decorators
+`conditional_puts`  objects of a store that only one of several writers can write
 `copies`           copies, in a temporary file, of what can be read only from front to back
 =================  ==================================================================
 

@@ -191,6 +191,47 @@ class ConfinedTree:
                 self._remove(folder, part, path)
                 raise
 
+    def write_new(self, path: str, data: bytes) -> bool:
+        """Write a whole file under a name that nothing has, so that only one writer ever can.
+
+        File and directories are on the disk when this returns: whoever sees the name sees all of
+        the file, after a power failure too.
+
+        Returns:
+            Whether it was written; False if the name is taken.
+        """
+        with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
+            part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
+            try:
+                with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                try:
+                    os.link(part, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+                except FileExistsError:
+                    return False
+                except PermissionError as error:  # a file system without hard links says EPERM
+                    raise SnapshotError(
+                        "a file can't be given a name that only one writer gets: no hard links",
+                        place=f"{self.anchor}/{path}",
+                        remedy="keep the lake on a file system with hard links, or in a store",
+                    ) from error
+                self._sync_folders(path)
+                return True
+            finally:
+                self._remove(folder, part, path)
+
+    def _sync_folders(self, path: str) -> None:
+        """Bring the directories above a file to the disk, the innermost one first."""
+        names = path.split("/")
+        for depth in range(len(names) - 1, -1, -1):
+            folder = self._folder("/".join(names[:depth]))
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
     def link(self, source: ConfinedTree, path: str, new: str) -> bool:
         """Give a file of this or another tree a second path, its directories made.
 

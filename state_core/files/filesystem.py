@@ -26,6 +26,7 @@ from pyarrow import fs
 from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from state_core.files import object_stores as stores
 from state_core.files.byte_sources import ByteSource, InlineSource, too_short
+from state_core.files.conditional_puts import put_new
 from state_core.files.confinement import ConfinedTree, given_to_arrow
 from state_core.files.file_sources import FileSource, RemoteFile, version_of
 from state_core.files.paths import relative_path, shortened
@@ -323,6 +324,34 @@ class Directory:
             for piece in pieces:
                 file.write(piece)
 
+    def write_new(self, path: str, data: bytes) -> bool:
+        """Write a whole file under a name that nothing has: of several writers, one can.
+
+        Returns:
+            Whether it was written; False if the name is taken. Of a store whose answer was lost
+            that may be so though this writer's file is the one that is there.
+
+        Raises:
+            SnapshotError: The file can't be written, or the place can't tell who came first.
+        """
+        target = self.full(path)
+        if self.local:
+            tree = ConfinedTree(posixpath.dirname(target))
+            return tree.write_new(posixpath.basename(target), data)
+        if self.is_object_store:
+            return put_new(self, path, data)
+        handler: Any = getattr(self.filesystem, "handler", None)
+        if not hasattr(handler, "write_new"):
+            raise SnapshotError(
+                "this file system can't tell which of two writers came first",
+                place=self.full(path),
+                remedy="keep the lake on a disk, in HDFS, S3, Google Cloud Storage or Azure",
+            )
+        try:
+            return bool(handler.write_new(target, data))
+        except OSError as error:
+            raise stores.not_written(error, target) from error
+
     def sync(self, path: str) -> None:
         """Bring a file to the disk; where there is none it is there already."""
         if self.local:
@@ -504,6 +533,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def write_pieces(self, path: str, pieces: Iterable[bytes]) -> None:
         self.tree.write(self.below(path), pieces)
+
+    def write_new(self, path: str, data: bytes) -> bool:
+        return self.tree.write_new(self.below(path), data)
 
     def delete(self, path: str) -> None:
         self.tree.remove(self.below(path))

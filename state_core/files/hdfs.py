@@ -128,6 +128,21 @@ class _Hdfs(fs.FileSystemHandler):  # type: ignore[misc]
         with _as_os_error():
             return pa.PythonFile(_Created(self.client, path), "w")
 
+    def write_new(self, path: str, data: bytes) -> bool:
+        """Write a whole file under a name that nothing has; False if something has it."""
+        part = f"{path}.{token_hex(8)}.part"
+        with _as_os_error():
+            with self.client.create(part, WriteOptions(overwrite=False)) as file:
+                file.write(data)
+            try:
+                self.client.rename(part, path, overwrite=False)
+            except (FileExistsError, RuntimeError):
+                if self._info(path).type == fs.FileType.NotFound:
+                    raise
+                self.client.delete(part, False)
+                return False
+        return True
+
     def open_append_stream(self, path: str, metadata: object) -> pa.NativeFile:
         raise NotImplementedError
 

@@ -1,44 +1,66 @@
-"""New versions of Delta tables to which others commit as well.
+"""New versions of Delta tables: entries of their logs, durable and of one writer each.
 
-What a commit adds and removes follows from the version that it saw. So if another writer's came
-first, all of it is worked out again: delta-rs must not put it behind the other's by itself, unless
-the commit says that others are no conflict.
+An entry is written under a name that nothing has, so that of several writers one can. What a commit
+adds and removes follows from the version that it saw: if another writer's came first, all of it is
+worked out again (`until_committed`). No library puts it behind the other's by itself.
 
 An object store may take a commit, and its answer be lost. Whoever asks again is told that there is
 such a version. So each commit says a token of its own, by which it is found in the log: what is
 there is neither written twice nor called another's.
+
+Source: Delta's PROTOCOL.md, "Actions".
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import random
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
 
 from pipelines.lake.tables.table_log import (
-    LOG_DIRECTORY,
     WAITS,
-    create_log,
     is_lasting,
+    is_torn,
+    log_entry,
+    open_log,
     problem_of,
     remedy_of,
 )
-from state_core.errors import ConflictError, DamagedLakeError, MissingFileError, StateError
+from state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    MissingFileError,
+    SnapshotError,
+    StateError,
+    UnreadableTableError,
+)
 from state_core.files.filesystem import Directory
 
 __all__ = ["ATTEMPTS", "DeltaCommit", "until_committed"]
 
-ATTEMPTS = 20
+ATTEMPTS = 50
 COMMIT_KEY = "statelake.commit"
+ENGINE = "statelake"
+CHECKPOINT_EVERY = 100
+"""So many entries behind one another are put together in a checkpoint."""
+_MAX_BACK_OFF = 0.5
+_FIRST_FEATURES = ["appendOnly", "invariants"]  # what writer version 2 means
+_WRITABLE_FEATURES = {
+    *_FIRST_FEATURES, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "checkConstraints",
+    "changeDataFeed", "generatedColumns", "deletionVectors",
+}  # fmt: skip
+LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -50,7 +72,7 @@ class DeltaCommit:
         directory: The table's.
         schema: Its columns, the partition column among them.
         partition_by: The partition column, if there is one.
-        properties: What is kept with the commit, and how often delta-rs may rebase it.
+        properties: What is kept with the commit.
     """
 
     def __init__(
@@ -63,14 +85,12 @@ class DeltaCommit:
         self.directory = directory
         self.schema = _delta_schema(schema)
         self.partition_by = [] if partition_by is None else [partition_by]
+        self.properties = properties
+        self.configuration: Mapping[str, str | None] | None = None
         self._token = uuid.uuid4().hex
-        metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: self._token}
-        self.properties = CommitProperties(
-            metadata, properties.max_commit_retries, properties.app_transactions
-        )
         self._now = int(time.time() * 1000)
-        self._added: list[AddAction] = []
-        self._removed: list[RemoveAction] = []
+        self._actions: list[dict[str, Any]] = []
+        self._bare: list[dict[str, Any]] = []  # what makes a table, without its files
 
     def add(
         self,
@@ -96,15 +116,18 @@ class DeltaCommit:
                 {"key_group": end} for end in key_groups
             )
             file_statistics["nullCount"] = {"key_group": 0}
-        statistics = json.dumps(file_statistics)
-        values = self._values(partition)
-        self._added.append(AddAction(path, size, values, self._now, True, statistics))
+        added = {
+            "path": quote(path, safe="/=~"), "partitionValues": self._values(partition),
+            "size": size, "modificationTime": self._now, "dataChange": True,
+            "stats": json.dumps(file_statistics),
+        }  # fmt: skip
+        self._actions.append({"add": added})
 
     def add_rows(self, path: str, rows: pa.Table, partition: object = None) -> None:
         """Write rows into a new file, and add it.
 
         Args:
-            path: Below the table, of letters that need no escape.
+            path: Below the table.
             rows: All rows of one partition.
             partition: The value of the partition column in it.
         """
@@ -112,34 +135,42 @@ class DeltaCommit:
         with self.directory.open_output(path) as output:
             pq.write_table(rows.select(stored), output, compression="zstd", compression_level=1)
             size = output.tell()
+        self.directory.sync(path)
         self.add(path, size, len(rows), partition)
 
     def remove(self, path: str, size: int, partition: object = None) -> None:
         """Remove a file that the version before has; the arguments are those of `add`."""
-        values = self._values(partition)
-        self._removed.append(RemoveAction(path, True, self._now, size, values))
+        removed = {
+            "path": quote(path, safe="/=~"), "dataChange": True, "deletionTimestamp": self._now,
+            "extendedFileMetadata": True, "partitionValues": self._values(partition), "size": size,
+        }  # fmt: skip
+        self._actions.append({"remove": removed})
 
-    def write(self, table: DeltaTable, *, replace_all: bool = False) -> None:
+    def write(self, table: DeltaTable, *, replace_all: bool = False) -> int:
         """Make a version of a table.
 
         Args:
             table: The table, as it was when the commit was worked out.
             replace_all: Remove every file that it has, and set its columns.
 
+        Returns:
+            The version.
+
         Raises:
             CommitFailedError: Another writer came first.
-            DeltaError, OSError: The log can't be written.
+            StateError: The log can't be written, or the table needs what statelake can't write.
         """
-        self._commit(
-            lambda: table.create_write_transaction(
-                [*self._added, *self._removed],
-                mode="overwrite" if replace_all else "append",
-                schema=self.schema,
-                partition_by=self.partition_by,
-                commit_properties=self.properties,
-            ),
-            table.version(),
-        )
+        self._refuse_features(table)
+        version = table.version() + 1
+        actions: list[dict[str, Any]] = []
+        if replace_all:
+            actions += self._protocol_for(table)
+            self._remove_others(table)
+        if replace_all or self.configuration is not None:
+            actions.append({"metaData": self._metadata_after(table)})
+        self._put(version, [*actions, *self._actions], "Overwrite" if replace_all else "Append")
+        self._checkpoint(version)
+        return version
 
     def create(
         self, configuration: Mapping[str, str | None] | None = None, name: str | None = None
@@ -147,56 +178,168 @@ class DeltaCommit:
         """Make the table, with the files that are added.
 
         Raises:
-            DeltaError: There is one already.
-            OSError: The log can't be written.
+            CommitFailedError: There is one already.
+            StateError: The log can't be written.
         """
-        self._commit(
-            lambda: create_log(
-                self.directory,
-                self.schema,
-                self._added,
-                partition_by=self.partition_by,
-                configuration=configuration,
-                properties=self.properties,
-                name=name,
-            ),
-            -1,
+        metadata = self._metadata(str(uuid.uuid4()), name, self._now, configuration or {})
+        features = ["timestampNtz"] if self._has_time_without_zone() else []
+        self._bare = [_protocol(features, []), {"metaData": metadata}]
+        self._put(0, [*self._bare, *self._actions], "Create")
+
+    def _remove_others(self, table: DeltaTable) -> None:
+        """Remove the files of a version, but those that this commit names already."""
+        named = {file["path"] for action in self._actions for file in action.values()}
+        present = pa.table(table.get_add_actions(flatten=True))
+        columns = [f"partition.{column}" for column in self.partition_by]
+        for file in present.to_pylist():
+            if quote(unquote(file["path"]), safe="/=~") not in named:
+                values = [file.get(column) for column in columns]
+                self.remove(unquote(file["path"]), file["size_bytes"], *values)
+
+    def _metadata_after(self, table: DeltaTable) -> dict[str, Any]:
+        """The table's metadata as this commit leaves it."""
+        before = table.metadata()
+        configuration = (
+            before.configuration if self.configuration is None else dict(self.configuration)
         )
+        metadata = self._metadata(str(before.id), before.name, before.created_time, configuration)
+        return metadata | ({"description": before.description} if before.description else {})
 
-    def _commit(self, commit: Callable[[], None], before: int) -> None:
-        """Commit behind a version, unless that was done and its answer lost."""
+    def _metadata(
+        self, number: str, name: str | None, created: Any, configuration: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            "id": number,
+            **({"name": name} if name else {}),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": self.schema.to_json(),
+            "partitionColumns": self.partition_by,
+            "createdTime": created,
+            "configuration": {
+                key: value for key, value in configuration.items() if value is not None
+            },
+        }
+
+    def _protocol_for(self, table: DeltaTable) -> list[dict[str, Any]]:
+        """What the table must be able to do with new columns, where it can't yet."""
+        protocol = table.protocol()
+        if not self._has_time_without_zone() or "timestampNtz" in (protocol.reader_features or ()):
+            return []
+        written = protocol.writer_features or _FIRST_FEATURES
+        return [_protocol([*(protocol.reader_features or ()), "timestampNtz"], written)]
+
+    def _has_time_without_zone(self) -> bool:
+        return any(map(_has_time_without_zone, pa.schema(self.schema.to_arrow()).types))
+
+    def _refuse_features(self, table: DeltaTable) -> None:
+        """Look whether statelake can write what the table asks of its writers.
+
+        Raises:
+            UnreadableTableError: It can't.
+        """
+        protocol = table.protocol()
+        unknown = sorted(set(protocol.writer_features or ()) - _WRITABLE_FEATURES)
+        settings = table.metadata().configuration
+        if settings.get("delta.appendOnly", "").lower() == "true" and any(
+            "remove" in action for action in self._actions
+        ):
+            unknown.append("appendOnly")
+        if settings.get("delta.columnMapping.mode", "none") != "none":
+            unknown.append("columnMapping")
+        if unknown:
+            raise UnreadableTableError(
+                f"the table uses {', '.join(unknown)}, which statelake can't write",
+                place=self.directory.uri,
+                remedy="ALTER TABLE ... DROP FEATURE it",
+            )
+
+    def _put(self, version: int, actions: list[dict[str, Any]], mode: str) -> None:
+        """Write an entry, unless that was done and its answer lost.
+
+        Raises:
+            CommitFailedError: Another writer's entry has that version.
+        """
+        info = {"commitInfo": self._commit_info(mode)}
+        data = _entry([info, *self._transactions(), *actions])
+        path = log_entry(version)
         for wait in (*WAITS, None):
-            if self._committed(commit, before, last=wait is None):
-                return
-            time.sleep(wait or 0)
+            try:
+                if self.directory.write_new(path, data) or self._is_ours(path):
+                    return
+            except SnapshotError as error:
+                if self.directory.local or is_lasting(error) or wait is None:
+                    if self._is_ours(path):
+                        return
+                    raise
+                time.sleep(wait)
+                continue
+            if is_torn(self.directory, version):
+                # nobody's commit: what replaces it adds no file, so that it may be replaced twice
+                info["commitInfo"].pop(COMMIT_KEY)
+                self.directory.write(path, _entry([info, *self._bare]))
+            raise CommitFailedError(f"version {version} already exists")
 
-    def _committed(self, commit: Callable[[], None], before: int, *, last: bool) -> bool:
-        """Try it; whether the log has it."""
-        try:
-            commit()
-        except StateError:
-            raise
-        except (DeltaError, OSError) as error:
-            if self._is_in_log_after(before):
-                return True
-            refused = isinstance(error, CommitFailedError) or _says_exists(error)
-            if refused or is_lasting(error) or last or self.directory.local:
-                raise
-            return False
-        return True
+    def _commit_info(self, mode: str) -> dict[str, Any]:
+        return {
+            "timestamp": self._now,
+            "operation": "CREATE TABLE" if mode == "Create" else "WRITE",
+            "operationParameters": {
+                "mode": "ErrorIfExists" if mode == "Create" else mode,
+                "partitionBy": json.dumps(self.partition_by),
+            },
+            "engineInfo": ENGINE,
+            **(self.properties.custom_metadata or {}),
+            COMMIT_KEY: self._token,
+        }
 
-    def _is_in_log_after(self, version: int) -> bool:
-        """Whether the log has this commit behind a version."""
+    def _transactions(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "txn": {
+                    "appId": transaction.app_id,
+                    "version": transaction.version,
+                    "lastUpdated": transaction.last_updated or self._now,
+                }
+            }
+            for transaction in self.properties.app_transactions or ()
+        ]
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether an entry of the log is this commit."""
         with suppress(MissingFileError):
-            while True:
-                version += 1
-                data = self.directory.read(f"{LOG_DIRECTORY}/{version:020d}.json")
-                if f'"{COMMIT_KEY}":"{self._token}"'.encode() in data:
-                    return True
+            data = self.directory.read(path)
+            return f'"{COMMIT_KEY}":"{self._token}"'.encode() in data
         return False
+
+    def _checkpoint(self, version: int) -> None:
+        """Put the log together now and then: a cache, without which all is read just as well."""
+        if version and version % CHECKPOINT_EVERY == 0:
+            try:
+                open_log(self.directory).create_checkpoint()
+            except (DeltaError, OSError, StateError) as error:
+                LOG.warning("%s: no checkpoint of the log (%s)", self.directory.uri, error)
 
     def _values(self, partition: object) -> dict[str, str | None]:
         return {column: str(partition) for column in self.partition_by}
+
+
+def _entry(actions: list[dict[str, Any]]) -> bytes:
+    """The bytes of a log's entry."""
+    return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
+
+
+def _protocol(reading: list[str], writing: list[str]) -> dict[str, Any]:
+    """What readers and writers must be able to do."""
+    if not reading:
+        return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    return {
+        "protocol": {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": sorted(set(reading)),
+            "writerFeatures": sorted({*reading, *writing}),
+        }
+    }
 
 
 def _delta_schema(schema: pa.Schema) -> Schema:
@@ -229,7 +372,7 @@ def until_committed(
 
     Args:
         attempt: Opens the table, works out what to commit and commits it; None if another writer
-            came first, which delta-rs's own errors for that say as well.
+            came first, which `CommitFailedError` says as well.
         directory: The table's, for the error.
         attempts: How often it is tried.
         remedy: What to do if that was not often enough.
@@ -241,21 +384,21 @@ def until_committed(
         ConflictError: Others kept committing.
         DamagedLakeError: The log can't be written, or is gone.
     """
-    for _ in range(attempts):
+    for number in range(attempts):
         try:
             result = attempt()
         except CommitFailedError:
+            # whoever lost waits a little, each a different time: all of them get there
+            time.sleep(random.uniform(0, min(_MAX_BACK_OFF, 0.01 * 2**number)))  # noqa: S311
             continue
         except StateError:
             raise
         except (DeltaError, OSError) as error:
-            if not _says_exists(error):
-                raise DamagedLakeError(
-                    f"no version can be added to the table ({problem_of(error, directory)})",
-                    place=directory.uri,
-                    remedy=remedy_of(error, "see whether its log is whole"),
-                ) from error
-            continue  # another writer created the table at this moment
+            raise DamagedLakeError(
+                f"no version can be added to the table ({problem_of(error, directory)})",
+                place=directory.uri,
+                remedy=remedy_of(error, "see whether its log is whole"),
+            ) from error
         if result is not None:
             return result
     raise ConflictError(
@@ -263,8 +406,3 @@ def until_committed(
         place=directory.uri,
         remedy=remedy,
     )
-
-
-def _says_exists(error: Exception) -> bool:
-    """Whether the table, or the version, is there already."""
-    return "already exists" in str(error)

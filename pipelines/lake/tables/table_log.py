@@ -8,18 +8,18 @@ in the log: it neither reads nor writes rows.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from weakref import finalize
 
-from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from state_core.errors import LakeError
 from state_core.files.filesystem import Directory
@@ -27,7 +27,8 @@ from state_core.files.object_stores import STORE_REMEDY
 from state_core.files.storage_options import storage_options
 
 __all__ = [
-    "LOG_DIRECTORY", "WAITS", "create_log", "is_lasting", "open_log", "problem_of", "remedy_of",
+    "LOG_DIRECTORY", "WAITS", "is_lasting", "is_torn", "log_entry", "open_log", "problem_of",
+    "remedy_of",
 ]  # fmt: skip
 
 LOG_DIRECTORY = "_delta_log"
@@ -38,6 +39,9 @@ WAITS = (0.2, 1, 5)
 # what delta-rs says of a store that refuses, and of one that it has asked as often as it may
 _REFUSED = re.compile("necessary privileges|401 Unauthorized|403 Forbidden|(?i:authenticat)")
 _ASKED_ENOUGH = re.compile(r"after (\d+) retries, max_retries\D+\1\b")
+_ENTRY = re.compile(r"\d{20}\.json", re.ASCII)
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet", re.ASCII)
+LAST_CHECKPOINT = "_last_checkpoint"
 _COLOUR = re.compile(r"\x1b\[\d*m")
 
 
@@ -56,7 +60,13 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
     """
     place = _LogPlace(directory)
     try:
-        table = _opened(place.uri, directory, version)
+        at = _whole_version(directory) if version is None else version
+        try:
+            table = _opened(place.uri, directory, at)
+        except DeltaError:
+            if not directory.local or not _without_torn_checkpoint(directory):
+                raise
+            table = _opened(place.uri, directory, at)
     except BaseException:
         place.close()
         raise
@@ -81,40 +91,61 @@ def _opened(uri: str, directory: Directory, version: int | None) -> DeltaTable:
     raise AssertionError  # the last try returns or raises
 
 
-def create_log(
-    directory: Directory,
-    schema: Schema,
-    files: Sequence[AddAction],
-    *,
-    partition_by: Sequence[str],
-    configuration: Mapping[str, str | None] | None,
-    properties: CommitProperties,
-    name: str | None = None,
-) -> None:
-    """Make a table.
+def log_entry(version: int) -> str:
+    """The path of a version's entry below its table."""
+    return f"{LOG_DIRECTORY}/{version:020d}.json"
 
-    Args:
-        directory: Where.
-        schema: Its columns.
-        files: Its files.
-        partition_by: The columns by which it is partitioned.
-        configuration: Its properties.
-        properties: What is kept with the commit.
-        name: What it is called.
+
+def is_torn(directory: Directory, version: int) -> bool:
+    """Whether a version's entry on a disk was cut off, as a power failure leaves one.
+
+    Entries of statelake's are never cut off; those of other writers may be. One that was counts as
+    not written.
 
     Raises:
-        DeltaError: There is one already.
-        UnsafePathError: There is a link.
+        MissingFileError: There is no such entry.
     """
-    place = _LogPlace(directory, create=True)
+    if not directory.local:
+        return False
+    lines = directory.read(log_entry(version)).splitlines()
     try:
-        create_table_with_add_actions(
-            place.uri, schema, list(files), mode="error", partition_by=list(partition_by),
-            configuration=configuration, storage_options=storage_options(directory),
-            commit_properties=properties, name=name,
-        )  # fmt: skip
-    finally:
-        place.close()
+        return not lines or not all(isinstance(json.loads(line), dict) for line in lines)
+    except (ValueError, RecursionError):
+        return True
+
+
+def _whole_version(directory: Directory) -> int | None:
+    """The version before a newest one whose entry was cut off; None if there is none such."""
+    if not directory.local:
+        return None
+    entries = [name for name in directory.names(LOG_DIRECTORY) if _ENTRY.fullmatch(name)]
+    newest = int(entries[-1][:20]) if entries else -1
+    if newest < 0 or not is_torn(directory, newest):
+        return None
+    if newest == 0:
+        raise TableNotFoundError("its first entry was cut off")
+    return newest - 1
+
+
+def _without_torn_checkpoint(directory: Directory) -> bool:
+    """Delete a checkpoint that was cut off, where no entry was cleaned up; whether it was there."""
+    names = directory.names(LOG_DIRECTORY)
+    torn = [
+        name
+        for name in names
+        if _CHECKPOINT.fullmatch(name) and not _ends_as_parquet(directory, name)
+    ]
+    entries = [int(name[:20]) for name in names if _ENTRY.fullmatch(name)]
+    if not torn or entries != list(range(len(entries))):
+        return False
+    for name in (LAST_CHECKPOINT, *torn):
+        directory.delete(f"{LOG_DIRECTORY}/{name}")
+    return True
+
+
+def _ends_as_parquet(directory: Directory, name: str) -> bool:
+    data = directory.read(f"{LOG_DIRECTORY}/{name}")
+    return len(data) >= 12 and data.endswith(b"PAR1")
 
 
 def is_lasting(error: Exception) -> bool:
@@ -141,11 +172,11 @@ def problem_of(error: Exception, directory: Directory) -> str:
 class _LogPlace:
     """A path at which delta-rs finds a log, until it is closed."""
 
-    def __init__(self, directory: Directory, *, create: bool = False) -> None:
+    def __init__(self, directory: Directory) -> None:
         self.uri = directory.uri
         self._owner = os.getpid()
         self._made: Path | None = None
-        self._handle = directory.confined().folder(LOG_DIRECTORY, create=create)
+        self._handle = directory.confined().folder(LOG_DIRECTORY)
         if self._handle is None or sys.platform != "linux":
             return
         try:

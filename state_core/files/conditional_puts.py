@@ -1,0 +1,79 @@
+"""Objects that are written only if nothing has their name: so a store says who came first.
+
+Arrow's file systems have no conditional requests. obstore has the same Rust library below it as
+delta-rs, and takes the same options.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from state_core.errors import SnapshotError
+from state_core.files.object_stores import S3_SCHEMES, STORE_REMEDY, first_line
+from state_core.files.storage_options import options_of_environment, storage_options
+
+if TYPE_CHECKING:
+    from state_core.files.filesystem import Directory
+
+__all__ = ["put_new"]
+
+_HTTP = "AWS_ALLOW_HTTP"
+
+
+def put_new(directory: Directory, path: str, data: bytes) -> bool:
+    """Write an object unless there is one of its name.
+
+    Args:
+        directory: A directory of a store.
+        path: The object's path below it.
+        data: Its bytes.
+
+    Returns:
+        Whether it was written. False may stand for this very request, where an answer was lost.
+
+    Raises:
+        SnapshotError: The store can't be reached, refuses, or knows no conditional requests.
+    """
+    import obstore  # noqa: PLC0415 - who reads a snapshot on a disk needs no store
+    from obstore.exceptions import (  # noqa: PLC0415
+        AlreadyExistsError,
+        BaseError,
+        NotSupportedError,
+        PreconditionError,
+    )
+
+    options = storage_options(directory) or {}
+    if directory.scheme in S3_SCHEMES:
+        keys_are_given = "AWS_ACCESS_KEY_ID" in options or "AWS_SKIP_SIGNATURE" in options
+        options = options_of_environment(with_keys=not keys_are_given) | options
+    try:
+        store = _opened(directory.uri, tuple(sorted(options.items())))
+        obstore.put(store, path, data, mode="create")
+    except (AlreadyExistsError, PreconditionError):
+        return False
+    except NotSupportedError as error:
+        raise SnapshotError(
+            "the store knows no conditional writes, so that nobody can tell which of two writers"
+            f" came first ({first_line(error)})",
+            place=directory.full(path),
+            remedy="keep the lake in a store that has them, or on a disk",
+        ) from error
+    except (BaseError, OSError, ValueError) as error:
+        raise SnapshotError(
+            f"can't be written: {first_line(error)}",
+            place=directory.full(path),
+            remedy=STORE_REMEDY,
+        ) from error
+    return True
+
+
+@lru_cache(maxsize=64)
+def _opened(uri: str, options: tuple[tuple[str, str], ...]) -> Any:
+    """A store whose root is a directory."""
+    from obstore.store import from_url  # noqa: PLC0415
+
+    given = dict(options)
+    client: Any = {"allow_http": True} if given.pop(_HTTP, "").lower() in {"1", "true"} else None
+    config: Any = {name.lower(): value for name, value in given.items()}
+    return from_url(uri, config=config, client_options=client)
