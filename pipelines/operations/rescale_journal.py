@@ -12,7 +12,6 @@ those that the caller means. Arguments of programs are not in it.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,8 +20,8 @@ from typing import Any
 
 from pipelines.flink.answers import is_id
 from pipelines.flink.cluster import new_id
-from pipelines.lake.catalog.attempts import is_alive, read_note, this_process
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.processes import is_gone, is_this_process, read_note, this_process
 from pipelines.lake.tables.names import path_segment
 from pipelines.lake.tables.record_rules import Rule, between
 from state_core.errors import ConflictError
@@ -177,7 +176,7 @@ def open_journal(lake: Catalog, job: str, *, take_over: bool = False) -> Journal
     for journal, note in _journals(lake, job):
         if journal.outcome:
             continue
-        if note["process"] != os.getpid() and is_alive(note) and not take_over:
+        if not (is_this_process(note) or is_gone(note) or take_over):
             raise ConflictError(
                 f"a rescale of job {job!r} is at work: process {note['process']} on {note['host']}",
                 place=lake.directory.uri,

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import is_alive, refuse_during_erasure
+from pipelines.lake.catalog.attempts import refuse_during_erasure
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.processes import this_process
 from pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from pipelines.lake.commits.commit_measures import CommitReports
 from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, output_directory
@@ -150,7 +149,8 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
     job.build()
     log = RunLog(lake.directory, job.name)
     with _alone(log):
-        refuse_during_erasure(lake, job.name)  # an erasure writes its note first, then looks here
+        if lake.exists():  # an erasure closes its jobs first, and looks for runs then
+            refuse_during_erasure(lake.version().claims, job.name)
         done = _Run(job, lake, log, given).go()
     absent = {name: source.path for name, source in job.sources.items() if is_absent(source)}
     return replace(done, absent=absent)
@@ -393,8 +393,7 @@ class _Run:
 @contextmanager
 def _alone(log: RunLog) -> Iterator[None]:
     """Refuse to run what another process runs."""
-    mine = {"host": socket.gethostname(), "process": os.getpid(), "started": time.time()}
-    lock = log.lock(mine, is_alive)
+    lock = log.lock(this_process())
     try:
         yield
     finally:

@@ -1,91 +1,77 @@
-"""Notes of work in progress, so that what a crash leaves behind is found and removed.
+"""Attempts: work in progress that ends with a snapshot, or leaves nothing.
 
-An attempt writes its files under its own token and says in a note which tables it is about to
-touch. The note goes when the attempt ends, well or badly. A note whose process is gone is a crash:
-the next run takes back versions that no snapshot names, and deletes the files.
+An attempt says in the catalog's log what it is about to do before it writes its first file, and
+writes files below its own token alone. Its last commit adds the snapshot and ends the attempt in
+one entry, and only if the attempt is still there, what it builds on is unchanged, and no erasure of
+its jobs is open. So an attempt may be taken back at any time, be its process dead or not: whoever
+was taken for dead can't commit any more, and its files go only after that.
 
-Anyone who can write into the lake can leave a note. One that can't be ours is refused by name,
-before anything is written or removed: who knows whose work it stands for? Snapshots are exported,
-compared and queried all the same. One that could be ours names tables of its own job alone, and
-nothing goes but files of its own token that no snapshot names.
+How long to wait before somebody else's attempt is taken back is another question, and no safety
+hangs on it. A process that this one would see is asked for at once. Of others nobody can tell but
+by a sign of life: a file that a working attempt writes again and again.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import socket
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from threading import Event, Thread
 from typing import Any
 
 from typing_extensions import Self
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.names import SNAPSHOTS, is_table_of, is_token, token_of
-from pipelines.lake.tables.record_rules import Rule, broken_rule
-from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, files_of
-from state_core.errors import ConflictError, DamagedLakeError, MissingFileError, StateError
-from state_core.files.filesystem import Directory
-from state_core.files.paths import is_part
+from pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion
+from pipelines.lake.catalog.claims import (
+    AttemptClaim,
+    Claims,
+    DeletionClaim,
+    ErasureClaim,
+    base_name,
+)
+from pipelines.lake.catalog.deletions import carry_out, finish_deletions
+from pipelines.lake.catalog.processes import described, is_gone, is_this_process, this_process
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import ConflictError, MissingFileError, StateError
 
 __all__ = [
-    "DROP",
-    "ERASURES",
-    "UNDO",
+    "ALIVE",
     "Attempt",
-    "attempt_tokens",
-    "is_alive",
-    "leaned_on",
-    "read_note",
-    "recover_attempts",
+    "BasisChangedError",
+    "Heartbeat",
     "refuse_during_erasure",
-    "running_attempts",
-    "this_process",
+    "settle_attempts",
+    "taken_back",
+    "watch",
+    "without_gone",
 ]
 
-NOTES = "_statelake/attempts"
-ERASURES = "_statelake/erasures"  # a note for each that has not ended
-PRESUMED_DEAD_SECONDS = 24 * 3600
-LONGEST_NOTE = 16 << 20
-UNDO, DROP = "undo-", "drop"  # what versions say that take others back
-LOG = logging.getLogger(__name__)
-# a note gets its name when it is whole
+ALIVE = "_statelake/alive"
+LEASE_VARIABLE = "STATELAKE_LEASE"
+LEASE_SECONDS = 60.0
+BEATS = 6
+"""So many signs of life a working attempt gives in the time of a lease."""
 
-_TEXT = Rule(lambda value: isinstance(value, str), "text")
-_TEXTS = Rule(
-    lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value), "texts"
-)
-_PROCESS: Mapping[str, Rule] = {
-    "host": _TEXT,
-    "process": Rule(lambda value: type(value) is int and 0 < value < 1 << 31, "a process's number"),
-    "started": Rule(
-        lambda value: (
-            isinstance(value, int | float) and 0 <= value <= time.time() + PRESUMED_DEAD_SECONDS
-        ),
-        "a time that was",
-    ),
-}
-_NOTE: Mapping[str, Rule] = {
-    "job": _TEXT, "snapshot_id": _TEXT, "tables": _TEXTS,
-    # as it was once: one snapshot, or none
-    "leans_on": Rule(lambda it: it is None or _TEXT.kept(it) or _TEXTS.kept(it), "texts"),
-}  # fmt: skip
-_ERASURE: Mapping[str, Rule] = {"request": _TEXT, "jobs": _TEXTS}
+LOG = logging.getLogger(__name__)
+
+
+class BasisChangedError(ConflictError):
+    """What an attempt builds on is not what it was, or the attempt was taken back."""
 
 
 class Attempt:
-    """Work on some tables that ends with a snapshot, or leaves nothing.
+    """Work on some tables of a job.
 
     Args:
         lake: The lake.
         job: The job whose tables they are.
         snapshot_id: The snapshot that is to come of it.
         tables: Paths of the tables.
-        leans_on: The snapshots whose files the new one may share: no drop takes them meanwhile.
-            Look whether they still exist once the attempt has begun.
+        builds_on: The snapshots whose files the new one may keep: nobody drops them meanwhile.
+        operation: What it is, for messages.
     """
 
     def __init__(
@@ -94,234 +80,275 @@ class Attempt:
         job: str,
         snapshot_id: str,
         tables: Iterable[str],
-        leans_on: Iterable[str] = (),
+        builds_on: Iterable[SnapshotRecord] = (),
+        operation: str = "import",
     ) -> None:
         self.lake = lake
         self.token = uuid.uuid4().hex[:16]
-        self.note = {
-            "job": job,
-            "snapshot_id": snapshot_id,
-            "tables": sorted(tables),
-            "leans_on": list(leans_on),
-            **this_process(),
+        self.bases = {
+            (record.job, record.snapshot_id): record.files_digest() for record in builds_on
         }
-
-    @property
-    def _path(self) -> str:
-        return f"{NOTES}/{self.token}.json"
+        self.claim = AttemptClaim(
+            job=job,
+            snapshot_id=snapshot_id,
+            operation=operation,
+            builds_on={base_name(*base): digest for base, digest in self.bases.items()},
+            tables=sorted(tables),
+            process=this_process(),
+        )
+        self._is_committed = False
+        self._beats = Heartbeat(lake, self.token)
 
     def __enter__(self) -> Self:
-        self.lake.check_tables([SNAPSHOTS])
-        self.lake.directory.write(self._path, json.dumps(self.note).encode())
-        try:  # an erasure writes its note first, and looks for those of attempts then
-            refuse_during_erasure(self.lake, str(self.note["job"]))
-        except BaseException:
-            self.lake.directory.delete(self._path)
-            raise
+        """Begin.
+
+        Raises:
+            ConflictError: An erasure of a job has not ended, or the snapshot's name is taken.
+            BasisChangedError: A snapshot that it builds on is not there as it was.
+        """
+        self.lake.transact(self._begin, create=True)
+        self._beats.__enter__()
+        try:
+            finish_deletions(self.lake)
+        except StateError as error:
+            LOG.warning("deletions are left to the next writer: %s", error)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and not _undone(self.lake, self.token, self.note):
-            return  # the note stays, for whoever comes next
-        self.lake.directory.delete(self._path)
+    def commit(self, record: SnapshotRecord) -> None:
+        """Make a snapshot exist, and end the attempt.
+
+        Raises:
+            ConflictError: The snapshot's name is taken, or an erasure of a job has not ended.
+            BasisChangedError: The attempt was taken back, or what it builds on is not as it was.
+        """
+
+        def decide(version: CatalogVersion) -> CatalogChange:
+            self._refuse_foreign(version)
+            if self.token not in version.claims.attempts:
+                raise BasisChangedError(
+                    f"the {self.claim.operation} of snapshot {record.snapshot_id!r} was taken for"
+                    " dead, and taken back by another process",
+                    remedy="nothing was changed: run it again",
+                )
+            return CatalogChange(version.claims.without_attempt(self.token), added=record)
+
+        self.lake.transact(decide)
+        self._is_committed = True
+        self.lake.put_together(record.job)
+
+    def __exit__(self, *raised: object) -> None:
+        self._beats.__exit__(*raised)
+        if self._is_committed:
+            return
+        try:
+            self.lake.transact(
+                lambda version: CatalogChange(taken_back(version.claims, {self.token: self.claim}))
+            )
+            finish_deletions(self.lake)
+            # if somebody else took it back, files that came later are named by nobody
+            carry_out(self.lake, _deletion_of(self.token, self.claim))
+        except StateError as error:
+            LOG.warning(
+                "attempt %s is left for the next writer to take back: %s", self.token, error
+            )
+
+    def _begin(self, version: CatalogVersion) -> CatalogChange:
+        self._refuse_foreign(version)
+        claims = without_gone(version.claims)
+        return CatalogChange(claims.with_attempt(self.token, self.claim))
+
+    def _refuse_foreign(self, version: CatalogVersion) -> None:
+        """Look whether what came between stands against this attempt."""
+        jobs = {self.claim.job, *(job for job, _ in self.bases)}
+        for job in sorted(jobs):
+            refuse_during_erasure(version.claims, job)
+        name = self.claim.snapshot_id
+        if name and version.has(self.claim.job, name):
+            raise ConflictError(
+                f"job {self.claim.job!r} has a snapshot {name!r} already",
+                remedy="choose another id",
+            )
+        for (job, snapshot_id), digest in self.bases.items():
+            if _digest_at(version, job, snapshot_id) != digest:
+                raise BasisChangedError(
+                    f"snapshot {snapshot_id!r} of job {job!r} was dropped, or erased from, while"
+                    f" the {self.claim.operation} was going on",
+                    remedy="nothing was changed: run it again",
+                )
 
 
-def recover_attempts(lake: Catalog, job: str) -> list[str]:
-    """Undo what crashed attempts on a job's tables left, and say which snapshots they were for.
-
-    What can't be undone is logged, and left to the next.
-
-    Raises:
-        DamagedLakeError: There is a note that no attempt wrote.
-        ConflictError: The job is being erased from, or an erasure of it has not ended.
-    """
-    refuse_during_erasure(lake, job)
-    undone = []
-    for token, note in _notes(lake, job):
-        if not is_alive(note) and _undone(lake, token, note):
-            lake.directory.delete(f"{NOTES}/{token}.json")
-            undone.append(note["snapshot_id"])
-    return undone
+def _digest_at(version: CatalogVersion, job: str, snapshot_id: str) -> str:
+    """The digest of a snapshot's files; empty if there is none."""
+    if not version.has(job, snapshot_id):
+        return ""
+    return version.snapshot(job, snapshot_id).files_digest()
 
 
-def refuse_during_erasure(lake: Catalog, job: str, request: str = "") -> None:
-    """Look whether rows of a job's snapshots are being erased, or were when a process ended.
+def refuse_during_erasure(claims: Claims, job: str, request: str | None = None) -> None:
+    """Look whether a job's snapshots are being erased from, or were when a process ended.
 
     Args:
-        lake: The lake.
+        claims: The claims.
         job: The job.
         request: The erasure that may go on.
 
     Raises:
         ConflictError: An erasure of the job has not ended.
-        DamagedLakeError: There is a note that no erasure wrote.
     """
-    for name in lake.directory.names(ERASURES):
-        if is_part(name):
-            continue
-        try:
-            note = read_note(lake.directory, f"{ERASURES}/{name}", _ERASURE)
-        except MissingFileError:
-            continue  # its process removes it at this moment
-        if job in note["jobs"] and note["request"] != request:
-            remedy = "try again when it is done"
-            if not is_alive(note):
-                remedy = "its process is gone: give the same `statelake erase --request ID` again"
-            raise ConflictError(
-                f"erasure {note['request']!r} of job {job!r} has not ended",
-                place=lake.directory.full(f"{ERASURES}/{name}"),
-                remedy=remedy,
-            )
+    for other, claim in claims.erasures_of(job).items():
+        if other != request:
+            raise open_erasure(other, job, claim)
 
 
-def running_attempts(lake: Catalog, job: str) -> list[str]:
-    """The snapshots for which others may be working on a job's tables at this moment."""
-    return [note["snapshot_id"] for _, note in _notes(lake, job) if is_alive(note)]
+def open_erasure(request: str, job: str, claim: ErasureClaim) -> ConflictError:
+    """What to raise where an erasure of a job has not ended."""
+    return ConflictError(
+        f"erasure {request!r} of job {job!r} has not ended ({described(claim.process)})",
+        remedy="try again when it is done; if its process is gone, give the same"
+        " `statelake erase --request ID` again",
+    )
 
 
-def attempt_tokens(lake: Catalog) -> set[str]:
-    """The tokens of all attempts that have not ended."""
-    return {name.removesuffix(".json") for name in _note_names(lake)}
+def taken_back(claims: Claims, attempts: Mapping[str, AttemptClaim]) -> Claims:
+    """Claims without some attempts, whose files are to be deleted."""
+    for token, claim in attempts.items():
+        if token in claims.attempts:
+            claims = claims.without_attempt(token).with_deletion(token, _deletion_of(token, claim))
+    return claims
 
 
-def _note_names(lake: Catalog) -> list[str]:
-    """The files of all notes, but for those that are being written at this moment."""
-    return [name for name in lake.directory.names(NOTES) if not is_part(name)]
+def without_gone(claims: Claims) -> Claims:
+    """Claims without the attempts and erasures whose processes are certainly gone.
+
+    An erasure that snapshots show already stays: it can only be gone on with.
+    """
+    gone = {token: claim for token, claim in claims.attempts.items() if is_gone(claim.process)}
+    claims = taken_back(claims, gone)
+    for request, claim in claims.erasures.items():
+        if not claim.switched and is_gone(claim.process):
+            claims = claims.without_erasure(request)
+    return claims
 
 
-def leaned_on(lake: Catalog, job: str) -> set[str]:
-    """The snapshots of a job whose files attempts that have not ended may share."""
-    return {snapshot_id for _, note in _notes(lake, job) for snapshot_id in note["leans_on"]}
+def _deletion_of(token: str, claim: AttemptClaim) -> DeletionClaim:
+    return DeletionClaim(claim.job, tokens=[token], tables=list(claim.tables))
 
 
-def _notes(lake: Catalog, job: str) -> list[tuple[str, dict[str, Any]]]:
-    """Token and note of every attempt on a job's tables that has not ended."""
-    notes = []
-    for name in _note_names(lake):
-        token, path = name.removesuffix(".json"), f"{NOTES}/{name}"
-        if not is_token(token) or name == token:
-            raise _foreign("no attempt is called like that", f"{lake.directory.full()}/{path}")
-        try:
-            note = read_note(lake.directory, path, _NOTE)
-        except MissingFileError:
-            continue  # its process removes it at this moment
-        others = [table for table in note["tables"] if not is_table_of(note["job"], table)]
-        if note["job"] == job and others:
-            problem = f"{others[0]!r:.200} is no table of job {job!r}"
-            raise _foreign(problem, lake.directory.full(path))
-        if note["job"] == job:
-            leaned = note.get("leans_on") or []
-            note["leans_on"] = [leaned] if isinstance(leaned, str) else leaned
-            notes.append((token, note))
-    return notes
+def settle_attempts(
+    lake: Catalog,
+    blocking: Callable[[CatalogVersion], Mapping[str, AttemptClaim]],
+    why: str,
+) -> None:
+    """Take back attempts that stand in the way and whose processes are gone.
 
-
-def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """What a process says of itself and of what it is about to do.
+    An attempt of a process that this machine would not see is watched for a whole lease by this
+    process's own clock: without a sign of life it is taken back, too. Taking back is safe even if
+    it was alive.
 
     Args:
-        directory: Where the note is.
-        path: The note.
-        rules: What it says beside its process.
+        lake: The lake.
+        blocking: The attempts that stand in the way, by their tokens.
+        why: What is not done while they do, for messages.
 
     Raises:
-        MissingFileError: The note is gone.
-        DamagedLakeError: No process of ours wrote that.
+        ConflictError: One of them is at work.
     """
-    if directory.size(path) > LONGEST_NOTE:
-        raise _foreign("no note is that long", directory.full(path))
-    try:
-        note = json.loads(directory.read(path))
-    except (ValueError, RecursionError) as error:
-        raise _foreign(f"no note of ours ({error})", directory.full(path)) from error
-    if not isinstance(note, dict):
-        raise _foreign("no note of ours", directory.full(path))
-    fault = broken_rule(note, {**_PROCESS, **rules})
-    if fault is not None:
-        raise _foreign(f"{fault[0]}: {fault[1]}", directory.full(path))
-    return dict(note)
+    while attempts := blocking(lake.version()):
+        dead = {token: claim for token, claim in attempts.items() if is_gone(claim.process)}
+        if not dead:
+            what = "; ".join(
+                f"job {claim.job!r} is being written to, for snapshot {claim.snapshot_id!r}"
+                f" ({claim.operation})"
+                for claim in attempts.values()
+            )
+            processes = {token: claim.process for token, claim in attempts.items()}
+            watch(lake, processes, f"{why}: {what}")
+            dead = dict(attempts)
+        lake.transact(partial(_take_back, dead))
+        finish_deletions(lake)
 
 
-def _foreign(problem: str, place: str) -> DamagedLakeError:
-    return DamagedLakeError(
-        problem, place=place, remedy="statelake did not write that note: remove the file"
-    )
+def watch(lake: Catalog, processes: Mapping[str, Mapping[str, Any]], what: str) -> None:
+    """Wait for a lease whether processes that this machine would not see give a sign of life.
 
-
-def this_process() -> dict[str, Any]:
-    """What a note says of the process that writes it."""
-    return {"host": socket.gethostname(), "process": os.getpid(), "started": time.time()}
-
-
-def is_alive(note: dict[str, Any]) -> bool:
-    """Whether the process that wrote a note may still be at work."""
-    if time.time() - note["started"] > PRESUMED_DEAD_SECONDS:
-        return False
-    if note["host"] != socket.gethostname():
-        return True
-    try:
-        os.kill(int(note["process"]), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _undone(lake: Catalog, token: str, note: dict[str, Any]) -> bool:
-    """Take an attempt back; whether that was done. What stands against it is told."""
-    try:
-        _undo(lake, token, note)
-    except StateError as error:
-        LOG.warning("attempt %s can't be taken back yet: %s", token, error)
-        return False
-    return True
-
-
-def _undo(lake: Catalog, token: str, note: dict[str, Any]) -> None:
-    """Take back the attempt's versions and files, unless its snapshot exists after all.
+    Args:
+        lake: The lake.
+        processes: Processes by the tokens of what they do.
+        what: What they do, for messages.
 
     Raises:
-        DamagedLakeError: A row of the job can't be believed: who knows which files it needs?
+        ConflictError: One is at work, as far as anyone can tell.
     """
-    records, bad = lake.records(note["job"]) if lake.exists() else ([], [])
-    if bad:
-        raise bad[0].error
-    tables = [table for record in records for table in record.tables]
-    if any(token_of(unit.path) == token for table in tables for unit in table.units):
-        return
-    for path in note["tables"]:
-        table = lake.table(path)
-        _take_back(table, token, {record.version for record in tables if record.path == path})
-        latest = table.open()
-        named = [] if latest is None else [file.path for file in files_of(latest)]
-        # What someone committed on top of the attempt's version needs its files.
-        if not any(file.startswith(f"{DATA_DIRECTORY}/{token}/") for file in named):
-            for name, _ in table.directory.files_below(f"{DATA_DIRECTORY}/{token}"):
-                if token_of(name) == token:
-                    table.directory.delete(name)
+    names = ", ".join(sorted({described(process) for process in processes.values()}))
+    at_work = ConflictError(f"{what} by {names}", remedy="try again when that is done")
+    before = {token: _sign_of_life(lake, token) for token in processes}
+    until = time.monotonic() + lease_seconds()
+    if any(map(_is_seen, processes.values())):
+        raise at_work
+    LOG.warning("%s: waiting %.0f s for a sign of life of %s", what, lease_seconds(), names)
+    while time.monotonic() < until:
+        time.sleep(lease_seconds() / BEATS)
+        if any(_sign_of_life(lake, token) != sign for token, sign in before.items()):
+            raise at_work
 
 
-def _take_back(table: StateTable, token: str, registered: set[int]) -> None:
-    """If the table's latest version is the attempt's, let it show what it showed before.
+def _take_back(dead: Mapping[str, AttemptClaim], version: CatalogVersion) -> CatalogChange:
+    return CatalogChange(taken_back(version.claims, dead))
 
-    That is the newest version that a snapshot has or that someone else made: versions of other
-    attempts may be taken back, too.
+
+def lease_seconds() -> float:
+    """How long another host's attempt may give no sign of life before it is taken back."""
+    return float(os.environ.get(LEASE_VARIABLE, LEASE_SECONDS))
+
+
+def _is_seen(process: Mapping[str, Any]) -> bool:
+    """Whether a process, which is not gone, is one that this machine sees."""
+    table = this_process()["processes"]
+    return is_this_process(process) or bool(table and process.get("processes") == table)
+
+
+def _sign_of_life(lake: Catalog, token: str) -> bytes:
+    try:
+        return lake.directory.read(f"{ALIVE}/{token}")
+    except MissingFileError:
+        return b""
+
+
+class Heartbeat:
+    """Signs of life, for those who can't see this process: advice, on which no safety hangs.
+
+    Args:
+        lake: The lake.
+        token: The token of what this process does.
     """
-    latest = table.open()
-    if latest is None or table.maker(latest.version()) != token or latest.version() in registered:
-        return
-    shown = None
-    for version in table.versions_after(-1):
-        if version >= latest.version():
-            continue
-        if version in registered or table.maker(version) in ("", DROP):
-            shown = table.require(version)
-            break
-    columns = latest.metadata().partition_columns
-    table.replace_files(
-        (shown or latest).schema(),
-        [] if shown is None else files_of(shown),
-        partition_by=columns[0] if columns else None,
-        attempt=f"{UNDO}{token}",
-    )
+
+    def __init__(self, lake: Catalog, token: str) -> None:
+        self._lake = lake
+        self._path = f"{ALIVE}/{token}"
+        self._ended = Event()
+        self._thread = Thread(target=self._beat, daemon=True, name="statelake-alive")
+        self._is_written = False
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def _beat(self) -> None:
+        count = 0
+        while not self._ended.wait(lease_seconds() / BEATS):
+            count += 1
+            try:
+                self._lake.directory.write(self._path, str(count).encode())
+                self._is_written = True
+            except StateError as error:
+                LOG.warning("no sign of life can be given: %s", error)
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._is_written:
+            try:
+                self._lake.directory.delete(self._path)
+            except StateError as error:
+                LOG.warning("%s stays: %s", self._path, error)

@@ -1,7 +1,9 @@
 """The lake: a directory of Delta tables, and the `snapshots` table that says what is in it.
 
-A snapshot exists when its row is in `snapshots`; the row is written last, by a commit that only
-one writer can make for a given job and id.
+A snapshot exists when its row is in `snapshots`. The log of that table is the only judge of what
+begins and ceases to exist: each change of it is one entry, worked out from the version before, and
+written only if nobody else has written that entry (`Catalog.transact`). What writers say of
+themselves stands in the same log, as `claims`.
 
 Who can write into the lake can write a row, too. So a row is held against `record_rules` when it is
 read. One that breaks them is no snapshot: asked for by name it is an error that says what is wrong,
@@ -12,38 +14,39 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from pipelines.lake.catalog.catalog_looks import CatalogLooks
-from pipelines.lake.catalog.catalog_rows import (
-    HoldsChange,
-    rows_of,
-    rows_replaced,
-    rows_with_holds,
-    rows_without,
-)
+from pipelines.lake.catalog.catalog_rows import rows_of, with_columns_of
+from pipelines.lake.catalog.claims import Claims, is_claim, read_claims
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import SNAPSHOTS, is_edited_file, new_edited_file, path_segment
+from pipelines.lake.tables.names import (
+    SNAPSHOTS,
+    is_edited_file,
+    new_edited_file,
+    path_segment,
+    version_in,
+)
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from pipelines.lake.tables.tables import (
     CONFIGURATION,
     StateTable,
+    create_table,
     log_path,
     open_table,
     refuse_features,
 )
 from state_core.errors import (
-    ConflictError,
     DamagedLakeError,
     MissingFileError,
     NotALakeError,
@@ -53,12 +56,15 @@ from state_core.errors import (
 )
 from state_core.files.filesystem import Directory
 
-__all__ = ["BadRow", "Catalog"]
+__all__ = ["BadRow", "Catalog", "CatalogChange", "CatalogVersion"]
 
 MANY_FILES = 64
-# Not even delta-rs itself may try again: what is to be written follows from what was read.
-UNLESS_CHANGED = CommitProperties(max_commit_retries=0)
+READINGS = 10
+"""So often is a version read that others exchange meanwhile."""
+
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
+RowsEdit: TypeAlias = Callable[[pa.Table], pa.Table]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -76,68 +82,57 @@ class BadRow:
     error: DamagedLakeError | UnsafePathError
 
 
-class Catalog:
-    """A lake's catalog of snapshots, and its tables. Nothing is created before the first snapshot.
+@dataclass(frozen=True)
+class CatalogChange:
+    """What one entry of the catalog's log changes.
 
-    Nothing that is in the lake leads out of it: its directory is confined.
-
-    Args:
-        location: The lake's path or URI.
+    Attributes:
+        claims: The claims from now on; None if they stay.
+        added: A snapshot that exists from now on.
+        edits: By the job, what becomes of the rows of a file: the same object if they stay.
     """
 
-    def __init__(self, location: str | os.PathLike[str]) -> None:
-        self.directory = Directory(location).confined()
-        # absolute, since tasks on other machines have it too
-        self.location = self.directory.location
-        self._catalog = StateTable(self.directory, SNAPSHOTS)
-        self._looks = CatalogLooks(self._catalog.directory)
+    claims: Claims | None = None
+    added: SnapshotRecord | None = None
+    edits: Mapping[str, RowsEdit] = field(default_factory=dict)
 
-    def table(self, path: str) -> StateTable:
-        """A table of the lake."""
-        return StateTable(self.directory, path)
 
-    def check_tables(self, paths: Iterable[str]) -> None:
-        """Open some of its tables, those that there are, before anything is written.
+class CatalogVersion:
+    """The catalog as one version of its log says it is.
+
+    Args:
+        table: The catalog's table.
+        looks: What reads its files.
+        log: The opened version.
+
+    Attributes:
+        number: The version.
+        is_exchanged: Whether a file was gone when it was read, as a later version needs it no more.
+    """
+
+    def __init__(self, table: StateTable, looks: CatalogLooks, log: DeltaTable) -> None:
+        self._catalog = table
+        self._looks = looks
+        self.number = log.version()
+        self.files = _files(log)
+        self.is_exchanged = False
+        metadata = log.metadata()
+        self.properties: dict[str, str] = dict(metadata.configuration)
+        if metadata.partition_columns != ["job"]:
+            raise _no_lake(table.directory.uri)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """What writers say of themselves.
 
         Raises:
-            DamagedLakeError: A table can't be opened.
-            UnsafePathError: A table's path leads out of the lake.
+            DamagedLakeError: A claim breaks a rule.
         """
-        for path in paths:
-            self.table(path).open()
-
-    def exists(self) -> bool:
-        """Whether there is a lake."""
-        return self._looks.newest() is not None
-
-    def _open_catalog(self, *, to_read: bool = False) -> DeltaTable:
-        table = self._looks.newest() if to_read else open_table(self._catalog.directory)
-        if table is None or table.metadata().partition_columns != ["job"]:
-            raise NotALakeError(
-                "this is no lake: there is no `snapshots` table of ours in it",
-                place=self.directory.full(),
-                remedy="give the directory that `statelake import --lake` wrote to",
-            )
-        return table
+        return read_claims(self.properties, self._catalog.uri)
 
     def jobs(self) -> list[str]:
-        """The jobs that have snapshots, sorted."""
-        return sorted({record.job for record in self.summaries()})
-
-    def summaries(self, job: str | None = None) -> list[SnapshotRecord]:
-        """All snapshots, or one job's, the oldest first, without their operators.
-
-        Rows that can't be believed are left out: `bad_rows` has them, as far as that can be told
-        without operators.
-
-        Raises:
-            NotALakeError: There is no lake.
-        """
-        return self.listed(job)[0]
-
-    def bad_rows(self, job: str | None = None) -> list[BadRow]:
-        """What `summaries` leaves out."""
-        return self.listed(job)[1]
+        """The jobs that have rows, sorted."""
+        return sorted({record.job for record in self.listed()[0]})
 
     def has(self, job: str, snapshot_id: str) -> bool:
         """Whether an id is taken, if only by a row that breaks a rule."""
@@ -166,7 +161,7 @@ class Catalog:
             return records[0]
         if bad:
             raise bad[0].error
-        ids = [record.snapshot_id for record in self.summaries(job)]
+        ids = [record.snapshot_id for record in self.listed(job)[0]]
         if not ids:
             jobs = ", ".join(self.jobs()) or "none"
             raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
@@ -181,7 +176,7 @@ class Catalog:
         Raises:
             DamagedLakeError: A row can't be believed, so that nobody knows which is the newest.
         """
-        summaries, bad = self.listed(job) if self.exists() else ([], [])
+        summaries, bad = self.listed(job)
         if bad:
             raise bad[0].error
         return self.snapshot(job, summaries[-1].snapshot_id) if summaries else None
@@ -201,7 +196,7 @@ class Catalog:
         stored = [name for name in columns if name != "job"]
         records: list[SnapshotRecord] = []
         bad: list[BadRow] = []
-        for path, _, held in _files(self._open_catalog(to_read=True)):
+        for path, _, held in self.files:
             if job is not None and held != job:
                 continue
             try:
@@ -210,10 +205,14 @@ class Catalog:
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
                 continue
+            except MissingFileError as error:
+                self.is_exchanged = True
+                bad.append(BadRow(str(held or ""), "", self.unreadable(path, error)))
+                continue
             except (
-                MissingFileError, OSError, OverflowError, ValueError, pa.ArrowException
+                OSError, OverflowError, ValueError, pa.ArrowException
             ) as error:  # fmt: skip
-                bad.append(BadRow(str(held or ""), "", self._unreadable(path, error)))
+                bad.append(BadRow(str(held or ""), "", self.unreadable(path, error)))
                 continue
             for row in rows:
                 parsed = self._record(row | {"job": held}, whole=whole)
@@ -258,160 +257,266 @@ class Catalog:
         )
         return BadRow(job, name, error)
 
-    def _unreadable(self, path: str, error: Exception) -> DamagedLakeError:
+    def unreadable(self, path: str, error: Exception) -> DamagedLakeError:
+        """What to raise for a file of rows that can't be read."""
         return DamagedLakeError(
             f"a file of the catalog can't be read ({' '.join(str(error).split())})",
             place=f"{self._catalog.uri}/{path}",
             remedy="restore it, or an older version of the table, from a backup of the lake",
         )
 
-    def append(self, record: SnapshotRecord) -> None:
-        """Make a snapshot exist.
+    def rows(self, path: str) -> pa.Table:
+        """All rows of a file of the catalog, with the columns that it has.
 
         Raises:
-            ConflictError: There is one of that job and id.
+            DamagedLakeError: The file can't be read.
         """
-        row = record.to_table()
-        until_committed(lambda: self._append(record, row), self._catalog.directory)
-        self._compact(record.job)
+        try:
+            with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
+                return pq.read_table(file, partitioning=None)
+        except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
+            raise self.unreadable(path, error) from error
 
-    def _append(self, record: SnapshotRecord, row: pa.Table) -> bool:
-        """Append one row to the catalog as it is now."""
-        table = self._catalog.open()
-        name, times = f"{record.job}/{record.snapshot_id}", 0
-        if table is not None:
-            times = table.transaction_version(name) or 0
-            if self.has(record.job, record.snapshot_id):
-                raise _taken(record)
-        properties = CommitProperties(
-            app_transactions=[Transaction(name, times + 1)],
-            # a catalog that is made twice would have what two made of one id
-            max_commit_retries=0 if table is None else None,
-        )
-        change = self._change(SNAPSHOT_SCHEMA, properties)
-        change.add_rows(_new_file(record.job), row, record.job)
-        if table is None:
-            change.create(CONFIGURATION)
+
+class Catalog:
+    """A lake's catalog of snapshots, and its tables. Nothing is created before the first attempt.
+
+    Nothing that is in the lake leads out of it: its directory is confined.
+
+    Args:
+        location: The lake's path or URI.
+    """
+
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        self.directory = Directory(location).confined()
+        # absolute, since tasks on other machines have it too
+        self.location = self.directory.location
+        self._catalog = StateTable(self.directory, SNAPSHOTS)
+        self._looks = CatalogLooks(self._catalog.directory)
+
+    def table(self, path: str) -> StateTable:
+        """A table of the lake."""
+        return StateTable(self.directory, path)
+
+    def check_tables(self, paths: Iterable[str]) -> None:
+        """Open some of its tables, those that there are, before anything is written.
+
+        Raises:
+            DamagedLakeError: A table can't be opened.
+            UnsafePathError: A table's path leads out of the lake.
+        """
+        for path in paths:
+            self.table(path).open()
+
+    def exists(self) -> bool:
+        """Whether there is a lake."""
+        return self._looks.newest() is not None
+
+    def version(self) -> CatalogVersion:
+        """The catalog as it is now.
+
+        Raises:
+            NotALakeError: There is no lake.
+        """
+        log = self._looks.newest()
+        if log is None:
+            raise _no_lake(self.directory.full())
+        return CatalogVersion(self._catalog, self._looks, log)
+
+    def _read(self, read: Callable[[CatalogVersion], Result]) -> Result:
+        """Read the catalog as it is now: again, if a file was exchanged meanwhile."""
+        for _ in range(READINGS):
+            version = self.version()
+            try:
+                result = read(version)
+            except DamagedLakeError:
+                if not version.is_exchanged or self.version().number == version.number:
+                    raise
+            else:
+                if not version.is_exchanged or self.version().number == version.number:
+                    return result
+        return read(self.version())
+
+    def jobs(self) -> list[str]:
+        """The jobs that have snapshots, sorted."""
+        return self._read(CatalogVersion.jobs)
+
+    def summaries(self, job: str | None = None) -> list[SnapshotRecord]:
+        """All snapshots, or one job's, the oldest first, without their operators.
+
+        Rows that can't be believed are left out: `bad_rows` has them, as far as that can be told
+        without operators.
+
+        Raises:
+            NotALakeError: There is no lake.
+        """
+        return self.listed(job)[0]
+
+    def bad_rows(self, job: str | None = None) -> list[BadRow]:
+        """What `summaries` leaves out."""
+        return self.listed(job)[1]
+
+    def has(self, job: str, snapshot_id: str) -> bool:
+        """Whether an id is taken, if only by a row that breaks a rule."""
+        return self._read(lambda version: version.has(job, snapshot_id))
+
+    def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
+        """All snapshots, or one job's, with all that is known of them, and the rows that are none.
+
+        Raises:
+            NotALakeError: There is no lake.
+        """
+        return self._read(lambda version: version.records(job))
+
+    def snapshot(self, job: str, snapshot_id: str) -> SnapshotRecord:
+        """One snapshot with all that is known of it.
+
+        Raises:
+            NotFoundError: There is no such job or snapshot.
+            DamagedLakeError: The snapshot's row breaks a rule of the catalog.
+        """
+        return self._read(lambda version: version.snapshot(job, snapshot_id))
+
+    def latest(self, job: str) -> SnapshotRecord | None:
+        """The job's newest snapshot, if it has one.
+
+        Raises:
+            DamagedLakeError: A row can't be believed, so that nobody knows which is the newest.
+        """
+        return self._read(lambda version: version.latest(job)) if self.exists() else None
+
+    def listed(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
+        """What `summaries` gives, and what it leaves out, of one look at the catalog."""
+        return self._read(lambda version: version.listed(job))
+
+    def transact(
+        self, decide: Callable[[CatalogVersion], CatalogChange | None], *, create: bool = False
+    ) -> None:
+        """Change the catalog by one entry of its log, which only one writer can write.
+
+        Args:
+            decide: Looks at the newest version and says what changes, or None if nothing does. It
+                is called again with a newer version where another writer came first; what it
+                raises ends the commit, and nothing is changed.
+            create: Whether to make a lake where there is none.
+
+        Raises:
+            NotALakeError: There is no lake.
+            ConflictError: Others kept committing.
+            DamagedLakeError: The catalog can't be read, or written.
+        """
+        if create and open_table(self._catalog.directory) is None:
+            create_table(
+                self._catalog.directory, SNAPSHOT_SCHEMA, partition_by="job",
+                configuration=CONFIGURATION,
+            )  # fmt: skip
+        until_committed(lambda: self._committed(decide), self._catalog.directory)
+
+    def _committed(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> bool:
+        log = open_table(self._catalog.directory)
+        if log is None:
+            raise _no_lake(self.directory.full())
+        version = CatalogVersion(self._catalog, self._looks, log)
+        change = decide(version)
+        if change is None:
             return True
-        self._add_columns(table)
-        change.write(table)
+        refuse_features(log)
+        commit = self._new_commit(log)
+        is_empty = self._edit_rows(version, change.edits, commit)
+        if change.added is not None:
+            record = replace(change.added, sequence=version.number + 1)
+            commit.add_rows(_new_file(record.job, version), record.to_table(), record.job)
+            is_empty = False
+        kept = {key: value for key, value in version.properties.items() if not is_claim(key)}
+        claims = version.claims if change.claims is None else change.claims
+        after = kept | claims.to_properties()
+        if after != version.properties or commit.schema != log.schema():
+            commit.configuration = after
+            is_empty = False
+        if not is_empty:
+            commit.write(log)
         return True
 
-    def _change(self, schema: pa.Schema, properties: CommitProperties) -> DeltaCommit:
-        return DeltaCommit(self._catalog.directory, schema, "job", properties)
+    def _new_commit(self, log: DeltaTable) -> DeltaCommit:
+        """An empty change of the catalog; one of an older version gets the columns of now."""
+        columns = with_columns_of(pa.schema(log.schema().to_arrow()), SNAPSHOT_SCHEMA)
+        return DeltaCommit(self._catalog.directory, columns, "job", CommitProperties())
 
-    def _compact(self, job: str) -> None:
-        """Put the catalog's files of a job together when there are many, one a snapshot.
-
-        Written as a replacement: two OPTIMIZE of delta-rs at once double the rows.
-        """
-        if sum(file.job == job for file in _files(self._open_catalog(to_read=True))) < MANY_FILES:
-            return
-        table = self._open_catalog()
-        files = [file for file in _files(table) if file.job == job]
-        # left to the next, where another was quicker or a file is not as it must be
-        with suppress(StateError, CommitFailedError, pa.ArrowException, OSError):
-            rows = [self._rows(file.path) for file in files]
-            change = self._change(pa.schema(table.schema().to_arrow()), UNLESS_CHANGED)
-            change.add_rows(
-                _new_file(job), pa.concat_tables(rows, promote_options="permissive"), job
-            )
-            for file in files:
-                change.remove(file.path, file.size, job)
-            change.write(table)
-
-    def remove(self, job: str, snapshot_ids: list[str]) -> None:
-        """Make snapshots, and rows that are none, not exist any more.
-
-        Raises:
-            HeldError: There is a hold on one; then all stay.
-            ConflictError: Others kept committing.
-            DamagedLakeError: The catalog's files can't be written again.
-        """
-        self._rewrite({job: partial(rows_without, job, snapshot_ids)})
-
-    def set_holds(self, job: str, snapshot_id: str, change: HoldsChange) -> None:
-        """Give a snapshot other holds, also one whose row can't be believed.
-
-        Args:
-            job: Its job.
-            snapshot_id: Its id.
-            change: What becomes of the fields of its `HoldRecord`s.
-
-        Raises:
-            ConflictError: Others kept committing.
-            DamagedLakeError: The catalog's files can't be written again.
-        """
-        self._rewrite({job: partial(rows_with_holds, snapshot_id, change)})
-
-    def _rewrite(self, edits: Mapping[str, Callable[[pa.Table], pa.Table]]) -> None:
-        """Replace rows of some jobs, file by file, as they are when that is committed.
-
-        Args:
-            edits: By the job, what becomes of the rows of a file; the same object if they stay as
-                they are.
-        """
-        until_committed(lambda: self._rewritten(edits), self._catalog.directory)
-
-    def _rewritten(self, edits: Mapping[str, Callable[[pa.Table], pa.Table]]) -> bool:
-        table = self._open_catalog()
-        refuse_features(table)
-        self._add_columns(table)
-        change, changed = self._change(pa.schema(table.schema().to_arrow()), UNLESS_CHANGED), False
-        for file in _files(table):
+    def _edit_rows(
+        self, version: CatalogVersion, edits: Mapping[str, RowsEdit], commit: DeltaCommit
+    ) -> bool:
+        """Replace rows of some jobs, file by file; whether all stay as they are."""
+        is_empty = True
+        for file in version.files:
             edit = edits.get(file.job)
             if edit is None:
                 continue
+            rows = version.rows(file.path)
             try:
-                rows = self._rows(file.path)
                 kept = edit(rows)
-            except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
-                raise self._unreadable(file.path, error) from error
+            except (KeyError, ValueError, pa.ArrowException) as error:
+                raise version.unreadable(file.path, error) from error
             if kept is not rows:
-                change.remove(file.path, file.size, file.job)
-                changed = True
+                is_empty = False
+                commit.remove(log_path(file.path, self._catalog.uri), file.size, file.job)
                 if len(kept):
-                    change.add_rows(_new_file(file.job), kept, file.job)
-        if changed:
-            change.write(table)
-        return True
+                    commit.add_rows(_new_file(file.job, version), kept, file.job)
+        return is_empty
 
-    def _add_columns(self, table: DeltaTable) -> None:
-        """Give the catalog of an older version the columns of now: a commit that has no rows."""
-        if table.schema() != self._change(SNAPSHOT_SCHEMA, UNLESS_CHANGED).schema:
-            write_deltalake(table, SNAPSHOT_SCHEMA.empty_table(), mode="append",
-                            partition_by=["job"], schema_mode="merge")  # fmt: skip
+    def put_together(self, job: str) -> None:
+        """Put the catalog's files of a job together when there are many, one a snapshot."""
+        if sum(file.job == job for file in self.version().files) < MANY_FILES:
+            return
+        # left to the next, where another was quicker or a file is not as it must be
+        with suppress(StateError, CommitFailedError, pa.ArrowException, OSError):
+            log = open_table(self._catalog.directory)
+            if log is None:
+                return
+            version = CatalogVersion(self._catalog, self._looks, log)
+            files = [file for file in version.files if file.job == job]
+            rows = [version.rows(file.path) for file in files]
+            commit = self._new_commit(log)
+            together = pa.concat_tables(rows, promote_options="permissive")
+            commit.add_rows(_new_file(job, version), together, job)
+            for file in files:
+                commit.remove(log_path(file.path, self._catalog.uri), file.size, job)
+            commit.write(log)
 
-    def replace(self, records: Sequence[SnapshotRecord]) -> None:
-        """Put other rows in the place of those that snapshots have: all of them at once.
+    def old_row_files(self) -> list[tuple[str, int]]:
+        """Files of rows that no version of the catalog will name any more, and their bytes.
+
+        Of each file the name says which version may name it: so those that a commit is writing at
+        this moment are not among them.
+        """
+        present = [
+            (name, size)
+            for name, size in self._catalog.directory.files_below()
+            if name.startswith("job=") and is_edited_file(name)
+        ]
+        version = self.version()  # behind the list: what comes later stays
+        named = {log_path(file.path, self._catalog.uri) for file in version.files}
+        return [
+            (name, size)
+            for name, size in present
+            if name not in named and (version_in(name) or 0) <= version.number
+        ]
+
+    def delete_old_rows(self, jobs: Iterable[str] | None = None) -> tuple[int, int]:
+        """Delete files of rows that the newest version of the catalog has not.
 
         Args:
-            records: Snapshots that there are, as they are to be.
+            jobs: Whose; all by default.
 
-        Raises:
-            HeldError: There is a hold on one; then all stay as they are.
-            ConflictError: Others kept committing.
-            DamagedLakeError: The catalog's files can't be written again.
+        Returns:
+            How many, and their bytes.
         """
-        rows_by_id: dict[str, dict[str, dict[str, object]]] = {}
-        for record in records:
-            rows_by_id.setdefault(record.job, {})[record.snapshot_id] = record.to_row()
-        self._rewrite({job: partial(rows_replaced, job, rows) for job, rows in rows_by_id.items()})
-
-    def delete_old_rows(self, job: str) -> None:
-        """Delete the files of rows of a job that the newest version of the catalog has not.
-
-        Nobody may be writing rows of the job.
-        """
-        named = {log_path(file.path, self._catalog.uri) for file in _files(self._open_catalog())}
-        for name, _ in self._catalog.directory.files_below(f"job={path_segment(job)}"):
-            if name not in named and is_edited_file(name):
+        folders = None if jobs is None else {f"job={path_segment(job)}" for job in jobs}
+        count = total = 0
+        for name, size in self.old_row_files():
+            if folders is None or name.partition("/")[0] in folders:
                 self._catalog.directory.delete(name)
-
-    def _rows(self, path: str) -> pa.Table:
-        """All rows of a file of the catalog, with the columns that it has."""
-        with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
-            return pq.read_table(file, partitioning=None)
+                count, total = count + 1, total + size
+        return count, total
 
 
 class _File(NamedTuple):
@@ -428,16 +533,17 @@ def _files(table: DeltaTable) -> list[_File]:
     return list(map(_File, *(actions.column(name).to_pylist() for name in names)))
 
 
-def _new_file(job: str) -> str:
-    return f"job={path_segment(job)}/{new_edited_file()}"
+def _new_file(job: str, version: CatalogVersion) -> str:
+    return f"job={path_segment(job)}/{new_edited_file(version.number + 1)}"
 
 
 def _by_age(record: SnapshotRecord) -> tuple[object, ...]:
-    return record.job, record.imported_at, record.snapshot_id
+    return record.job, record.sequence, record.imported_at, record.snapshot_id
 
 
-def _taken(record: SnapshotRecord) -> ConflictError:
-    return ConflictError(
-        f"job {record.job!r} has a snapshot {record.snapshot_id!r} already",
-        remedy="choose another id with --snapshot",
+def _no_lake(place: str) -> NotALakeError:
+    return NotALakeError(
+        "this is no lake: there is no `snapshots` table of ours in it",
+        place=place,
+        remedy="give the directory that `statelake import --lake` wrote to",
     )

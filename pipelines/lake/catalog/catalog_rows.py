@@ -19,6 +19,7 @@ __all__ = [
     "rows_replaced",
     "rows_with_holds",
     "rows_without",
+    "with_columns_of",
 ]
 
 HoldsChange: TypeAlias = Callable[[list[dict[str, object]]], list[dict[str, object]]]
@@ -26,6 +27,27 @@ HoldsChange: TypeAlias = Callable[[list[dict[str, object]]], list[dict[str, obje
 HOLDS = "holds"
 # which rows of lakes of older versions do not have
 _LATER_COLUMNS = SNAPSHOT_SCHEMA.names[SNAPSHOT_SCHEMA.get_field_index("operators") + 1 :]
+
+
+def with_columns_of(columns: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """Columns, and behind them those that only another schema has; in what is nested, too."""
+    known = {field.name: field for field in columns}
+    merged = [
+        field.with_type(_merged(field.type, wanted.field(field.name).type))
+        if field.name in wanted.names
+        else field
+        for field in columns
+    ]
+    return pa.schema([*merged, *(field for field in wanted if field.name not in known)])
+
+
+def _merged(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        return pa.struct(list(with_columns_of(pa.schema(list(kind)), pa.schema(list(wanted)))))
+    if pa.types.is_list(kind) and pa.types.is_list(wanted):
+        value = kind.value_field
+        return pa.list_(value.with_type(_merged(value.type, wanted.value_type)))
+    return kind
 
 
 def rows_of(

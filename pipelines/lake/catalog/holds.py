@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timezone
+from functools import partial
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.catalog_rows import held_error
+from pipelines.lake.catalog.catalog import Catalog, CatalogChange
+from pipelines.lake.catalog.catalog_rows import HoldsChange, held_error, rows_with_holds
 from pipelines.lake.tables.records import HoldRecord
 from state_core.errors import LakeError, NoMatchError, NotFoundError
 from state_core.printable import is_text
@@ -69,7 +70,7 @@ def hold_snapshot(lake: Catalog, job: str, snapshot_id: str, reason: str = "") -
             return holds
         return [*holds, {"reason": reason, "since": since}]
 
-    lake.set_holds(job, snapshot_id, with_it)
+    _set_holds(lake, job, snapshot_id, with_it)
     # a drop that came first has taken the row, so that there was none to change
     return lake.snapshot(job, snapshot_id).holds
 
@@ -101,7 +102,7 @@ def release_snapshot(
         ended[:] = [str(hold["reason"] or "") for hold in going]
         return [hold for hold in holds if hold not in going]
 
-    lake.set_holds(job, snapshot_id, without)
+    _set_holds(lake, job, snapshot_id, without)
     if not ended:
         why = "" if reason is None else f" for the reason {reason!r}"
         raise NoMatchError(
@@ -109,3 +110,10 @@ def release_snapshot(
             remedy="`statelake snapshots` lists the holds",
         )
     return ended
+
+
+def _set_holds(lake: Catalog, job: str, snapshot_id: str, change: HoldsChange) -> None:
+    """Give a snapshot other holds, also one whose row can't be believed."""
+    lake.transact(
+        lambda _: CatalogChange(edits={job: partial(rows_with_holds, snapshot_id, change)})
+    )

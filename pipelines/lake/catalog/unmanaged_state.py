@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.lake.tables.names import carried_name, digest_in
 from pipelines.lake.tables.records import CarriedFile, SnapshotRecord
 from state_core.errors import DamagedLakeError
 from state_core.files.filesystem import ByteSource, Directory, InlineSource
@@ -49,15 +50,27 @@ BLOCK_BYTES = 8 << 20
 
 
 def carry_state(
-    metadata: CheckpointMetadata, files: StateFiles, lake: Directory
+    metadata: CheckpointMetadata,
+    files: StateFiles,
+    lake: Directory,
+    token: str,
+    previous: SnapshotRecord | None = None,
 ) -> tuple[bytes, list[CarriedFile]]:
     """Keep in the lake what has no tables.
+
+    Args:
+        metadata: The `_metadata`.
+        files: Its files.
+        lake: The lake.
+        token: The attempt that this is for: new files are called by it.
+        previous: The snapshot that the attempt builds on, whose files need not be written again.
 
     Returns:
         A `_metadata` without the rest whose handles name the kept files, and those files.
     """
     carried: dict[str, CarriedFile] = {}
     kept_as: dict[tuple[str, int, int], str] = {}
+    known = {digest_in(file.blob): file.blob for file in previous.carried} if previous else {}
 
     def keep(handle: StreamHandle) -> StreamHandle:
         if isinstance(handle, InlineHandle | EmptySegmentHandle | NestedKeyGroupsHandle):
@@ -65,7 +78,7 @@ def carry_state(
         source = files.open(handle, shared=True)
         piece = source.name, getattr(source, "start", 0), source.size
         if piece not in kept_as:
-            kept_as[piece] = _keep(source, lake)
+            kept_as[piece] = _keep(source, lake, token, known)
         blob = kept_as[piece]
         carried[blob] = CarriedFile(source.name, blob, source.size)
         return RelativeHandle(blob, source.size)
@@ -167,22 +180,22 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
     for block in _blocks(lake.source(path)):
         digest.update(block.data)
         yield block.tobytes()
-    if digest.hexdigest() != carried:
+    if digest.hexdigest() != digest_in(carried):
         raise DamagedLakeError(
             "it is not what was carried: its bytes are not of the digest that is its name",
             place=lake.full(path),
         )
 
 
-def _keep(source: ByteSource, lake: Directory) -> str:
-    """Copy a file into the lake under its digest, if it is not there yet."""
-    blob = digest_of(source)
-    path = f"{CARRIED_DIRECTORY}/{blob}"
-    if not lake.is_file(path) or digest_of(lake.source(path)) != blob:
-        with lake.open_output(path) as file:
+def _keep(source: ByteSource, lake: Directory, token: str, known: dict[str, str]) -> str:
+    """The name of a file with these bytes in the lake: one that is known, or a new copy."""
+    digest = digest_of(source)
+    if digest not in known:
+        name = known[digest] = carried_name(digest, token)
+        with lake.open_output(f"{CARRIED_DIRECTORY}/{name}") as file:
             for block in _blocks(source):
                 file.write(block.data)
-    return blob
+    return known[digest]
 
 
 def digest_of(source: ByteSource) -> str:

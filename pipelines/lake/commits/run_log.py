@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from pipelines.lake.catalog.attempts import read_note
+from pipelines.lake.catalog.processes import is_gone, read_note
 from pipelines.lake.tables.record_rules import Rule, broken_rule
 from state_core.commit import CheckpointId
 from state_core.errors import ConflictError, CorruptSnapshotError, MissingFileError
@@ -260,19 +260,18 @@ class RunLog:
             if old <= run - KEPT_RUNS and self.done(old):
                 self.discard(old)
 
-    def refuse_running(self, alive: Callable[[dict[str, Any]], bool], but: str = "") -> None:
+    def refuse_running(self, but: str = "") -> None:
         """Look whether another process runs the job.
 
         Args:
-            alive: Whether the process that wrote a note may still be at work.
             but: The lock of who asks.
 
         Raises:
-            ConflictError: A process that is alive runs the job.
+            ConflictError: A process that is not known to be gone runs the job.
             DamagedLakeError: Something is there that no process of ours wrote.
         """
         for name, note in self._locks():
-            if name != but and alive(note):
+            if name != but and not is_gone(note):
                 raise ConflictError(
                     f"process {note['process']} of {note['host']} runs the job",
                     place=self.directory.full(name),
@@ -286,7 +285,7 @@ class RunLog:
                 with suppress(MissingFileError):  # it has ended at this moment
                     yield name, read_note(self.directory, name, {})
 
-    def lock(self, mine: dict[str, Any], alive: Callable[[dict[str, Any]], bool]) -> str:
+    def lock(self, mine: dict[str, Any]) -> str:
         """Let nobody else run the job until `unlock`: the lock.
 
         Each process has a lock of its own, and looks for others behind it: of two that begin at
@@ -297,12 +296,12 @@ class RunLog:
             DamagedLakeError: Something is there that no process of ours wrote.
         """
         self.directory.create()
-        self.refuse_running(alive)
+        self.refuse_running()
         before = [name for name, _ in self._locks()]
         lock = f"running-{secrets.token_hex(8)}.json"
         self.directory.write(lock, json.dumps(mine).encode())
         try:
-            self.refuse_running(alive, but=lock)
+            self.refuse_running(but=lock)
         except BaseException:
             self.unlock(lock)
             raise

@@ -15,8 +15,8 @@ import pyarrow as pa
 from deltalake import Schema
 
 from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.attempts import UNDO
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.deletions import UNDO
 from pipelines.lake.edit.rewriting import TableRewriter, layout_of, successor_of
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from pipelines.lake.tables.tables import TableFile
@@ -72,7 +72,7 @@ def commit_snapshot(
         work = _Commit(lake, rewriter, record, lake.records(job)[0])
         operators = [work.operator(operator) for operator in record.operators]
         snapshot = record.followed_by(snapshot_id, "commit", operators, rewriter.written, note)
-        lake.append(snapshot)
+        rewriter.commit(snapshot)
     return CommitResult(snapshot, work.changed)
 
 

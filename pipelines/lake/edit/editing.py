@@ -8,13 +8,11 @@ merging from another job copies files, since every job keeps and drops its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.recorded_sources import sources_among
 from pipelines.lake.catalog.unmanaged_state import carried_metadata
@@ -133,21 +131,16 @@ def edit_snapshot(
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
     paths = [table.path for table in record.tables]
-    for other, merged in edit.merge:
-        paths += merged_tables(job, lake.snapshot(other, merged), paths)
-    with ExitStack() as stack:
-        for other, merged in edit.merge:
-            if other != job:  # nobody drops it while its files are copied
-                stack.enter_context(Attempt(lake, other, "", [], leans_on=[merged]))
-        record, rewriter = stack.enter_context(
-            successor_of(
-                lake, job, parent, snapshot_id, paths=paths, engine=engine, progress=progress,
-                leans_on=[merged for other, merged in edit.merge if other == job],
-            )
-        )  # fmt: skip
+    others = [lake.snapshot(other, merged) for other, merged in edit.merge]
+    for other in others:
+        paths += merged_tables(job, other, paths)
+    with successor_of(
+        lake, job, record, snapshot_id, paths=paths, others=others, engine=engine,
+        progress=progress,
+    ) as (record, rewriter):  # fmt: skip
         work = _Edit(record, edit, rewriter)
         edited = work.run(snapshot_id, staging, note)
-        lake.append(edited)
+        rewriter.commit(edited)
     return EditResult(edited, work.changes(), work.offsets)
 
 

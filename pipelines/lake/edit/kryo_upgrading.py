@@ -133,11 +133,11 @@ def upgrade_kryo(
         if (operator.label, state.name) in states
     ]
     with successor_of(
-        lake, job, parent, snapshot_id, paths=paths, engine=engine, progress=progress
+        lake, job, record, snapshot_id, paths=paths, engine=engine, progress=progress
     ) as (record, rewriter):
         operators = [_upgraded(rewriter, operator, states) for operator in record.operators]
         migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
-        lake.append(migrated)
+        rewriter.commit(migrated)
     return migrated, plan
 
 

@@ -117,7 +117,7 @@ def migrate_snapshot(
         return MigrationResult(record, result, 0)
     refuse_disagreeing(operator, state)
     with successor_of(
-        lake, job, parent, snapshot_id, paths=[state.table], engine=engine, progress=progress
+        lake, job, record, snapshot_id, paths=[state.table], engine=engine, progress=progress
     ) as (record, rewriter):
         new_operator = _migrate_table(rewriter, operator, state, change, staging)
         operators = [
@@ -125,7 +125,7 @@ def migrate_snapshot(
             for old in record.operators
         ]
         migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
-        lake.append(migrated)
+        rewriter.commit(migrated)
     return MigrationResult(migrated, result, state.entries, rewriter.stopwatch.times())
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Attempt, recover_attempts
+from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from pipelines.lake.edit.pieces import Piece, Rewritten, Rows
@@ -108,23 +108,24 @@ def kept_rows(rows: Rows, stays: pa.BooleanArray) -> Rows:
 def successor_of(
     lake: Catalog,
     job: str,
-    parent: str,
+    parent: str | SnapshotRecord,
     snapshot_id: str,
     *,
     paths: Sequence[str] | None = None,
-    leans_on: Sequence[str] = (),
+    others: Sequence[SnapshotRecord] = (),
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> Iterator[tuple[SnapshotRecord, TableRewriter]]:
-    """Begin a snapshot made of another one, after undoing what crashed attempts left of the job.
+    """Begin a snapshot made of another one.
 
     Args:
         lake: The lake.
         job: The job.
-        parent: The snapshot that it is made of.
+        parent: The snapshot that it is made of. Whoever has looked at its record gives that: it
+            must be in the catalog as it was then.
         snapshot_id: What the new one is to be called.
         paths: The tables to rewrite; by default all of the parent's.
-        leans_on: Other snapshots of the job that must not be dropped meanwhile.
+        others: Other snapshots that must stay as they are meanwhile.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
 
@@ -134,23 +135,16 @@ def successor_of(
 
     Raises:
         NotFoundError: There is no such parent.
-        ConflictError: The id is taken.
+        ConflictError: The id is taken, or a snapshot that it is made of was dropped or erased from.
     """
     check_names(job, snapshot_id)
+    record = parent if isinstance(parent, SnapshotRecord) else lake.snapshot(job, parent)
     if paths is None:
-        record = lake.snapshot(job, parent)
         paths = [table.path for table in record.tables]
-    if lake.has(job, snapshot_id):
-        raise ConflictError(
-            f"job {job!r} has a snapshot {snapshot_id!r} already",
-            remedy="choose another id",
-        )
-    recover_attempts(lake, job)
     chosen = choose_engine(engine)
     lake.check_tables(paths)
-    with Attempt(lake, job, snapshot_id, paths, leans_on=[parent, *leans_on]) as attempt:
-        # read again: it may have been dropped before the attempt held it
-        yield lake.snapshot(job, parent), TableRewriter(lake, attempt.token, chosen, progress)
+    with Attempt(lake, job, snapshot_id, paths, [record, *others], "edit") as attempt:
+        yield record, TableRewriter(lake, attempt, chosen, progress)
 
 
 def layout_of(lake: Catalog, operator: OperatorRecord, table: TableRecord) -> TableLayout:
@@ -222,7 +216,7 @@ class TableRewriter:
 
     Args:
         lake: The lake.
-        token: The attempt's token.
+        attempt: The attempt.
         engine: Where pieces are rewritten.
         progress: Called with (done, total) after each task of a table.
 
@@ -232,14 +226,19 @@ class TableRewriter:
     """
 
     def __init__(
-        self, lake: Catalog, token: str, engine: Engine, progress: Progress | None = None
+        self, lake: Catalog, attempt: Attempt, engine: Engine, progress: Progress | None = None
     ) -> None:
         self.lake = lake
-        self.token = token
+        self.attempt = attempt
+        self.token = attempt.token
         self.engine = engine
         self.progress = progress
         self.written = 0
         self.stopwatch = Stopwatch()
+
+    def commit(self, record: SnapshotRecord) -> None:
+        """Make the new snapshot exist: see `Attempt.commit`."""
+        self.attempt.commit(record)
 
     def rewrite_table(
         self,

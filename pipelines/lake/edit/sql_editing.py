@@ -69,10 +69,11 @@ def edit_by_sql(
         KeyGroupError: A key is not in its key group.
         EncodeError: A row can't be written back to Flink.
     """
+    before = lake.snapshot(job, parent)  # what the session shows is this, or the edit ends
     with _session(lake, job, parent) as session:
         parsed = check_statements(session, statements)
         with successor_of(
-            lake, job, parent, snapshot_id, engine=LocalEngine(), progress=progress
+            lake, job, before, snapshot_id, engine=LocalEngine(), progress=progress
         ) as (record, rewriter):
             work = _SqlEdit(session, rewriter, parsed)
             operators = [work.operator(operator) for operator in record.operators]
@@ -83,7 +84,7 @@ def edit_by_sql(
                 )
             text = f"{note}: {_joined(parsed)}" if note else _joined(parsed)
             edited = record.followed_by(snapshot_id, "edit", operators, rewriter.written, text)
-            lake.append(edited)
+            rewriter.commit(edited)
     return EditResult(edited, changed_states(record.operators, edited.operators))
 
 

@@ -6,7 +6,6 @@
 `planning`            where it is found, in files that snapshots share
 `refusals`            what stands against it
 `erasing`             the steps
-`erasure_note`        what says that they are gone through, and goes on behind a crash
 `log_rewriting`       Delta logs in which every version names the new files
 `own_versions`        versions for snapshots that were named, where others keep the files
 `task_state`          what runs and tasks keep beside snapshots

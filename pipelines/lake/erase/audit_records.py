@@ -21,7 +21,7 @@ from deltalake import CommitProperties
 
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import new_edited_file
+from pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
 from pipelines.lake.tables.tables import (
     CONFIGURATION,
     StateTable,
@@ -33,7 +33,6 @@ from state_core.errors import DamagedLakeError, MissingFileError, UnsafePathErro
 
 __all__ = ["AuditRecord", "add_record", "audit_records", "broken_record", "requester_here"]
 
-TABLE = "_statelake/erasure_records"
 SCHEMA = pa.schema(
     [
         ("number", pa.int64()),
@@ -97,7 +96,7 @@ def audit_records(lake: Catalog) -> list[AuditRecord]:
     Raises:
         DamagedLakeError: The table can't be read.
     """
-    directory = StateTable(lake.directory, TABLE).directory
+    directory = StateTable(lake.directory, ERASURE_RECORDS).directory
     table = open_table(directory)
     if table is None:
         return []
@@ -130,7 +129,7 @@ def add_record(
     Raises:
         ConflictError: Others kept doing so.
     """
-    directory = StateTable(lake.directory, TABLE).directory
+    directory = StateTable(lake.directory, ERASURE_RECORDS).directory
 
     def attempt() -> AuditRecord | None:
         table = open_table(directory) or create_table(
@@ -143,7 +142,9 @@ def add_record(
         open_ = AuditRecord(len(before), kind, request, now, requested_by, text, previous)
         record = AuditRecord(**{**asdict(open_), "digest": open_.sealed()})
         change = DeltaCommit(directory, SCHEMA, None, CommitProperties(max_commit_retries=0))
-        change.add_rows(new_edited_file(), pa.Table.from_pylist([asdict(record)], SCHEMA))
+        change.add_rows(
+            new_edited_file(table.version() + 1), pa.Table.from_pylist([asdict(record)], SCHEMA)
+        )
         change.write(table)
         return record
 

@@ -1,46 +1,54 @@
 """Rows go out of every snapshot of some jobs, and the bytes that held them out of the lake.
 
-A note in the lake says what is going on. The steps, in their order:
+The erasure is a claim in the catalog's log, which says who does it and how far it is. The steps, in
+their order:
 
-1. `take`: the note is written, and nobody else begins to write to the jobs.
+1. `take`: the claim closes the jobs, once nobody writes to them.
 2. `find`: where rows are that go, and whether anything stands against it.
 3. `write_files`: each file that has some is written again without them, beside the old one.
-4. `note_files`: the note says which new file stands for which old one.
-5. `switch`: the rows of all snapshots in the catalog name the new files, in one commit.
+4. `note_files`: which new file stands for which old one.
+5. `switch`: one entry of the catalog's log lets the rows of all snapshots name the new files, if
+   the claim is still this process's own, and the snapshots are those that were looked through.
 6. `rewrite_logs`: every version of each Delta table names them, too.
 7. `delete_old`: what no snapshot names any more is deleted, old rows of the catalog as well.
 8. `erase_task_state`: what runs and tasks keep of it goes.
 9. `record`: what was done is added to the records.
-10. `close`: the note goes.
+10. `close`: the claim goes.
 
 What ends before the fifth has changed no snapshot; what ends behind it is gone on with by the same
-request.
+request. Of two processes with one request only one can switch: the claim names one.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from pipelines.engine import Engine, LocalEngine, Progress
 from pipelines.lake.catalog.attempts import (
-    attempt_tokens,
-    recover_attempts,
+    Heartbeat,
     refuse_during_erasure,
-    running_attempts,
+    settle_attempts,
+    watch,
+    without_gone,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import sweep_carried, tables_of_job
+from pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion, RowsEdit
+from pipelines.lake.catalog.catalog_rows import rows_replaced
+from pipelines.lake.catalog.claims import AttemptClaim, Claims, ErasureClaim
+from pipelines.lake.catalog.deletions import finish_deletions, sweep_carried
+from pipelines.lake.catalog.dropping import tables_of_job
 from pipelines.lake.catalog.holds import refuse_held
+from pipelines.lake.catalog.processes import is_gone, is_this_process, this_process
 from pipelines.lake.edit.pieces import Rewritten
 from pipelines.lake.edit.rewriting import layout_of, rewrite_pieces
 from pipelines.lake.erase.audit_records import AuditRecord, add_record, requester_here
-from pipelines.lake.erase.erasure_note import ErasureNote, note_path
 from pipelines.lake.erase.log_rewriting import check_log, rewrite_log
 from pipelines.lake.erase.opaque_state import without_opaque_state
 from pipelines.lake.erase.own_versions import give_own_versions
@@ -48,10 +56,11 @@ from pipelines.lake.erase.planning import ErasurePlan, FoundFile, Planner, recor
 from pipelines.lake.erase.refusals import refuse_other_snapshots, refuse_plan
 from pipelines.lake.erase.requests import ErasureRequest, check_request, without_words, words_of
 from pipelines.lake.erase.task_state import TaskState, all_jobs
-from pipelines.lake.tables.names import is_edited_file, is_table_of, token_of
+from pipelines.lake.tables.names import is_edited_file, token_of
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
 from pipelines.lake.tables.table_log import LOG_DIRECTORY
-from state_core.errors import ConflictError, DamagedLakeError, LakeError
+from pipelines.lake.tables.tables import DATA_DIRECTORY
+from state_core.errors import ConflictError, LakeError, StateError
 
 __all__ = ["STEPS", "Erasure", "ErasureResult", "erase", "plan_erasure"]
 
@@ -60,6 +69,8 @@ STEPS = (
     "rewrite_logs", "delete_old", "erase_task_state", "record", "close",
 )  # fmt: skip
 SWITCH = STEPS.index("switch")
+LOG = logging.getLogger(__name__)
+_UNIT_FIELDS = ("path", "partition", "first", "last", "rows", "size")
 # rows that changed, and rows that are hidden, as Delta's engines keep them
 _CHANGES = re.compile(r"_change_data/.+\.parquet|([\w=-]+/)?deletion_vector_[\w-]+\.bin", re.ASCII)
 
@@ -171,28 +182,34 @@ class Erasure:
         self.asked = asked
         self.options = options
         self.words = words_of(asked)
-        self.note = ErasureNote(asked.request, list(jobs), uuid.uuid4().hex[:16])
+        self.token = uuid.uuid4().hex[:16]
+        self.claim = ErasureClaim(
+            jobs=list(jobs), every_job=not jobs, token=self.token, switched=False, replaced={},
+            said={}, process=this_process(),
+        )  # fmt: skip
         self.files: list[FoundFile] = []
         self.rewritten: list[Rewritten] = []
+        self.replaced: dict[str, dict[str, UnitRecord | None]] = {}
         self.records: dict[str, list[SnapshotRecord]] = {}
         self.added: AuditRecord | None = None
+        self._said: Mapping[str, Any] = {}
         self._stack = ExitStack()  # what of the plan is needed until files are written
 
     def run(self) -> ErasureResult:
         """Go through the steps, or through those that are left."""
         start = self._first_step()
-        with self._stack:
+        with self._stack, Heartbeat(self.lake, self.token):
             try:
-                for step in STEPS[start:SWITCH]:
+                for step in STEPS[start : SWITCH + 1]:
                     getattr(self, step)()
             except Exception:
                 self._take_back()
                 raise
-            for step in STEPS[max(start, SWITCH) :]:
+            for step in STEPS[max(start, SWITCH + 1) :]:
                 getattr(self, step)()
         if self.added is None:
             raise LakeError("the erasure was not recorded")
-        return ErasureResult(self.asked.request, start > 0, self.note.said, self.added)
+        return ErasureResult(self.asked.request, start > 0, self._said, self.added)
 
     def _first_step(self) -> int:
         """Where to begin: at the start, or behind what a process before this one did.
@@ -200,81 +217,88 @@ class Erasure:
         Raises:
             ConflictError: Its process is at work, or another erasure of a job has not ended.
         """
-        before = ErasureNote.read(self.lake, self.asked.request)
-        start = 0
-        if before is not None:
-            self.note = before
-            refuse_other_snapshots(before.said, self.asked)
-            if before.said and self._is_switched():
-                start = SWITCH + 1
-            else:
-                self.note = replace(before, replaced={}, said={})
-        self.note.jobs = self.note.jobs or all_jobs(self.lake)
-        for job in self.note.jobs:
-            refuse_during_erasure(self.lake, job, self.asked.request)
-            if before is None:
-                recover_attempts(self.lake, job)
-        return start
+        request = self.asked.request
+        claims = self.lake.version().claims
+        before = claims.erasures.get(request)
+        if before is None:
+            self.claim = replace(self.claim, jobs=self.claim.jobs or all_jobs(self.lake))
+            return 0
+        if not is_this_process(before.process) and not is_gone(before.process):
+            watch(self.lake, {before.token: before.process}, f"erasure {request!r} is going on")
+        refuse_other_snapshots(before.said, self.asked)
+        self.claim = replace(
+            before, token=self.token, process=this_process(),
+            jobs=before.jobs or all_jobs(self.lake),
+        )  # fmt: skip
+        if not before.switched:
+            self.claim = replace(self.claim, replaced={}, said={})
+            return 0
+        self.replaced = {table: _units(files) for table, files in before.replaced.items()}
+        self._said = before.said
+        self.lake.transact(partial(self._taken, before.token))
+        return SWITCH + 1
 
-    def _is_switched(self) -> bool:
-        """Whether the catalog names new files, as the note of an erasure that ended says.
+    def _taken(self, before: str, version: CatalogVersion) -> CatalogChange:
+        """Put this process's claim in the place of another's, if that is still there.
 
         Raises:
-            DamagedLakeError: The catalog names neither the new files nor the old ones.
+            ConflictError: Somebody else has taken it.
         """
-        named = _named(
-            record
-            for records in records_of(self.lake, self.note.jobs).values()
-            for record in records
-            if self.asked.of_snapshot(record.snapshot_id)
-        )
-        new = {
-            (table, unit.path)
-            for table, files in self.note.replaced.items()
-            for unit in files.values()
-            if unit is not None
-        }
-        old = {(table, path) for table, files in self.note.replaced.items() for path in files}
-        if old & named:
-            return False
-        if not new <= named or not all(
-            any(is_table_of(job, table) for job in self.note.jobs) for table in self.note.replaced
-        ):
-            raise DamagedLakeError(
-                "no erasure of this lake: its files are of no snapshot",
-                place=self.lake.directory.full(note_path(self.asked.request)),
-                remedy="statelake did not write that note: remove the file",
+        claim = version.claims.erasures.get(self.asked.request)
+        if claim is None or claim.token != before:
+            raise ConflictError(
+                f"erasure {self.asked.request!r} is gone on with by another process, or has ended",
+                remedy="nothing was changed here; see `statelake audit`",
             )
-        # of an erasure that met notes alone, the snapshots say it
-        return (
-            bool(old)
-            or self.note.said.get("changed") == 0
-            or any(
-                self.asked.request in record.erased
-                for records in records_of(self.lake, self.note.jobs).values()
-                for record in records
-            )
-        )
+        return CatalogChange(version.claims.with_erasure(self.asked.request, self.claim))
 
     def take(self) -> None:
-        """Say what is going on, and see that nobody else writes.
+        """Close the jobs, once nobody writes to them.
 
         Raises:
-            ConflictError: Others do.
+            ConflictError: Others do, or erase from one of them.
         """
-        self.note.write(self.lake)
-        for job in self.note.jobs:
-            refuse_during_erasure(self.lake, job, self.asked.request)
-            for snapshot_id in running_attempts(self.lake, job):
-                raise ConflictError(
-                    f"job {job!r} is being written to, for snapshot {snapshot_id!r}",
-                    remedy="try again when that is done",
-                )
-        if self.asked.carried == "drop" and attempt_tokens(self.lake):
+        settle_attempts(self.lake, self._attempts, "nothing can be erased")
+        self.lake.transact(self._closed)
+        finish_deletions(self.lake)
+
+    def _attempts(self, version: CatalogVersion) -> Mapping[str, AttemptClaim]:
+        """The attempts that write to the jobs, or keep files of theirs."""
+        claims = version.claims
+        return claims.attempts if self.claim.every_job else claims.attempts_on(self.claim.jobs)
+
+    def _closed(self, version: CatalogVersion) -> CatalogChange:
+        request = self.asked.request
+        if self.claim.every_job:
+            jobs = sorted({*self.claim.jobs, *version.jobs()})
+            self.claim = replace(self.claim, jobs=jobs)
+        claims = without_gone(version.claims)
+        for job in self.claim.jobs:
+            refuse_during_erasure(claims, job, request)
+        before = claims.erasures.get(request)
+        if before is not None and (before.switched or not is_this_process(before.process)):
+            watch(self.lake, {before.token: before.process}, f"erasure {request!r} is going on")
+        for claim in self._attempts(version).values():
             raise ConflictError(
-                "another job is being written to, so that no file that is carried can be deleted",
+                f"job {claim.job!r} is being written to, for snapshot {claim.snapshot_id!r}",
                 remedy="try again when that is done",
             )
+        return CatalogChange(claims.with_erasure(request, self.claim))
+
+    def _own(self, claims: Claims) -> ErasureClaim:
+        """This process's claim.
+
+        Raises:
+            ConflictError: Somebody else has taken it.
+        """
+        claim = claims.erasures.get(self.asked.request)
+        if claim is None or claim.token != self.token:
+            raise ConflictError(
+                f"erasure {self.asked.request!r} was taken for dead, and taken over by another"
+                " process",
+                remedy="let that one end it; or give the same request again",
+            )
+        return claim
 
     def find(self) -> None:
         """Look where rows are that go, and whether anything stands against it.
@@ -285,8 +309,7 @@ class Erasure:
             HeldError: There is a hold on a snapshot that has some.
             EncodeError: State can't be searched, or a predicate is true of all rows.
         """
-        self.records = records_of(self.lake, self.note.jobs)
-        self._delete_unnamed(of_token=True)  # what was written before a crash
+        self.records = records_of(self.lake, self.claim.jobs)
         planner = Planner(self.lake, self.asked, self.records, self.options.engine)
         self._stack.callback(planner.close)
         planner.tasks.refuse_running()
@@ -295,7 +318,7 @@ class Erasure:
         refuse_held(self.lake, plan.changed(self.asked))
         for job, path in self._table_paths():
             self._check_table(job, path)
-        self.note.said = plan.said(self.asked, self.options.secret)
+        self._said = plan.said(self.asked, self.options.secret)
 
     def _table_paths(self) -> Iterator[tuple[str, str]]:
         for job, records in self.records.items():
@@ -327,19 +350,23 @@ class Erasure:
 
     def write_files(self) -> None:
         """Write each file again without the rows that go."""
-        tasks = [replace(file.task, prefix=self.note.token) for file in self.files]
+        tasks = [replace(file.task, prefix=self.token) for file in self.files]
         rewritten = self.options.engine.map(rewrite_pieces, tasks, self.options.progress)
         self.rewritten = [of_file for (of_file,) in rewritten]
 
     def note_files(self) -> None:
-        """Say which new file stands for which old one, so that a crash is gone on from."""
+        """Work out which new file stands for which old one, so that a crash is gone on from."""
         for file, rewritten_file in zip(self.files, self.rewritten, strict=True):
             new = rewritten_file.files[0] if rewritten_file.files else None
-            self.note.replaced.setdefault(file.table, {})[file.unit.path] = new
-        self.note.write(self.lake)
+            self.replaced.setdefault(file.table, {})[file.unit.path] = new
 
     def switch(self) -> None:
-        """Let the catalog name the new files, in one commit."""
+        """Let the catalog name the new files, in one commit.
+
+        Raises:
+            ConflictError: The claim, or a snapshot, is not what it was.
+            HeldError: There is a hold on a snapshot that has some.
+        """
         results = {
             (file.table, file.unit.path): rewritten_file
             for file, rewritten_file in zip(self.files, self.rewritten, strict=True)
@@ -350,7 +377,28 @@ class Erasure:
                 new = self._erased(record, results)
                 if new != record and self.asked.of_snapshot(record.snapshot_id):
                     changed.append(replace(new, erased=[*record.erased, self.asked.request]))
-        self.lake.replace(changed)
+        planned = _digests(self.records)
+        done = replace(
+            self.claim, switched=True, said=dict(self._said),
+            replaced={
+                table: {old: None if new is None else _shown(new) for old, new in files.items()}
+                for table, files in self.replaced.items()
+            },
+        )  # fmt: skip
+
+        def decide(version: CatalogVersion) -> CatalogChange:
+            self._own(version.claims)
+            now = {job: version.records(job)[0] for job in self.claim.jobs}
+            if self._attempts(version) or _digests(now) != planned:
+                raise ConflictError(
+                    "a snapshot came or went while rows of all of them were looked through",
+                    remedy="nothing was changed: give the same request again",
+                )
+            claims = version.claims.with_erasure(self.asked.request, done)
+            return CatalogChange(claims, edits=rows_edits(changed))
+
+        self.lake.transact(decide)
+        self.claim = done
 
     def _erased(
         self, record: SnapshotRecord, results: Mapping[tuple[str, str], Rewritten]
@@ -385,32 +433,39 @@ class Erasure:
 
     def rewrite_logs(self) -> None:
         """Let every version of each table name the new files; it may be done once more."""
-        self.records = records_of(self.lake, self.note.jobs)
+        self.records = records_of(self.lake, self.claim.jobs)
         # an old file is still named if a snapshot that was not asked for has it
         kept = _named(chain.from_iterable(self.records.values()))
         for _, path in self._table_paths():
-            table, files = self.lake.table(path), self.note.replaced.get(path, {})
+            table, files = self.lake.table(path), self.replaced.get(path, {})
+            self._own(self.lake.version().claims)
             if table.open() is not None:
                 gone = {old: new for old, new in files.items() if (path, old) not in kept}
                 rewrite_log(table, gone)
-        give_own_versions(self.lake, self.asked, self.records, kept, self.note)
+        changed = give_own_versions(
+            self.lake, self.asked, self.records, kept, self.replaced, self.token
+        )
+
+        def decide(version: CatalogVersion) -> CatalogChange:
+            self._own(version.claims)
+            return CatalogChange(edits=rows_edits(changed))
+
+        if changed:
+            self.lake.transact(decide)
 
     def delete_old(self) -> None:
         """Delete what no snapshot names any more; it may be done once more."""
-        self._delete_unnamed()
-        for job in self.note.jobs:
-            self.lake.delete_old_rows(job)
-        sweep_carried(self.lake)
-
-    def _delete_unnamed(self, *, of_token: bool = False) -> None:
-        """Delete files of tables that no snapshot has: all, or those of this erasure."""
+        self.records = records_of(self.lake, self.claim.jobs)
+        self._own(self.lake.version().claims)
         for job, path in self._table_paths():
             directory, needed = self.lake.table(path).directory, self._needed(job, path)
             for name, _ in directory.files_below():
-                token = token_of(name)
-                ours = token == self.note.token if of_token else token or _is_engines(name)
-                if ours and name not in needed and not name.startswith(f"{LOG_DIRECTORY}/"):
+                is_ours = token_of(name) or _is_engines(name)
+                if is_ours and name not in needed and not name.startswith(f"{LOG_DIRECTORY}/"):
                     directory.delete(name)
+        finish_deletions(self.lake)
+        self.lake.delete_old_rows(self.claim.jobs)
+        sweep_carried(self.lake)
 
     def erase_task_state(self) -> None:
         """Let go what runs and tasks keep of it; it may be done once more."""
@@ -419,18 +474,66 @@ class Erasure:
     def record(self) -> None:
         """Add what was done to the records."""
         requested_by = self.options.requested_by
-        self.added = add_record(
-            self.lake, "erase", self.asked.request, requested_by, self.note.said
-        )
+        self.added = add_record(self.lake, "erase", self.asked.request, requested_by, self._said)
 
     def close(self) -> None:
         """Let others write again."""
-        self.lake.directory.delete(note_path(self.asked.request))
+        self.lake.transact(self._opened)
+
+    def _opened(self, version: CatalogVersion) -> CatalogChange | None:
+        """Take the claim out, if it is this process's own."""
+        claim = version.claims.erasures.get(self.asked.request)
+        if claim is None or claim.token != self.token:
+            return None
+        return CatalogChange(version.claims.without_erasure(self.asked.request))
 
     def _take_back(self) -> None:
-        """Leave nothing behind."""
-        self._delete_unnamed(of_token=True)
-        self.lake.directory.delete(note_path(self.asked.request))
+        """Leave nothing behind of an erasure that did not switch."""
+        try:
+            claim = self.lake.version().claims.erasures.get(self.asked.request)
+            if claim is not None and claim.token == self.token and claim.switched:
+                return  # the answer was lost: the same request goes on
+            records = records_of(self.lake, self.claim.jobs)
+            named = {path for _, path in _named(chain.from_iterable(records.values()))}
+            for table in self.replaced.keys() | {file.table for file in self.files}:
+                directory = self.lake.table(table).directory
+                for name, _ in directory.files_below(f"{DATA_DIRECTORY}/{self.token}"):
+                    if name not in named and token_of(name) == self.token:
+                        directory.delete(name)
+            self.lake.transact(self._opened)  # behind the files, as a full disk has room then
+        except StateError as error:
+            LOG.warning(
+                "the jobs stay closed until the next command sees that this one has ended: %s",
+                error,
+            )
+
+
+def rows_edits(records: Iterable[SnapshotRecord]) -> dict[str, RowsEdit]:
+    """What puts other rows in the place of those that snapshots have."""
+    rows_by_job: dict[str, dict[str, dict[str, object]]] = {}
+    for record in records:
+        rows_by_job.setdefault(record.job, {})[record.snapshot_id] = record.to_row()
+    return {job: partial(rows_replaced, job, rows) for job, rows in rows_by_job.items()}
+
+
+def _digests(records: Mapping[str, Sequence[SnapshotRecord]]) -> dict[tuple[str, str], str]:
+    """What tells whether a snapshot came, went, or has other files."""
+    return {
+        (record.job, record.snapshot_id): record.files_digest()
+        for of_job in records.values()
+        for record in of_job
+    }
+
+
+def _shown(unit: UnitRecord) -> dict[str, Any]:
+    return {name: getattr(unit, name) for name in _UNIT_FIELDS}
+
+
+def _units(files: Mapping[str, Any]) -> dict[str, UnitRecord | None]:
+    return {
+        old: None if new is None else UnitRecord(**new, fingerprint=b"")
+        for old, new in files.items()
+    }
 
 
 def _named(records: Iterable[SnapshotRecord]) -> set[tuple[str, str]]:

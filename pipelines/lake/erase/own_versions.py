@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.rewriting import layout_of
-from pipelines.lake.erase.erasure_note import ErasureNote
 from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
 
 __all__ = ["give_own_versions"]
 
@@ -24,8 +23,9 @@ def give_own_versions(
     asked: ErasureRequest,
     records: Mapping[str, Sequence[SnapshotRecord]],
     kept: set[tuple[str, str]],
-    note: ErasureNote,
-) -> None:
+    replaced: Mapping[str, Mapping[str, UnitRecord | None]],
+    token: str,
+) -> list[SnapshotRecord]:
     """Make versions that show what snapshots have; it may be done once more.
 
     Args:
@@ -33,15 +33,15 @@ def give_own_versions(
         asked: The snapshots that were erased from.
         records: All snapshots by job, the oldest first, which name their new files.
         kept: Table and path of every file that a snapshot has.
-        note: Which files were replaced.
+        replaced: By table and old file, the new one.
+        token: By which versions are told.
+
+    Returns:
+        The snapshots whose rows are to name such versions.
     """
-    tables = {
-        path for path, files in note.replaced.items() if any((path, old) in kept for old in files)
-    }
-    if not tables:
-        return
-    for of_job in records.values():
-        changed = []
+    tables = {path for path, files in replaced.items() if any((path, old) in kept for old in files)}
+    changed: list[SnapshotRecord] = []
+    for of_job in records.values() if tables else ():
         shown: dict[str, tuple[OperatorRecord, TableRecord]] = {}
         for record in of_job:
             operators = []
@@ -51,16 +51,15 @@ def give_own_versions(
                     if table.path in tables:
                         shown[table.path] = operator, table
                         if asked.of_snapshot(record.snapshot_id):
-                            table = _shown(lake, operator, table, note.token)  # noqa: PLW2901
+                            table = _shown(lake, operator, table, token)  # noqa: PLW2901
                     new_tables.append(table)
                 operators.append(replace(operator, tables=new_tables))
             new = replace(record, operators=operators)
             if new != record:
                 changed.append(new)
         for operator, table in shown.values():  # those of the newest snapshot that has the table
-            _shown(lake, operator, replace(table, version=-1), note.token)
-        if changed:
-            lake.replace(changed)
+            _shown(lake, operator, replace(table, version=-1), token)
+    return changed
 
 
 def _shown(lake: Catalog, operator: OperatorRecord, table: TableRecord, token: str) -> TableRecord:

@@ -20,7 +20,6 @@ from functools import cached_property
 from itertools import chain
 from urllib.parse import quote, unquote
 
-from pipelines.lake.catalog.attempts import is_alive
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.commits.checkpoint_records import read_records
 from pipelines.lake.commits.run_log import RunLog
@@ -122,7 +121,7 @@ class TaskState:
             ConflictError: The job runs, or a run of it is prepared and not completed.
         """
         for job, log in self.runs.items():
-            log.refuse_running(is_alive)
+            log.refuse_running()
             for run in log.runs()[-1:]:
                 if not log.done(run) and log.prepared(run) is not None:
                     raise ConflictError(

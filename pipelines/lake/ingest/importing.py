@@ -1,8 +1,8 @@
 """Import a snapshot: slices write files, one commit a table makes versions, one row makes it exist.
 
-The order is what keeps the lake whole: a note of the attempt, files under the attempt's name, a
-version of every table, the row in `snapshots`, and the note removed. A crash before the row leaves
-a note, by which the next run finds and removes what was left.
+The order is what keeps the lake whole: the attempt in the catalog's log, files below its token, a
+version of every table, and the entry that adds the snapshot and ends the attempt. A crash before
+that entry leaves an attempt, by which the next writer finds and deletes what was left.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 import pyarrow as pa
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Attempt, recover_attempts
+from pipelines.lake.catalog.attempts import Attempt, BasisChangedError
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.unmanaged_state import carry_state
 from pipelines.lake.ingest.import_slice import (
@@ -63,6 +64,9 @@ from state_core.formats.reader import METADATA_FILE, snapshot_directory, without
 from state_core.model.snapshot import Operator
 
 __all__ = ["ImportResult", "import_snapshot"]
+
+ATTEMPTS = 4
+"""So often an import begins again where what it built on was dropped or erased from."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +175,19 @@ class _Import:
         present = self._present(name)
         if present is not None:
             return ImportResult(present, new=False)
-        recover_attempts(self.lake, self.job)
         engine = choose_engine(choice)
+        for _ in range(ATTEMPTS):
+            with suppress(BasisChangedError):  # then against what is there now
+                return self._attempt(name, engine, progress)
+        return self._attempt(name, engine, progress)
+
+    def _attempt(self, name: str, engine: Engine, progress: Progress | None) -> ImportResult:
+        """Import against the snapshot that is the job's newest now.
+
+        Raises:
+            BasisChangedError: It was dropped or erased from meanwhile, or this attempt was taken
+                back.
+        """
         self.leaves_files = engine.repeats
         previous = self._previous()
         tables = {
@@ -182,18 +197,13 @@ class _Import:
         self.operator_tables = operator_table_paths(self.job, self._operators())
         paths = [target.path for targets in tables.values() for target in targets]
         paths += self.operator_tables.values()
-        before = [previous.snapshot_id] if previous is not None else []
-        with Attempt(self.lake, self.job, name, paths, leans_on=before) as attempt:
-            kept = (
-                {summary.snapshot_id for summary in self.lake.summaries(self.job)} if before else ()
-            )
-            if previous is not None and previous.snapshot_id not in kept:
-                previous = None  # it was dropped at this moment, and its files with it
+        bases = [previous] if previous is not None else []
+        with Attempt(self.lake, self.job, name, paths, bases) as attempt:
             with self.snapshot.files.unchanged():
                 pieces = self._map_pieces(engine, attempt.token, previous)
                 results = self._map(engine, attempt.token, tables, previous, progress)
             record = self._record(name, tables, results, pieces, previous, attempt.token)
-            self.lake.append(record)
+            attempt.commit(record)
         units = [unit for table in record.tables for unit in table.units]
         written = sum(attempt.token in unit.path for unit in units)
         times = self.stopwatch.times()
@@ -318,7 +328,7 @@ class _Import:
         files = StateFiles(self.directory, self.allow_external)
         with files.unchanged():
             stripped = without_raw_timers(self.snapshot.metadata, files)
-            metadata, carried = carry_state(stripped, files, self.lake.directory)
+            metadata, carried = carry_state(stripped, files, self.lake.directory, token, previous)
         operators = []
         for operator in self._operators():
             slices = results[operator.operator_id]

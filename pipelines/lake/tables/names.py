@@ -14,16 +14,21 @@ from state_core.files.filesystem import Directory
 from state_core.printable import is_text
 
 __all__ = [
+    "AREAS",
+    "ERASURE_RECORDS",
     "LATEST",
     "SNAPSHOTS",
     "areas_of",
+    "carried_name",
     "check_names",
     "checkpoint_log_table",
     "commits_table",
     "default_snapshot_id",
-    "is_digest",
+    "digest_in",
+    "is_carried_name",
     "is_edited_file",
     "is_table_of",
+    "is_table_path",
     "is_token",
     "is_unit_path",
     "keyed_table",
@@ -35,10 +40,14 @@ __all__ = [
     "queue_table",
     "store_table",
     "timers_table",
+    "token_in",
     "token_of",
+    "version_in",
 ]
 
 SNAPSHOTS, KEYED, TIMERS, OPERATOR = "snapshots", "keyed", "timers", "operator"
+ERASURE_RECORDS = "_statelake/erasure_records"
+AREAS = (KEYED, TIMERS, OPERATOR)
 STORES, CHANGELOGS = "stores", "changelogs"
 CHECKPOINTS, COMMITS = "_checkpoints", "_commits"
 LONGEST = 110  # two of them, and what tells a table from an older one, are a name of 255
@@ -48,7 +57,8 @@ FLINK_CHECKPOINT = re.compile(r"chk-\d+")
 # a job's newest snapshot, or so many before it: no snapshot is called so
 KEY_GROUPS_FILE = "key-groups-"
 LATEST = re.compile(r"latest(?:~(\d{1,9}))?", re.ASCII)
-_TOKEN, _DIGEST = re.compile("[0-9a-f]{16}"), re.compile("[0-9a-f]{64}")
+_TOKEN = re.compile("[0-9a-f]{16}")
+_CARRIED = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{16})?", re.ASCII)
 _UNIT = re.compile(r"_data/([0-9a-f]{16})/(\d+/)?(key-groups?|subtask)-\d{5}\.parquet", re.ASCII)
 # what Spark and delta-rs write into a table, and what Hadoop keeps of each file beside it
 _ENGINES_FILE = r"(\.?part-[\w.-]+\.parquet(\.crc)?|\.?_SUCCESS(\.crc)?)"
@@ -56,6 +66,7 @@ _STAGED = re.compile(
     r"_data/([0-9a-f]{16})/staged/([\w=.-]+/)*[\w.-]*(\.parquet|_SUCCESS)(\.crc)?", re.ASCII
 )
 _EDITED = re.compile(rf"([a-z_]+=[\w-]+/)?{_ENGINES_FILE}", re.ASCII)
+_VERSIONED = re.compile(r"part-(\d{5,20})-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
 _PATH_SEGMENT = re.compile(r"[A-Za-z0-9~-][A-Za-z0-9_.~-]{0,254}")
 # behind the name of a table where another of that name is partitioned otherwise
 _OTHERWISE = re.compile(r"(~(key_group|key_group_bucket|whole))*")
@@ -182,9 +193,24 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def is_digest(text: str) -> bool:
-    """Whether a file that is carried is called like that: by its SHA-256."""
-    return _DIGEST.fullmatch(text) is not None
+def carried_name(digest: str, token: str) -> str:
+    """The name of a carried file: its SHA-256, and the attempt that wrote it."""
+    return f"{digest}.{token}"
+
+
+def is_carried_name(text: str) -> bool:
+    """Whether a carried file is called so; older lakes have no attempt in the name."""
+    return _CARRIED.fullmatch(text) is not None
+
+
+def digest_in(name: str) -> str:
+    """The SHA-256 in the name of a carried file."""
+    return name.partition(".")[0]
+
+
+def token_in(name: str) -> str:
+    """The attempt in the name of a carried file; empty in older lakes."""
+    return name.partition(".")[2]
 
 
 def is_unit_path(path: str) -> bool:
@@ -220,9 +246,28 @@ def is_edited_file(path: str) -> bool:
     return _EDITED.fullmatch(path) is not None
 
 
-def new_edited_file() -> str:
-    """What a file is called that nobody has, as an edit with Spark or delta-rs calls it."""
-    return f"part-00000-{uuid.uuid4()}.parquet"
+def new_edited_file(version: int = 0) -> str:
+    """A name that no file has, as Spark and delta-rs give one.
+
+    Args:
+        version: The only version of the table's log that may name it. Once the log has that
+            version and does not name the file, nothing ever will.
+    """
+    return f"part-{version:05d}-{uuid.uuid4()}.parquet"
+
+
+def version_in(path: str) -> int | None:
+    """The version of a log that may name a file of `new_edited_file`; None for other files."""
+    match = _VERSIONED.fullmatch(posixpath.basename(path))
+    return None if match is None else int(match[1])
+
+
+def is_table_path(path: str) -> bool:
+    """Whether a table of some job is at such a path below the lake."""
+    _, _, rest = path.partition("/")
+    area, *names = rest.split("/")
+    expected = {KEYED: 2, TIMERS: 1, OPERATOR: 2}.get(area)
+    return len(names) == expected and all(map(_PATH_SEGMENT.fullmatch, names))
 
 
 def is_table_of(job: str, path: str, state: str | None = None, *, area: str = "") -> bool:

@@ -16,7 +16,7 @@ from pipelines.lake.tables.names import (
     KEYED,
     OPERATOR,
     TIMERS,
-    is_digest,
+    is_carried_name,
     is_table_of,
     is_unit_path,
 )
@@ -84,9 +84,10 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "entries": COUNT,
         "state_bytes": COUNT,
         "written_bytes": COUNT,
+        "sequence": COUNT,
     },
     HoldRecord: {"since": _TIME},
-    CarriedFile: {"blob": Rule(is_digest, "64 digits of a SHA-256"), "size": COUNT},
+    CarriedFile: {"blob": Rule(is_carried_name, "the name of a carried file"), "size": COUNT},
     OperatorRecord: {
         "operator_id": Rule(lambda value: len(value) == 32 and _is_hex(value), "32 hex digits"),
         "parallelism": _GROUPS,

@@ -7,6 +7,7 @@ for each of its tables the Delta version and the files that hold it. Everything 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
@@ -280,6 +281,8 @@ class SnapshotRecord:
         operators: The operators with keyed or operator state.
         holds: Why it may not be dropped; while there is one, nobody does.
         erased: The erasures by which rows of it went, by their requests.
+        sequence: Its place among the job's snapshots: the version of the catalog that it came
+            with, 0 in lakes that do not have it yet.
     """
 
     job: str
@@ -304,6 +307,7 @@ class SnapshotRecord:
     operators: list[OperatorRecord] = field(default_factory=list)
     holds: list[HoldRecord] = field(default_factory=list)
     erased: list[str] = field(default_factory=list)
+    sequence: int = 0
 
     @property
     def tables(self) -> list[TableRecord]:
@@ -315,6 +319,12 @@ class SnapshotRecord:
         """The keyed states of all its operators, and then their operator states."""
         keyed: list[AnyState] = [state for operator in self.operators for state in operator.states]
         return keyed + [state for operator in self.operators for state in operator.operator_states]
+
+    def files_digest(self) -> str:
+        """The digest of what files it has: another one once an erasure has exchanged some."""
+        named = sorted(f"{table.path}/{unit.path}" for table in self.tables for unit in table.units)
+        named += sorted(carried.blob for carried in self.carried)
+        return hashlib.sha256("\n".join(named).encode("utf-8", "surrogatepass")).hexdigest()
 
     def with_operators(self, operators: list[OperatorRecord]) -> SnapshotRecord:
         """The snapshot with other operators, and its counts again."""
@@ -352,6 +362,7 @@ class SnapshotRecord:
             written_bytes=written,
             holds=[],
             erased=[],
+            sequence=0,
         )
 
     def to_row(self) -> dict[str, Any]:
