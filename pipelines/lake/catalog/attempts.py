@@ -18,6 +18,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from threading import Event, Thread
 from typing import Any
@@ -114,8 +115,11 @@ class Attempt:
             LOG.warning("deletions are left to the next writer: %s", error)
         return self
 
-    def commit(self, record: SnapshotRecord) -> None:
+    def commit(self, record: SnapshotRecord) -> SnapshotRecord:
         """Make a snapshot exist, and end the attempt.
+
+        Returns:
+            The snapshot, with its place among the others.
 
         Raises:
             ConflictError: The snapshot's name is taken, or an erasure of a job has not ended.
@@ -132,9 +136,10 @@ class Attempt:
                 )
             return CatalogChange(version.claims.without_attempt(self.token), added=record)
 
-        self.lake.transact(decide)
+        sequence = self.lake.transact(decide)
         self._is_committed = True
         self.lake.put_together(record.job)
+        return replace(record, sequence=sequence)
 
     def __exit__(self, *raised: object) -> None:
         self._beats.__exit__(*raised)

@@ -391,7 +391,7 @@ class Catalog:
 
     def transact(
         self, decide: Callable[[CatalogVersion], CatalogChange | None], *, create: bool = False
-    ) -> None:
+    ) -> int:
         """Change the catalog by one entry of its log, which only one writer can write.
 
         Args:
@@ -399,6 +399,9 @@ class Catalog:
                 is called again with a newer version where another writer came first; what it
                 raises ends the commit, and nothing is changed.
             create: Whether to make a lake where there is none.
+
+        Returns:
+            The version with the change; the one that was looked at if nothing changed.
 
         Raises:
             NotALakeError: There is no lake.
@@ -410,16 +413,16 @@ class Catalog:
                 self._catalog.directory, SNAPSHOT_SCHEMA, partition_by="job",
                 configuration=CONFIGURATION,
             )  # fmt: skip
-        until_committed(lambda: self._committed(decide), self._catalog.directory)
+        return until_committed(lambda: self._committed(decide), self._catalog.directory)
 
-    def _committed(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> bool:
+    def _committed(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> int:
         log = open_table(self._catalog.directory)
         if log is None:
             raise _no_lake(self.directory.full())
         version = CatalogVersion(self._catalog, self._looks, log)
         change = decide(version)
         if change is None:
-            return True
+            return version.number
         refuse_features(log)
         commit = self._new_commit(log)
         is_empty = self._edit_rows(version, change.edits, commit)
@@ -433,9 +436,7 @@ class Catalog:
         if after != version.properties or commit.schema != log.schema():
             commit.configuration = after
             is_empty = False
-        if not is_empty:
-            commit.write(log)
-        return True
+        return version.number if is_empty else commit.write(log)
 
     def _new_commit(self, log: DeltaTable) -> DeltaCommit:
         """An empty change of the catalog; one of an older version gets the columns of now."""

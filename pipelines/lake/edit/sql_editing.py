@@ -84,7 +84,7 @@ def edit_by_sql(
                 )
             text = f"{note}: {_joined(parsed)}" if note else _joined(parsed)
             edited = record.followed_by(snapshot_id, "edit", operators, rewriter.written, text)
-            rewriter.commit(edited)
+            edited = rewriter.commit(edited)
     return EditResult(edited, changed_states(record.operators, edited.operators))
 
 
