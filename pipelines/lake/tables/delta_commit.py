@@ -71,6 +71,7 @@ class DeltaCommit:
         self._now = int(time.time() * 1000)
         self._added: list[AddAction] = []
         self._removed: list[RemoveAction] = []
+        self._paths: list[str] = []
 
     def add(
         self,
@@ -98,6 +99,7 @@ class DeltaCommit:
             file_statistics["nullCount"] = {"key_group": 0}
         statistics = json.dumps(file_statistics)
         values = self._values(partition)
+        self._paths.append(path)
         self._added.append(AddAction(path, size, values, self._now, True, statistics))
 
     def add_rows(self, path: str, rows: pa.Table, partition: object = None) -> None:
@@ -165,6 +167,8 @@ class DeltaCommit:
 
     def _commit(self, commit: Callable[[], None], before: int) -> None:
         """Commit behind a version, unless that was done and its answer lost."""
+        # no log names a file that a power cut takes away
+        self.directory.sync_files(self._paths)
         for wait in (*WAITS, None):
             if self._committed(commit, before, last=wait is None):
                 return
