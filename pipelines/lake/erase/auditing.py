@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -56,8 +57,8 @@ class Hit:
     """A place where something of it is.
 
     Attributes:
-        file: The file, below the lake, or with the place that was named.
-        where: `bytes`, or what was unpacked.
+        file: The file, below the lake, or with the place that was named; for a note, the snapshot.
+        where: `bytes`, what was unpacked, `name`, or `note`.
         form: The form in which it stands there.
         at: The byte at which it begins there.
     """
@@ -174,8 +175,9 @@ def audit_erasure(
     searcher = Searcher(needles)
     tasks = [task for place in ("", *also) for task in _tasks(lake, place, searcher)]
     searched = engine.map(_search_file, tasks, progress)
-    rows, unread = _rows_left(lake, asked, records, engine)
+    rows, notes, unread = _left(lake, asked, records, engine)
     hits = [hit for result in searched for hit in result.hits]
+    hits += [Hit(f"{job}/{snapshot_id}", "note", "text", 0) for job, snapshot_id in notes]
     places: dict[str, dict[str, int]] = {}
     for task in tasks:
         place = places.setdefault(task.directory.uri, {"files": 0, "bytes": 0})
@@ -236,22 +238,25 @@ def _tasks(lake: Catalog, place: str, searcher: Searcher) -> Iterator[_Task]:
         yield _Task(searcher, directory, path, size, f"{place}:{name}" if place else name)
 
 
-def _rows_left(
+def _left(
     lake: Catalog, asked: ErasureRequest, records: dict[str, list[SnapshotRecord]], engine: Engine
-) -> tuple[int, str]:
-    """Rows of snapshots that an erasure would find, and why they can't be looked through."""
+) -> tuple[int, list[tuple[str, str]], str]:
+    """Rows and notes that an erasure would find, and why rows can't be looked through."""
     planner = Planner(lake, asked, records, engine)
     try:
-        return planner.find()[0].rows, ""
+        plan = planner.find()[0]
     except LakeError as error:
-        return 0, str(error)
+        return 0, [], str(error)
     finally:
         planner.close()
+    return plan.rows, plan.notes, ""
 
 
 def _search_file(task: _Task) -> _Searched:
-    """Search a file, and what it unpacks to; a large one piece by piece."""
+    """Search a file, its name, and what it unpacks to; a large one piece by piece."""
     result = _Searched()
+    for name in {task.path, unquote(task.path)}:
+        _search(task, result, "name", name.encode("utf-8", "surrogatepass"))
     with task.directory.open_input(task.path) as file:
         if task.size > 8 and file.read_at(8, task.size - 8) == ROCKSDB:
             _search_table(task, result)

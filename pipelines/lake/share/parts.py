@@ -38,7 +38,7 @@ Steps: TypeAlias = tuple[str, ...]
 OURS = "state_core.serializers."
 MOST_WRAPPERS = 64
 _ENUMS = (EnumSerializer, AvroEnum, EnumColumn)
-_HASHED = "0" * 32  # what a hash looks like
+_HASHED = "0f" * 16  # what a hash looks like
 
 
 @dataclass(frozen=True)
