@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -48,6 +48,8 @@ PIECE_BYTES = 64 << 20
 PARQUET = b"PAR1"
 ROCKSDB = bytes.fromhex("f7cff485b741e288")  # the end of a table of RocksDB's
 SHOWN_HITS = 1000
+NAMED_BY_IT = "[a name that tells it]"
+_NO_FILES = {"files": 0, "bytes": 0}
 MOST_UNPACKED = 64  # bytes for each of a file's; beyond that it is told, and not searched
 UNPACKED_ROOM = 16 << 20
 
@@ -180,10 +182,11 @@ def audit_erasure(
     hits += [Hit(f"{job}/{snapshot_id}", "note", "text", 0) for job, snapshot_id in notes]
     places: dict[str, dict[str, int]] = {}
     for task in tasks:
-        place = places.setdefault(task.directory.uri, {"files": 0, "bytes": 0})
+        place = places.setdefault(_recorded_name(searcher, task.directory.uri), _NO_FILES.copy())
         place["files"] += 1
         place["bytes"] += task.size
     left = [task.name for task, result in zip(tasks, searched, strict=True) if result.not_unpacked]
+    recorded = [replace(hit, file=_recorded_name(searcher, hit.file)) for hit in hits[:SHOWN_HITS]]
     content = {
         "erasure": erasure.digest,
         "files": len(tasks),
@@ -192,10 +195,10 @@ def audit_erasure(
         "places": places,
         "forms": dict(Counter(needle.form for needle in needles)),
         "forms_left_out": left_out,
-        "hits": [asdict(hit) for hit in hits[:SHOWN_HITS]],
+        "hits": [asdict(hit) for hit in recorded],
         "hit_count": len(hits),
         "rows": rows,
-        "not_unpacked": left,
+        "not_unpacked": [_recorded_name(searcher, name) for name in left],
         "unread": unread,
         "only": erasure.to_json()["said"].get("only", []),
     }
@@ -203,7 +206,18 @@ def audit_erasure(
     shown: dict[str, Any] = {
         field.name: content[field.name] for field in fields(AuditResult) if field.name in content
     }
-    return AuditResult(**{**shown, "hits": hits}, request=asked.request, record=record)
+    shown |= {"hits": hits, "not_unpacked": left}
+    return AuditResult(**shown, request=asked.request, record=record)
+
+
+def _recorded_name(searcher: Searcher, name: str) -> str:
+    """A file's name as a record may have it, which no erasure touches: not one that tells a key."""
+    told = any(True for text in (name, unquote(name)) for _ in searcher.find(_name_bytes(text)))
+    return NAMED_BY_IT if told else name
+
+
+def _name_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
 
 
 def _recorded(lake: Catalog, request: str) -> AuditRecord:
@@ -256,7 +270,7 @@ def _search_file(task: _Task) -> _Searched:
     """Search a file, its name, and what it unpacks to; a large one piece by piece."""
     result = _Searched()
     for name in {task.path, unquote(task.path)}:
-        _search(task, result, "name", name.encode("utf-8", "surrogatepass"))
+        _search(task, result, "name", _name_bytes(name))
     with task.directory.open_input(task.path) as file:
         if task.size > 8 and file.read_at(8, task.size - 8) == ROCKSDB:
             _search_table(task, result)

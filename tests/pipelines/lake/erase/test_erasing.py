@@ -77,9 +77,8 @@ def prepared(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         {"value": "value + 1"}, predicate=f"key = '{ALICE}'"
     )
     commit_snapshot(lake, "orders", "committed", "day-2", engine=LOCAL)
-    edit_by_sql(
-        lake, "orders", "day-1", "edited", [f"DELETE FROM users.visits WHERE key = '{ALICE}'"]
-    )
+    statement = f"DELETE FROM users.visits WHERE key = '{ALICE}'"
+    edit_by_sql(lake, "orders", "day-1", "edited", [statement], note=f"asked by {ALICE}")
     value = parse_type(NEW_PROFILE)
     change = ValueChange("users", "profile", value, {}, NEW_PROFILE)
     migrate_snapshot(lake, "orders", "day-0", "migrated", change, engine=LOCAL)
@@ -102,11 +101,11 @@ def lake(prepared: Path, tmp_path: Path) -> Lake:
 
 @pytest.fixture(scope="module")
 def two_days(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake of two snapshots, of which one was edited by a statement that names her."""
+    """A lake of two snapshots, of which one was edited, with a note that names her."""
     lake = Lake(tmp_path_factory.mktemp("two-days") / "lake")
     import_as(lake, savepoints / "day-0", "day-0", uids=UIDS)
     statement = f"UPDATE users.visits SET value = 7 WHERE key = '{ALICE}'"
-    edit_by_sql(lake, "orders", "day-0", "edited", [statement])
+    edit_by_sql(lake, "orders", "day-0", "edited", [statement], note=statement)
     return Path(lake.directory.root)
 
 
