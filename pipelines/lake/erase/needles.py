@@ -25,7 +25,15 @@ from state_core.errors import EncodeError
 from state_core.formats.layout.keys import encode_keys, key_serializer_of
 from state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["LEAST_BYTES", "Needle", "needles_of", "whole_forms", "without_words"]
+__all__ = [
+    "LEAST_BYTES",
+    "REDACTED",
+    "Needle",
+    "needles_of",
+    "spellings",
+    "whole_forms",
+    "without_words",
+]
 
 LEAST_BYTES = 5  # that are neither 0x00 nor 0xff, of which numbers have many in front
 REDACTED = "[erased]"
@@ -77,7 +85,7 @@ def needles_of(
                     plain += _written(serializer, normal)
         coded = [form for name, data in plain for form in _coded(name, data)]
         if len(word) >= LEAST_BYTES:  # an escape is long, and says one character
-            coded += [(name, _bytes(text)) for name, text in _spellings(word)]
+            coded += [(name, _bytes(text)) for name, text in spellings(word)]
         for form, data in coded:
             if len(data.strip(b"\x00\xff")) < LEAST_BYTES:
                 short[form] = None
@@ -102,7 +110,7 @@ def without_words(record: SnapshotRecord, words: Sequence[str]) -> str:
         return note
     note = _STATEMENT.sub(lambda match: without_literals(match[0]), note)
     for word in words:
-        for text in dict.fromkeys((*_normal_forms(word), *(each for _, each in _spellings(word)))):
+        for text in dict.fromkeys((*_normal_forms(word), *(each for _, each in spellings(word)))):
             note = _whole(text).sub(REDACTED, note)
         for code in _codes(word):
             note = re.sub(f"{_CODE}{re.escape(code)}{_CODE}", REDACTED, note)
@@ -195,7 +203,7 @@ def _normal_forms(word: str) -> list[str]:
     )
 
 
-def _spellings(word: str) -> Iterator[tuple[str, str]]:
+def spellings(word: str) -> Iterator[tuple[str, str]]:
     """A word as SQL, JSON, SQL within JSON, and addresses write it where they escape some of it."""
     for normal in _normal_forms(word):
         escaped = normal.replace("\\", "\\\\")
