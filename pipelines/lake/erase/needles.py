@@ -29,6 +29,7 @@ __all__ = [
     "LEAST_BYTES",
     "REDACTED",
     "Needle",
+    "mentions",
     "needles_of",
     "spellings",
     "whole_forms",
@@ -106,7 +107,7 @@ def without_words(record: SnapshotRecord, words: Sequence[str]) -> str:
         words: The words.
     """
     note = record.note
-    if not _mentions(note, words):
+    if not mentions(note, words):
         return note
     note = _STATEMENT.sub(lambda match: without_literals(match[0]), note)
     for word in words:
@@ -114,10 +115,10 @@ def without_words(record: SnapshotRecord, words: Sequence[str]) -> str:
             note = _whole(text).sub(REDACTED, note)
         for code in _codes(word):
             note = re.sub(f"{_CODE}{re.escape(code)}{_CODE}", REDACTED, note)
-    return REDACTED if _mentions(note, words) else note
+    return REDACTED if mentions(note, words) else note
 
 
-def _mentions(note: str, words: Sequence[str]) -> bool:
+def mentions(note: str, words: Sequence[str]) -> bool:
     """Whether a note has one of some words, as it stands or in whatever it is escaped."""
     texts = {note, *text_literals(note), unquote(note), unquote_plus(note), unescaped(note)}
     texts |= {unescaped(text) for text in texts} | {text.replace("''", "'") for text in texts}

@@ -236,6 +236,15 @@ def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Lake) -> None:
     assert sum("if it still exists" in place for place in plan.elsewhere) == 4
 
 
+@pytest.mark.parametrize("request_id", [ALICE, f"gdpr_{ALICE.upper()}"])
+def test_an_id_that_tells_it_is_refused(small: Lake, request_id: str) -> None:
+    """It would be in the records for good."""
+    before = files_of(Path(small.directory.root))
+    with pytest.raises(EncodeError, match="the request's id tells what is to be erased"):
+        run(small, ErasureRequest(request_id, [ALICE]))
+    assert files_of(Path(small.directory.root)) == before
+
+
 def test_one_job_alone(lake: Lake) -> None:
     """The other one's files stay as they are."""
     root = Path(lake.directory.root)

@@ -412,7 +412,7 @@ def test_windows_are_named_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["format", "hash", {"constant": "GOLD-9"}])
-@pytest.mark.parametrize("state", ["tier", "person", "tiers"])
+@pytest.mark.parametrize("state", ["tier", "person", "tiers", "avro"])
 def test_an_enum_is_refused_before_anything_is_written(
     tmp_path: Path, state: str, how: Any
 ) -> None:
@@ -423,13 +423,16 @@ def test_an_enum_is_refused_before_anything_is_written(
         "person": ({"pojo": "acme.P", "fields": {"tier": enum, "name": "String"}},
                    {"name": "alice", "tier": "SECRET_TIER"}),
         "tiers": ({"list": enum}, ["SECRET_TIER"]),
+        "avro": ({"avro": {"type": "record", "name": "R", "fields": [{"name": "tier", "type": [
+                    "null", {"type": "enum", "name": "T", "symbols": enum["constants"]}]}]}},
+                 {"tier": "SECRET_TIER"}),
     }  # fmt: skip
     kind, value = states[state]
     rows = pa.table({"key": ["a"], "value": [value]})
     lake = lake_of(
         tmp_path, NewOperator("op", "String", (NewKeyedState("state", rows, value=kind),))
     )
-    part = {"tier": "value", "person": "value.tier", "tiers": "value[]"}[state]
+    part = {"tier": "value", "tiers": "value[]"}.get(state, "value.tier")
     rule = {part: how} if isinstance(how, dict) else how
     rule = rule | {"value.name": "keep"} if state == "person" and rule is not how else rule
     said = mask(tmp_path, keys={"op": "keep"}, states={"op/state": rule})
@@ -437,6 +440,27 @@ def test_an_enum_is_refused_before_anything_is_written(
         export(lake, said, tmp_path / "out")
     assert "_TIER" not in str(refused.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_branch_of_a_union_is_kept_and_what_is_in_it_masked(tmp_path: Path) -> None:
+    """Another branch would be another type; of it all are named, or refused."""
+    union = {"name": "who", "type": ["string", "long"]}
+    kind = {"avro": {"type": "record", "name": "R", "fields": [union]}}
+    values = [{"who": {"branch": 0, "b0": "alice"}}, {"who": {"branch": 1, "b1": 7_712_345}}]
+    rows = pa.table({"key": ["a", "b"], "value": values})
+    lake = lake_of(
+        tmp_path, NewOperator("op", "String", (NewKeyedState("state", rows, value=kind),))
+    )
+    said: dict[str, Any] = {"keys": {"op": "keep"}, "states": {"op/state": "format"}}
+    with pytest.raises(EncodeError, match=r"value\.who\.branch is what says which of the fields"):
+        export(lake, mask(tmp_path, **said), tmp_path / "out")
+    said["states"]["op/state"] = {"value": "format", "value.who.branch": "keep"}
+    to = export(lake, mask(tmp_path, **said), tmp_path / "out")
+    after = {row["key"]: row["value"]["who"] for row in table(to, "op", "state")}
+    assert [after[key]["branch"] for key in "ab"] == [0, 1]
+    assert re.fullmatch(r"[a-z]{5}", after["a"]["b0"])
+    assert after["a"]["b0"] != "alice"
+    assert 1_000_000 <= after["b"]["b1"] != 7_712_345
 
 
 def test_exact_bytes_are_kept_by_one_rule_alone(tmp_path: Path) -> None:
