@@ -19,7 +19,6 @@ from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
@@ -33,6 +32,7 @@ from pipelines.lake.catalog.catalog_rows import (
 )
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import SNAPSHOTS, is_edited_file, new_edited_file, path_segment
+from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from pipelines.lake.tables.tables import (
@@ -206,7 +206,7 @@ class Catalog:
                 continue
             try:
                 with self._looks.open_file(log_path(path, self._catalog.uri)) as file:
-                    rows = rows_of(pq.ParquetFile(file), stored, snapshot_id)
+                    rows = rows_of(open_parquet(file, path), stored, snapshot_id)
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
                 continue
@@ -411,7 +411,7 @@ class Catalog:
     def _rows(self, path: str) -> pa.Table:
         """All rows of a file of the catalog, with the columns that it has."""
         with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
-            return pq.read_table(file, partitioning=None)
+            return open_parquet(file, path).read()
 
 
 class _File(NamedTuple):
