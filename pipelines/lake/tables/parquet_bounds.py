@@ -24,7 +24,7 @@ from pipelines.lake.tables.thrift_compact import Fields, read_struct
 from state_core.bounds import PAGE_BYTES, TABLE_BYTES, TABLE_ROWS
 from state_core.errors import StateError
 
-__all__ = ["BoundedWriter", "open_parquet"]
+__all__ = ["BoundedWriter", "check_parquet", "open_parquet"]
 
 # fields of `PageHeader`, and of what it says of a page of each kind
 KIND, UNPACKED, PACKED = 1, 2, 3
@@ -57,6 +57,12 @@ def open_parquet(source: pa.NativeFile, place: str, **options: Any) -> pq.Parque
         OSError, ArrowException: It is no Parquet file, or none that can be read.
     """
     file = pq.ParquetFile(source, **options)
+    check_parquet(file, source, place)
+    return file
+
+
+def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> None:
+    """Refuse a file that unpacks to more than its bytes allow: see `open_parquet`."""
     pages = _Pages(file, source, place)
     try:
         pages.check()
@@ -64,10 +70,9 @@ def open_parquet(source: pa.NativeFile, place: str, **options: Any) -> pq.Parque
         raise
     except (ValueError, KeyError, TypeError) as error:  # what pages say of themselves is no Thrift
         raise pa.ArrowInvalid(f"a page's head can't be read ({error})") from error
-    return file
 
 
-class BoundedWriter(pq.ParquetWriter):
+class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc] - pyarrow has no types
     """Writes a file that `open_parquet` reads, whatever its rows pack to.
 
     Args:

@@ -133,19 +133,13 @@ def open_unit(
         whole: Whether all of it will be read, which asks an object store for less.
 
     Raises:
-        LakeError: It is missing, can't be read, or is not as large as the catalog says.
+        LakeError: It is missing, can't be read, or has not the rows that the catalog says.
         OversizedError: It unpacks to more than its bytes allow.
     """
     directory = table_directory(lake, path)
     try:
         with _opened(directory, unit, whole=whole) as source:
             place = directory.full(unit.path)
-            if source.size() != unit.size:
-                raise LakeError(
-                    f"{source.size()} bytes, and the catalog says {unit.size}",
-                    place=place,
-                    remedy="restore the file from a backup of the lake",
-                )
             file = open_parquet(source, place, pre_buffer=directory.is_object_store)
             if unit.rows not in (-1, file.metadata.num_rows):
                 raise LakeError(
