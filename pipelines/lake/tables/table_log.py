@@ -4,6 +4,9 @@ delta-rs takes paths, and follows links. So on a disk it gets a directory of thi
 which `_delta_log` leads to the descriptor of the log that was opened name by name. A table that is
 exchanged for a link meanwhile is read and written where it was. All that delta-rs may do there is
 in the log: it neither reads nor writes rows.
+
+A log is looked at before (`check_log_files`). delta-rs would wait for a pipe for ever, and a
+checkpoint of the second kind names further files, of which it reads those elsewhere too.
 """
 
 from __future__ import annotations
@@ -18,16 +21,19 @@ from contextlib import suppress
 from pathlib import Path
 from weakref import finalize
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from state_core.errors import LakeError
-from state_core.files.filesystem import Directory
+from pipelines.lake.tables.parquet_bounds import open_parquet
+from state_core.errors import LakeError, MissingFileError, UnreadableTableError, UnsafePathError
+from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.files.object_stores import STORE_REMEDY
 from state_core.files.storage_options import storage_options
 
 __all__ = [
-    "LOG_DIRECTORY", "WAITS", "create_log", "is_lasting", "open_log", "problem_of", "remedy_of",
+    "LOG_DIRECTORY", "WAITS", "check_log_files", "create_log", "is_lasting", "open_log",
+    "problem_of", "remedy_of",
 ]  # fmt: skip
 
 LOG_DIRECTORY = "_delta_log"
@@ -38,6 +44,15 @@ WAITS = (0.2, 1, 5)
 # what delta-rs says of a store that refuses, and of one that it has asked as often as it may
 _REFUSED = re.compile("necessary privileges|401 Unauthorized|403 Forbidden|(?i:authenticat)")
 _ASKED_ENOUGH = re.compile(r"after (\d+) retries, max_retries\D+\1\b")
+# of Spark, for versions that are not committed yet, and for checkpoints that were removed
+_EMPTY_DIRECTORIES = {"_commits", "_sidecars", "_staged_commits"}
+_ANY_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(.+)", re.ASCII)
+_KNOWN_CHECKPOINT = re.compile(r"parquet(\.crc|#\d+)?")  # `#1` while delta-rs writes it
+SIDECAR = "sidecar"
+CHECKPOINT_REMEDY = (
+    "ALTER TABLE ... SET TBLPROPERTIES ('delta.checkpointPolicy' = 'classic'), and remove the file"
+    " if the log has an entry of each version"
+)
 _COLOUR = re.compile(r"\x1b\[\d*m")
 
 
@@ -52,8 +67,10 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
         MissingFileError: There is no log.
         TableNotFoundError: The directory has no log.
         DeltaError: The log can't be read, or has no such version.
-        UnsafePathError: There is a link.
+        UnreadableTableError: It has a checkpoint that names further files.
+        UnsafePathError: There is a link, or what is no file.
     """
+    check_log_files(directory.confined(), version)
     place = _LogPlace(directory)
     try:
         table = _opened(place.uri, directory, version)
@@ -62,6 +79,85 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
         raise
     finalize(table, place.close)
     return table
+
+
+def check_log_files(directory: ConfinedDirectory, version: int | None = None) -> None:
+    """Look at a log's files before delta-rs does, which reads whatever is there. Of a local disk.
+
+    Args:
+        directory: The table's.
+        version: The version that is to be opened, the latest by default.
+
+    Raises:
+        MissingFileError: There is no log.
+        UnreadableTableError: It has a checkpoint that is not one file with all that it says.
+        OversizedError: A checkpoint unpacks to more than its bytes allow.
+        UnsafePathError: There is a link, a directory, a pipe or a device.
+    """
+    handle = directory.folder(LOG_DIRECTORY)
+    if handle is None:  # of a store, in which all is a file
+        return
+    place = directory.full(LOG_DIRECTORY)
+    checkpoints = []
+    try:
+        for entry in os.scandir(handle):
+            if not entry.is_file(follow_symlinks=False):
+                _check_directory(directory, entry)
+            if found := _ANY_CHECKPOINT.fullmatch(entry.name):
+                if not _KNOWN_CHECKPOINT.fullmatch(found[2]):
+                    raise UnreadableTableError(
+                        f"a checkpoint of another kind than <version>.checkpoint.parquet:"
+                        f" {entry.name!r}",
+                        place=place,
+                        remedy=CHECKPOINT_REMEDY,
+                    )
+                if found[2] == "parquet" and (version is None or int(found[1]) <= version):
+                    checkpoints.append(entry.name)
+    finally:
+        os.close(handle)
+    if checkpoints:  # the latest is the only one that is read
+        _check_checkpoint(directory, f"{LOG_DIRECTORY}/{max(checkpoints)}")
+
+
+def _check_directory(directory: ConfinedDirectory, entry: os.DirEntry[str]) -> None:
+    """Refuse what is no file in a log, but for empty directories of Spark."""
+    path = f"{LOG_DIRECTORY}/{entry.name}"
+    if entry.name not in _EMPTY_DIRECTORIES or not entry.is_dir(follow_symlinks=False):
+        raise UnsafePathError(
+            f"{path!r} is no regular file",
+            place=directory.uri,
+            remedy="a log has files alone: look at what it is, and remove it",
+        )
+    if names := directory.names(path):
+        raise UnreadableTableError(
+            f"{path} has {names[0]!r}: statelake reads no log that needs further files",
+            place=directory.uri,
+            remedy=CHECKPOINT_REMEDY,
+        )
+
+
+def _check_checkpoint(directory: ConfinedDirectory, path: str) -> None:
+    """Refuse a checkpoint that names further files, whatever it is called."""
+    place = directory.full(path)
+    try:
+        with directory.open_input(path) as source:
+            file = open_parquet(source, place)
+            names_files = SIDECAR in file.schema_arrow.names and any(
+                batch.column(0).null_count < len(batch)
+                for batch in file.iter_batches(columns=[SIDECAR])
+            )
+    except MissingFileError:
+        return  # an erasure has removed it just now
+    except (OSError, pa.ArrowException) as error:
+        raise UnreadableTableError(
+            f"a checkpoint that is no Parquet ({' '.join(str(error).split())})",
+            place=place,
+            remedy="remove it if the log has an entry of each version",
+        ) from error
+    if names_files:
+        raise UnreadableTableError(
+            "a checkpoint that names further files", place=place, remedy=CHECKPOINT_REMEDY
+        )
 
 
 def _opened(uri: str, directory: Directory, version: int | None) -> DeltaTable:
@@ -106,6 +202,8 @@ def create_log(
         DeltaError: There is one already.
         UnsafePathError: There is a link.
     """
+    with suppress(MissingFileError):
+        check_log_files(directory.confined())
     place = _LogPlace(directory, create=True)
     try:
         create_table_with_add_actions(
