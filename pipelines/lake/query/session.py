@@ -27,11 +27,13 @@ from pipelines.lake.query.table_names import (
     NamedTable,
     TableNames,
     operator_tables_by_name,
+    quoted,
     resolve_names,
+    shown_name,
 )
 from state_core.errors import LakeError, StateError
 
-__all__ = ["Answer", "QueryError", "Session", "quoted"]
+__all__ = ["Answer", "QueryError", "Session"]
 
 CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": False,
@@ -76,6 +78,7 @@ class Session:
         self._reader: pa.RecordBatchReader | None = None
         self.alone = threading.Lock()  # whose holder has DuckDB for itself, which uses all cores
         self.columns: dict[str, list[str]] = {}  # of the tables of a query, for messages
+        self._called: dict[str, tuple[str, ...]] = {}  # the table of each name that DuckDB knows
         self._spilled = tempfile.TemporaryDirectory(prefix="statelake-sql-")
         self.connection = duckdb.connect(":memory:", config=CONFIGURATION)
         for setting in (
@@ -196,9 +199,16 @@ class Session:
                 return None
             if register:
                 self.register(table)
-            return quoted(table.name)
+            return quoted(self._name_of(table.job, table.operator, table.state))
 
         return resolve_names(query, target, DUCKDB)
+
+    def _name_of(self, *parts: str) -> str:
+        """What DuckDB calls a table: no two alike, as it tells no capital letters apart."""
+        name = shown_name(parts)
+        while self._called.setdefault(name.lower(), parts) != parts:
+            name += "'"
+        return name
 
     def tables_in(self, query: str) -> set[str]:
         """The paths of the lake's tables that a piece of a query names."""
@@ -230,7 +240,8 @@ class Session:
         if table.every_snapshot:
             self._register_every_snapshot(table)
         else:
-            self._register(table.name, table.path, table.version)
+            name = self._name_of(table.job, table.operator, table.state)
+            self._register(name, table.path, table.version)
 
     def _register(self, name: str, path: str, version: int | None) -> None:
         opened = OpenedTable(self.lake.table(path), version)
@@ -249,12 +260,13 @@ class Session:
                 if operator.label != table.operator or state not in paths:
                     continue
                 versions = {recorded.path: recorded.version for recorded in operator.tables}
-                name = f"{table.name} {record.snapshot_id}"
+                name = self._name_of(table.job, table.operator, table.state, record.snapshot_id)
                 self._register(name, paths[state], versions[paths[state]])
                 snapshot = record.snapshot_id.replace("'", "''")
                 selects.append(f"SELECT '{snapshot}' AS snapshot, * FROM {quoted(name)}")  # noqa: S608 - quoted
         union = " UNION ALL BY NAME ".join(selects)
-        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(table.name)} AS {union}")
+        name = self._name_of(table.job, table.operator, table.state)
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {union}")
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -294,12 +306,6 @@ class Session:
         else:
             remedy = ""
         return QueryError(refused, remedy=remedy)
-
-
-def quoted(name: str) -> str:
-    """A name as DuckDB's SQL writes it."""
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
 
 
 def _explained(rows: list[tuple[str, str]]) -> Answer:

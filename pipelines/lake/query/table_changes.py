@@ -11,7 +11,6 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 
@@ -21,6 +20,7 @@ from pipelines.lake.query.statements import PreparedStatement, Statement
 from pipelines.lake.query.table_datasets import OpenedTable
 from pipelines.lake.tables.delta_commit import DeltaCommit
 from pipelines.lake.tables.names import new_edited_file
+from pipelines.lake.tables.parquet_bounds import BoundedWriter
 from pipelines.lake.tables.tables import TableFile
 from pipelines.lake.tables.units import KEY_GROUP
 from state_core.errors import ConflictError, StateError
@@ -123,7 +123,9 @@ class _Change:
         directory = self.opened.table.directory
         self.added.append(TableFile(path, 0, len(rows), partition))
         with directory.open_output(path) as output:
-            pq.write_table(rows, output, compression="zstd", compression_level=1)
+            options = {"compression": "zstd", "compression_level": 1}
+            with BoundedWriter(output, rows.schema, **options) as writer:
+                writer.write_table(rows)
             size = output.tell()
         self.added[-1] = TableFile(path, size, len(rows), partition)
 

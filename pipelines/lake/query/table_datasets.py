@@ -10,11 +10,14 @@ wait for.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from pipelines.lake.tables.parquet_bounds import check_parquet
 from pipelines.lake.tables.tables import StateTable, TableFile, log_path, plain_files
 from pipelines.lake.tables.units import KEY_GROUP
 from state_core.errors import LakeError, MissingFileError, StateError
@@ -86,14 +89,17 @@ class OpenedTable:
             # of a size that is known a store is not asked
             return self._format.make_fragment(full, filesystem, partition, file_size=file.size)
         try:
-            return self._format.make_fragment(
-                directory.open_input(path), partition_expression=partition
-            )
+            source, opened = directory.open_input(path), None
+            with suppress(OSError, pa.ArrowException):  # whose rows are read is told then
+                opened = pq.ParquetFile(source)
+            if opened is not None:
+                check_parquet(opened, source, directory.full(path))
+            return self._format.make_fragment(source, partition_expression=partition)
         except MissingFileError as error:
             raise self._not_read(file, error) from error
         except StateError:
             raise
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
             raise self._not_read(file, error) from error
 
     def _not_read(self, file: TableFile, error: Exception) -> LakeError:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from pipelines.lake.tables.units import Partitioning
-from state_core.errors import NotFoundError
+from state_core.errors import DamagedLakeError, NotFoundError
 
 __all__ = [
     "DUCKDB",
@@ -27,7 +27,9 @@ __all__ = [
     "TableNames",
     "find_folded",
     "operator_tables_by_name",
+    "quoted",
     "resolve_names",
+    "shown_name",
 ]
 
 Found = TypeVar("Found")
@@ -41,6 +43,7 @@ SHOWN_NAMES = 20
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
 _BACKTICKS = r"`(?:[^`]|``)+`"
 _PART = re.compile(r'`((?:[^`]|``)+)`|"((?:[^"]|"")+)"|(\w[\w-]*(?:@all)?)')
+_PLAIN = re.compile(r"\w+(?:@all)?")
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,8 @@ class NamedTable:
 
     @property
     def name(self) -> str:
-        """The three parts, for messages and as DuckDB calls it."""
-        return f"{self.job}.{self.operator}.{self.state}"
+        """The three parts as a query may write them: no other table's are written so."""
+        return shown_name((self.job, self.operator, self.state))
 
 
 class TableNames:
@@ -154,7 +157,16 @@ class TableNames:
 
     def _tables_of(self, record: SnapshotRecord) -> dict[Parts, NamedTable]:
         tables: dict[Parts, NamedTable] = {}
+        views: dict[Parts, NamedTable] = {}
+        labels = [operator.label for operator in record.operators]
         for operator in record.operators:
+            if labels.count(operator.label) > 1:
+                raise DamagedLakeError(
+                    f"two operators of snapshot {record.snapshot_id!r} are called"
+                    f" {operator.label!r}",
+                    place=self.lake.directory.uri,
+                    remedy="a name in SQL would mean the states of both: export the snapshot",
+                )
             tables_by_path = {table.path: table for table in operator.tables}
             for state, path in operator_tables_by_name(operator):
                 table = tables_by_path[path]
@@ -167,10 +179,10 @@ class TableNames:
                 named = NamedTable(record.job, operator.label, state, path, version, partitioning)
                 tables[operator.label, state] = named
                 whole = f"{state}{EVERY_SNAPSHOT}"
-                tables[operator.label, whole] = NamedTable(
+                views[operator.label, whole] = NamedTable(
                     record.job, operator.label, whole, path, None, every_snapshot=True
                 )
-        return tables
+        return views | tables  # a state that is called as a view would be goes before it
 
     def __iter__(self) -> Iterator[NamedTable]:
         """All tables, but for the views of all snapshots."""
@@ -187,24 +199,45 @@ class TableNames:
 
 def operator_tables_by_name(operator: OperatorRecord) -> Iterator[tuple[str, str]]:
     """The name in SQL of each state of an operator, and its table's path; timers share one."""
-    keyed = {state.name for state in operator.states}
-    timers: set[str] = set()
-    for state in operator.states:
-        if state.kind != TIMERS:
-            yield state.name, state.table
-        elif state.table not in timers:
-            timers.add(state.table)
-            yield TIMERS, state.table
-    for other in operator.operator_states:
-        yield other.name + (BESIDE if other.name in keyed else ""), other.table
+    keyed = [(state.name, state.table) for state in operator.states if state.kind != TIMERS]
+    timers = {(TIMERS, state.table): None for state in operator.states if state.kind == TIMERS}
+    others = [(other.name, other.table) for other in operator.operator_states]
+    taken: set[str] = set()
+    for name, table in (*keyed, *timers, *others):
+        unique = name
+        while unique in taken:
+            unique += BESIDE
+        taken.add(unique)
+        yield unique, table
 
 
 def find_folded(names: Mapping[Parts, Found], parts: Parts) -> Found | None:
-    """What has a name: exactly that one, or else one that differs in case alone."""
+    """What has a name: exactly that one, or else the one that differs in case alone.
+
+    Raises:
+        NotFoundError: Several differ in case alone.
+    """
     if parts in names:
         return names[parts]
-    folded = {tuple(part.lower() for part in key): value for key, value in names.items()}
-    return folded.get(tuple(part.lower() for part in parts))
+    folded = [part.lower() for part in parts]
+    found = [key for key in names if [part.lower() for part in key] == folded]
+    if len(found) > 1:
+        raise NotFoundError(
+            f"{shown_name(parts)} may be {' or '.join(map(shown_name, found))}",
+            remedy="write it with the capital letters that it has",
+        )
+    return names[found[0]] if found else None
+
+
+def shown_name(parts: Parts) -> str:
+    """A name of several parts as a query may write it, each in quotes where it needs them."""
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in parts)
+
+
+def quoted(name: str) -> str:
+    """A name as DuckDB's SQL writes it."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
 
 
 def resolve_names(
@@ -245,5 +278,4 @@ def parts_of(name: str) -> Parts:
 def _in_double_quotes(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0]
-    inside = match[1].replace("``", "`").replace('"', '""')
-    return f'"{inside}"'
+    return quoted(match[1].replace("``", "`"))

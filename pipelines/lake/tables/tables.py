@@ -23,6 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import names_key_groups
+from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.records import TableRecord, UnitRecord
 from pipelines.lake.tables.table_log import LOG_DIRECTORY, open_log, problem_of
 from state_core.errors import (
@@ -375,6 +376,7 @@ def read_rows(
     batches = [schema.empty_table()]
     for path in _log_paths(table, directory):
         with directory.open_input(path) as file:
+            open_parquet(file, directory.full(path))
             rows = pq.read_table(file, schema=schema, filters=wanted, partitioning=None)
             batches.append(rows)
     return pa.concat_tables(batches)

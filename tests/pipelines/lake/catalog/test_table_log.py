@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
 import sys
 import tempfile
 import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable
 
 from pipelines.lake.tables import delta_commit, table_log
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.tables import create_table, open_table
-from state_core.errors import DamagedLakeError, LakeError, MissingFileError, UnsafePathError
+from state_core.errors import (
+    DamagedLakeError,
+    LakeError,
+    MissingFileError,
+    UnreadableTableError,
+    UnsafePathError,
+)
 from state_core.files.filesystem import Directory
 
 ROWS = pa.table({"number": pa.array([1, 2], pa.int64())})
@@ -124,6 +136,113 @@ def test_a_table_that_becomes_a_link(versions: int, table: Directory, tmp_path: 
     checkpoints = list((tmp_path / "moved" / "_delta_log").glob("*.checkpoint.parquet"))
     assert len(checkpoints) == versions // 100
     with pytest.raises(UnsafePathError):
+        open_table(table)
+
+
+def sidecar_table(root: Path, sidecar: str) -> Path:
+    """The log of a table of two versions, whose checkpoint names a further file."""
+    log = root / "table" / "_delta_log"
+    written = DeltaTable(root / "table")
+    written.create_write_transaction([], "append", written.schema())
+    written.update_incremental()
+    written.create_checkpoint()
+    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    protocol = {
+        "minReaderVersion": 3, "minWriterVersion": 7,
+        "readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"],
+    }  # fmt: skip
+    (metadata,) = [action for action in actions if "metaData" in action]
+    lines = [
+        {"checkpointMetadata": {"version": 1}}, {"protocol": protocol}, metadata,
+        {"sidecar": {"path": sidecar, "sizeInBytes": 1, "modificationTime": 1}},
+    ]  # fmt: skip
+    (log / f"{1:020}.checkpoint.{uuid.uuid4()}.json").write_text("\n".join(map(json.dumps, lines)))
+    return log
+
+
+def refused(table: Directory, said: str) -> None:
+    """Nothing opens the table; what is said names what is wrong."""
+    with pytest.raises((UnreadableTableError, UnsafePathError), match=said):
+        open_table(table)
+    with pytest.raises((UnreadableTableError, UnsafePathError), match=said):
+        create_table(table, ROWS.schema)
+
+
+@pytest.mark.parametrize("place", ["{root}/victim.parquet", "file://{root}/victim.parquet", "a"])
+def test_checkpoints_that_name_further_files_are_refused(
+    place: str, table: Directory, tmp_path: Path
+) -> None:
+    """Wherever these are, and whatever the checkpoint is called."""
+    log = sidecar_table(tmp_path, place.format(root=tmp_path))
+    refused(table, "another kind")
+    for path in log.glob("*.checkpoint.*.json"):
+        path.unlink()
+    assert open_table(table) is not None
+    (checkpoint,) = log.glob("*.checkpoint.parquet")
+    actions = pq.read_table(checkpoint)
+    at = actions.schema.get_field_index("sidecar")
+    field = actions.schema.field(at)
+    named = {"path": place, "sizeInBytes": 1, "modificationTime": 1}
+    rows = pa.array([named] + [None] * (len(actions) - 1), field.type)
+    pq.write_table(actions.set_column(at, field, rows), checkpoint)
+    refused(table, "names further files")
+
+
+def fifo(path: Path) -> None:
+    """A pipe into which nobody writes."""
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        (f"{1:020}.json", fifo),
+        (f"{1:020}.json", Path.mkdir),
+        ("_last_checkpoint", fifo),
+        ("_last_checkpoint", Path.mkdir),
+        (f"{0:020}.checkpoint.parquet", fifo),
+        (f"{0:020}.checkpoint.parquet", Path.mkdir),
+        (f"{0:020}.crc", fifo),
+        ("_sidecars", fifo),
+        ("_anything", Path.mkdir),
+    ],
+)
+def test_what_is_no_file_in_a_log_is_refused(
+    name: str, make: Callable[[Path], None], table: Directory, tmp_path: Path
+) -> None:
+    """By its name, and nobody waits for it."""
+    make(tmp_path / "table" / "_delta_log" / name)
+    refused(table, name)
+
+
+@pytest.mark.parametrize("name", ["_sidecars", "_staged_commits", "_commits"])
+def test_only_empty_directories_of_spark_are_in_a_log(
+    name: str, table: Directory, tmp_path: Path
+) -> None:
+    """Spark makes them, where a table is its own; a link in one would be followed."""
+    (tmp_path / "table" / "_delta_log" / name).mkdir()
+    assert open_table(table) is not None
+    (tmp_path / "table" / "_delta_log" / name / "a.parquet").symlink_to("/etc/passwd")
+    refused(table, "further files")
+
+
+@pytest.mark.parametrize("parts", ["0000000001.0000000001", str(uuid.UUID(int=1))])
+def test_checkpoints_of_several_files_are_refused(
+    parts: str, table: Directory, tmp_path: Path
+) -> None:
+    """Nothing but one file with all that it says, which delta-rs and Spark write."""
+    log = sidecar_table(tmp_path, "a")
+    for path in log.glob("*.checkpoint.*.json"):
+        path.unlink()
+    (log / f"{1:020}.checkpoint.parquet").rename(log / f"{1:020}.checkpoint.{parts}.parquet")
+    refused(table, "another kind")
+
+
+def test_a_checkpoint_that_unpacks_to_too_much_is_refused(table: Directory, tmp_path: Path) -> None:
+    """It is held against its bytes as all of a lake's files are."""
+    checkpoint = tmp_path / "table" / "_delta_log" / f"{0:020}.checkpoint.parquet"
+    pq.write_table(pa.table({"add": np.zeros(3_000_000, np.int8)}), checkpoint)
+    with pytest.raises(DamagedLakeError, match="rows of one file of a lake"):
         open_table(table)
 
 
