@@ -38,10 +38,10 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a directory for the worlds of what went wrong")
     parser.add_argument("--directory", type=Path, default=MEMORY if MEMORY.is_dir() else None)
     asked = parser.parse_args()
+    if is_loaded():
+        return _sweep(asked, asked.directory)
     with TemporaryDirectory(prefix="statelake-faults-", dir=asked.directory) as scratch:
-        if not is_loaded():
-            return run_below(Path(scratch), "tests.faults")
-        return _sweep(asked, Path(scratch))
+        return run_below(Path(scratch), "tests.faults", *sys.argv[1:], "--directory", scratch)
 
 
 def _sweep(asked: argparse.Namespace, directory: Path) -> int:
@@ -62,6 +62,7 @@ def _sweep(asked: argparse.Namespace, directory: Path) -> int:
 def _report(sweep: Any, cases: list[Any]) -> int:
     """Try cases, say which went wrong, and how each command fared."""
     tried, struck, wrong, codes = Counter[str](), Counter[str](), Counter[str](), {}
+    kinds = Counter[str]()
     began = time.monotonic()
     for number, case in enumerate(cases, 1):
         verdict = sweep.judge(case)
@@ -70,6 +71,7 @@ def _report(sweep: Any, cases: list[Any]) -> int:
         codes.setdefault(case.name, Counter()).update(verdict.codes)
         if verdict.problems:
             wrong[case.name] += 1
+            kinds.update({problem.partition(":")[0] for problem in verdict.problems})
             _say(f"BAD {case}  at {verdict.call!r}, {verdict.guises}, exits {verdict.codes}")
             _say("".join(f"      {problem}\n" for problem in verdict.problems))
         if number % 500 == 0:
@@ -79,6 +81,7 @@ def _report(sweep: Any, cases: list[Any]) -> int:
         ended = ", ".join(f"{code}: {count}" for code, count in sorted(codes[name].items()))
         _say(f"{name:24}{tried[name]:8}{struck[name]:8}{wrong[name]:8}  {ended}")
     _say(f"{'all':24}{tried.total():8}{struck.total():8}{wrong.total():8}")
+    _say("".join(f"{kind}: {count}\n" for kind, count in kinds.most_common()))
     _say(f"{time.monotonic() - began:.0f} s")
     return int(bool(wrong))
 

@@ -57,6 +57,7 @@ class Command:
         fresh: Whether there is no lake yet.
         done: Exit codes of doing it again where it is done.
         edits: What else was done to the lake before.
+        prunes: Whether it drops what it finds, and not what it is told by name.
     """
 
     words: tuple[str, ...]
@@ -64,6 +65,7 @@ class Command:
     fresh: bool = False
     done: tuple[int, ...] = (0,)
     edits: Callable[[Path], None] | None = None
+    prunes: bool = False
 
 
 def _command(line: str, *more: str) -> tuple[str, ...]:
@@ -125,9 +127,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "drop": Command(_command("drop --job orders --snapshot monday"), done=(3,)),
     "drop-newest": Command(_command("drop --job orders --snapshot tuesday"), done=(3,)),
-    "drop-all": Command(_command("drop --job orders --keep 0"), done=(0, 3)),
-    "keep-one": Command(_command("drop --job orders --keep 1")),
-    "retain": Command(_command("retain --job orders", "--policy", "1 all")),
+    "drop-all": Command(_command("drop --job orders --keep 0"), done=(0, 3), prunes=True),
+    "keep-one": Command(_command("drop --job orders --keep 1"), prunes=True),
+    "retain": Command(_command("retain --job orders", "--policy", "1 all"), prunes=True),
     "hold": Command(_command("hold --job orders monday --reason case-1")),
     "release": Command(_command("release --job orders monday"), after=("hold",), done=(1,)),
     "erase": Command(
@@ -173,7 +175,7 @@ def _savepoint(to: Path, day: int, uid: str) -> None:
         pa.table({"subtask": [0, 0], "position": [0, 1], "value": ["bob", f"day-{day}"]}),
         "split", "String",
     )  # fmt: skip
-    operator = NewOperator(uid, "String", (profile,), 1, operator_states=(pending,))
+    operator = NewOperator(uid, "String", (profile,), (pending,))
     write_snapshot(to, [operator], metadata_version=WITH_UIDS)
     (to / "opaque").write_bytes(b"only the job can read this")
     path = to / "_metadata"

@@ -25,7 +25,7 @@ __all__ = ["Seen", "files_too_many", "files_with", "look", "plain", "shape"]
 CARRIED = "_statelake/carried"
 _ENTRY = re.compile(r"\d{20}\.json")
 _LOG = re.compile(r"(\d{20}(\.checkpoint(\.[\w-]+)?)?\.(json|parquet)|_last_checkpoint|\d{20}\.crc)")
-_NAMES = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{10,}|\d{5,}")
+_NAMES = re.compile(r"(?<![a-z])[0-9a-f]{8,}(-[0-9a-f]{4,})*|\d{5,}|(?<=statelake-)[\w-]+")
 
 
 @dataclass

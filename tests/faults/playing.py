@@ -10,7 +10,9 @@ import contextlib
 import ctypes
 import os
 import signal
+import tempfile
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +20,12 @@ from pipelines.cli.main import main as statelake
 from tests.adversary.fork_server import in_child
 from tests.faults.shim import Calls, Fault, set_clock
 
-__all__ = ["HERE", "Guise", "Played", "Process", "start"]
+__all__ = ["HERE", "TOO_LONG", "Guise", "Played", "Process", "start"]
 
 MEMORY = 4 << 30
 POLL_SECONDS = 0.001
 MOST_SECONDS = 120.0
+TOO_LONG, UNBEGUN = 1000, 99
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWPID = 0x20000, 0x4000000, 0x20000000
 MS_REC, MS_PRIVATE, MS_BIND = 0x4000, 0x40000, 0x1000
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -105,9 +108,6 @@ class Process:
         return Played(code, *(path.read_text("utf-8", "replace") for path in (self.out, self.err)))
 
 
-TOO_LONG = 1000
-
-
 def start(
     words: tuple[str, ...],
     world: Path,
@@ -136,8 +136,10 @@ def start(
             if calls is not None:
                 calls.arm(world, fault or Fault("count", 0))
             in_child(statelake, _call(words, world, *outputs))
+        except BaseException:  # noqa: BLE001 - what keeps a command from its begin is told
+            traceback.print_exc()
         finally:
-            os._exit(99)
+            os._exit(UNBEGUN)
     if outside is not None:
         _check(_LIBC.setns(outside, CLONE_NEWPID))
         os.close(outside)
@@ -186,6 +188,7 @@ def _dress(guise: Guise, world: Path) -> None:
         boot = world.with_name(f"{world.name}.boot-{guise.host}")
         boot.write_text(f"{guise.boot}\n", "ascii")
         _check(_LIBC.mount(os.fsencode(boot), BOOT_ID.encode(), None, MS_BIND, None))
+    tempfile.tempdir = str(world / "tmp")  # found: not tried by writing a file
     set_clock(guise.clock)
     if guise.hurry > 1:
         true, begin = time.monotonic, time.monotonic()

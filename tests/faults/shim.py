@@ -91,11 +91,11 @@ def is_loaded() -> bool:
     return hasattr(ctypes.CDLL(None), "faults_arm")
 
 
-def run_below(directory: Path, module: str) -> int:
-    """Compile the shim, run this program again with it loaded, and give its exit code."""
+def run_below(directory: Path, module: str, *words: str) -> int:
+    """Compile the shim in a directory, run a module with it loaded, and give its exit code."""
     library = directory / "shim.so"
     build = ["cc", "-std=gnu11", "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
     subprocess.run(build, check=True)
     environment = {**os.environ, "LD_PRELOAD": str(library)}
-    words = [sys.executable, "-m", module, *sys.argv[1:]]
-    return subprocess.run(words, env=environment, check=False).returncode
+    program = [sys.executable, "-m", module, *words]
+    return subprocess.run(program, env=environment, check=False).returncode

@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, permutations, zip_longest
 from pathlib import Path
 
@@ -91,7 +93,7 @@ class Verdict:
         call: The call at which it happened; empty if the command ended before it.
         codes: Exit codes of its commands, in the order of their begin.
         guises: Where they ran.
-        problems: What is wrong.
+        problems: What is wrong, each after a word that says of which kind it is.
     """
 
     case: Case
@@ -203,21 +205,21 @@ class Sweep:
         seen = self._check(case.first, played, world, verdict)
         unlike_after = seen.compared(after.state)
         if played.code == 0 and unlike_after:
-            verdict.problems.append(f"said 0, but {unlike_after}")
+            verdict.problems.append(f"untrue: said 0, but {unlike_after}")
         elif unlike_after and (unlike_before := seen.compared(before)):
-            verdict.problems.append(f"in between: {unlike_before} (as before); {unlike_after} (as after)")
+            verdict.problems.append(f"half: {unlike_before} (as before); {unlike_after} (as after)")
         if "nothing was changed" in played.err:
             if seen.compared(before):
-                verdict.problems.append(f"said that nothing was changed: {seen.compared(before)}")
+                verdict.problems.append(f"untrue: said that nothing was changed: {seen.compared(before)}")
             self._probe(world, guise, verdict)
         elif draw.random() < 0.75 or case.first == "erase":
             done = command.done if not unlike_after else (0,)
             again = start(command.words, world, guise=later).end()
             seen = self._check(f"{case.first} again", again, world, verdict)
             if again.code not in done:
-                verdict.problems.append(f"again: exit {again.code}, not {done}: {_last(again)}")
+                verdict.problems.append(f"refused: again exit {again.code}, not {done}: {_last(again)}")
             if seen.compared(after.state):
-                verdict.problems.append(f"again: {seen.compared(after.state)}")
+                verdict.problems.append(f"wrong: again {seen.compared(after.state)}")
         if not verdict.problems:
             self._clean(world, later, after.shape | twice.shape, verdict)
 
@@ -272,40 +274,46 @@ class Sweep:
         """What those that said 0 do one after the other must be what is there."""
         names = case.first, case.second
         succeeded = tuple(name for name, played in zip(names, ended, strict=True) if not played.code)
-        orders = {succeeded} if in_order else set(permutations(succeeded))
-        calm = [self._serial(names, order) for order in orders]
         twice = case.first == case.second
-        possible = [one for one in calm if twice or not any(one.codes)]
-        if not any(not seen.compared(one.state) for one in possible):
-            unlike = " or ".join(seen.compared(one.state) for one in possible) or "not in any order"
-            verdict.problems.append(f"exit 0 of {list(succeeded)}, but {unlike}")
+        differences = []
+        for order in {succeeded} if in_order else set(permutations(succeeded)):
+            calm = self._serial(names, order)
+            if any(calm.codes) and not twice:
+                continue
+            # who keeps the newest passes over what others build on
+            more = {} if in_order else self._serial(names, _without_pruning(order)).state
+            kept = {name: more[name] for name in seen.state.keys() - calm.state if name in more}
+            differences.append(seen.compared(calm.state | kept))
+        if all(differences):
+            unlike = " or ".join(differences) or "they can't in any order"
+            verdict.problems.append(f"wrong: exit 0 of {list(succeeded)}, but {unlike}")
         if "sql" in names and not twice:
             place = names.index("sql")
             known = {one.outputs[order.index("sql")] for order in permutations(names)
                      for one in [self._serial(names, order)] if not one.codes[order.index("sql")]}
             if not ended[place].code and ended[place].out not in known:
-                verdict.problems.append(f"sql saw what never was: {ended[place].out[:200]!r}")
+                verdict.problems.append(f"half: sql saw what never was: {ended[place].out[:200]!r}")
 
     def _check(self, name: str, played: Played, world: Path, verdict: Verdict) -> Seen:
         """What is wrong whatever a command was to do."""
         verdict.codes.append(played.code)
         verdict.said.append(_last(played))
         seen = look(world)
-        verdict.problems += [f"after {name}: {fault}" for fault in seen.faults]
+        verdict.problems += [f"lost: after {name}: {fault}" for fault in seen.faults]
         if played.code == TOO_LONG:
-            verdict.problems.append(f"{name} does not end")
+            verdict.problems.append(f"endless: {name}")
         if played.code == INTERNAL or played.code > INTERNAL:
-            verdict.problems.append(f"{name}: exit {played.code}: {_last(played)}")
+            verdict.problems.append(f"internal: {name}: exit {played.code}: {_last(played)}")
         if name.startswith("erase") and played.code == 0:
             left = [path for path in files_with(world, ERASED) if path not in seen.named]
-            verdict.problems += [f"{path} holds what was erased" for path in left]
+            verdict.problems += [f"not erased: {path}" for path in left]
         return seen
 
     def _probe(self, world: Path, guise: Guise, verdict: Verdict, *, remove: bool = False) -> None:
         """The lake can be written to."""
         played = start(import_of("wednesday", snapshot="probe"), world, guise=guise).end()
         if played.code:
-            verdict.problems.append(f"an import is refused: exit {played.code}: {_last(played)}")
+            verdict.problems.append(f"refused: an import, exit {played.code}: {_last(played)}")
         if remove:
             shutil.rmtree(world)
 
@@ -317,14 +325,13 @@ class Sweep:
         for words in clean_up():
             played = start(words, world, guise=guise).end()
             if played.code not in (0, 3):
-                verdict.problems.append(f"{words[0]}: exit {played.code}: {_last(played)}")
+                verdict.problems.append(f"refused: {words[0]}, exit {played.code}: {_last(played)}")
         cleaned = look(world)
-        verdict.problems += [f"after cleaning: {fault}" for fault in cleaned.faults]
+        verdict.problems += [f"lost: after cleaning: {fault}" for fault in cleaned.faults]
         if cleaned.compared(seen.state):
-            verdict.problems.append(f"cleaned: {cleaned.compared(seen.state)}")
-        left = files_too_many(world, cleaned, most)
-        if left:
-            verdict.problems.append(f"{len(left)} files that nothing removes: {left[:6]}")
+            verdict.problems.append(f"wrong: cleaned {cleaned.compared(seen.state)}")
+        for left in files_too_many(world, cleaned, most):
+            verdict.problems.append(f"left in {left.partition('/')[0]}: {left}")
 
     # calm runs
 
@@ -341,12 +348,10 @@ class Sweep:
         wanted = tuple(name for name in chosen if COMMANDS[name].after or COMMANDS[name].edits)
         if wanted not in self._worlds:
             world = self._copy(self._worlds[()], f"for-{'-'.join(wanted)}")
-            for name in wanted:
-                for earlier in COMMANDS[name].after:
-                    _require(start(COMMANDS[earlier].words, world).end())
-                edits = COMMANDS[name].edits
-                if edits is not None:
-                    _in_child(lambda edits=edits, world=world: edits(world))
+            for earlier in chain.from_iterable(COMMANDS[name].after for name in wanted):
+                _require(start(COMMANDS[earlier].words, world).end())
+            for edits in filter(None, (COMMANDS[name].edits for name in wanted)):
+                _in_child(partial(edits, world))
             self._worlds[wanted] = world
         return self._worlds[wanted]
 
@@ -365,6 +370,10 @@ class Sweep:
         return self._calm[names, order]
 
 
+def _without_pruning(order: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in order if not COMMANDS[name].prunes)
+
+
 def _last(played: Played) -> str:
     lines = [line for line in played.err.splitlines() if line.strip()]
     return lines[-1][:400] if lines else ""
@@ -374,7 +383,7 @@ def _require(played: Played) -> None:
     assert played.code == 0, played
 
 
-def _in_child(function: object) -> None:
+def _in_child(function: Callable[[], None]) -> None:
     """Call it in a process of its own: no thread is started in this one."""
     child = os.fork()
     if child == 0:
@@ -382,6 +391,8 @@ def _in_child(function: object) -> None:
         try:
             function()
             code = 0
+        except BaseException:  # noqa: BLE001 - told, and the parent sees the exit code
+            traceback.print_exc()
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
