@@ -23,6 +23,7 @@ PAIRED = (
     "import", "edit", "sql-edit", "commit", "drop", "drop-all", "keep-one", "retain", "hold",
     "erase", "audit", "export", "sql",
 )  # fmt: skip
+PROGRESS = 100
 MEMORY = Path("/dev/shm")  # noqa: S108 - a thousand small lakes an hour need no disk
 
 
@@ -74,8 +75,9 @@ def _report(sweep: Any, cases: list[Any]) -> int:
             kinds.update({problem.partition(":")[0] for problem in verdict.problems})
             _say(f"BAD {case}  at {verdict.call!r}, {verdict.guises}, exits {verdict.codes}")
             _say("".join(f"      {problem}\n" for problem in verdict.problems))
-        if number % 500 == 0:
-            _say(f"{number} of {len(cases)} in {time.monotonic() - began:.0f} s, {wrong.total()} wrong")
+        if number % PROGRESS == 0:
+            seconds = time.monotonic() - began
+            _say(f"{number} of {len(cases)} in {seconds:.0f} s, {wrong.total()} wrong")
     _say(f"{'':24}{'tried':>8}{'struck':>8}{'wrong':>8}  exit codes")
     for name in tried:
         ended = ", ".join(f"{code}: {count}" for code, count in sorted(codes[name].items()))

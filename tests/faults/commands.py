@@ -32,6 +32,7 @@ __all__ = ["COMMANDS", "ERASED", "Command", "clean_up", "copy", "import_of", "pr
 JOBS = ("orders", "returns", "shop")
 ERASED = ALICE
 KEPT = "bob-11d2"
+DELETE = f"DELETE FROM users.profile WHERE key = '{KEPT}'"
 SPEC = """
 parallelism: 1
 max_parallelism: 128
@@ -102,7 +103,7 @@ COMMANDS: dict[str, Command] = {
     "import": Command(import_of("wednesday")),
     "same": Command(import_of("tuesday")),
     "edit": Command(
-        _command("edit --job orders --parent monday --snapshot fewer --keep-keys users ../sources/keys.txt"),
+        _command("edit --job orders --parent monday --snapshot fewer --keep-keys users ../sources/keys"),
         done=(3,),
     ),
     "rename": Command(
@@ -110,11 +111,11 @@ COMMANDS: dict[str, Command] = {
         done=(3,),
     ),
     "sql-edit": Command(
-        _command("sql --job orders --edit monday --as smaller", f"DELETE FROM users.profile WHERE key = '{KEPT}'"),
+        _command("sql --job orders --edit monday --as smaller", DELETE),
         done=(3,),
     ),
     "migrate": Command(
-        _command("migrate --job orders --snapshot monday --state users/profile --to ../sources/profile.yaml"),
+        _command("migrate --job orders --snapshot monday --to ../sources/new.yaml --state", "users/profile"),
         done=(0, 3),
     ),
     "merge": Command(
@@ -138,14 +139,16 @@ COMMANDS: dict[str, Command] = {
     "audit": Command(
         _command(f"audit erase --key {ERASED} --request gdpr-1"), after=("erase",)
     ),
-    "export": Command(_command("export --job orders --snapshot monday --to exports/monday"), done=(3,)),
+    "export": Command(
+        _command("export --job orders --snapshot monday --to exports/monday"), done=(3,)
+    ),
     "compress": Command(_command("compress ../sources/monday --to exports/compressed"), done=(3,)),
     "bootstrap": Command(
         _command("bootstrap ../sources/spec.yaml --to exports/first --job shop --snapshot first"),
         done=(0, 3),
     ),
     "sql": Command(
-        _command("sql --as-of monday --json", "SELECT key, value FROM orders.users.profile ORDER BY key"),
+        _command("sql --as-of monday --json", "SELECT * FROM orders.users.profile ORDER BY key"),
     ),
 }  # fmt: skip
 
@@ -156,11 +159,11 @@ def prepare_sources(to: Path) -> None:
     for day, name in enumerate(("monday", "tuesday", "wednesday")):
         _savepoint(to / name, day, "users")
     _savepoint(to / "friday", 4, "visitors")
-    (to / "keys.txt").write_text(f"{ERASED}\n{KEPT}\n", "utf-8")
+    (to / "keys").write_text(f"{ERASED}\n{KEPT}\n", "utf-8")
     fields = "".join(f"        {name}: {kind}\n" for name, kind in NEW_PROFILE["fields"].items())
     type_of = f"      pojo: {NEW_PROFILE['pojo']}\n      fields:\n{fields}"
     text = f"states:\n  users/profile:\n    type:\n{type_of}"
-    (to / "profile.yaml").write_text(text, "utf-8")
+    (to / "new.yaml").write_text(text, "utf-8")
     (to / "spec.yaml").write_text(SPEC, "utf-8")
     (to / "customers.csv").write_text("customer,orders\nann,3\nben,4\n", "utf-8")
 
@@ -183,7 +186,8 @@ def _savepoint(to: Path, day: int, uid: str) -> None:
     subtasks = metadata.operators[0].subtasks
     assert subtasks is not None
     size = (to / "opaque").stat().st_size
-    subtasks.setdefault(0, SubtaskState()).raw_operator = OperatorHandle({}, RelativeHandle("opaque", size))
+    raw = OperatorHandle({}, RelativeHandle("opaque", size))
+    subtasks.setdefault(0, SubtaskState()).raw_operator = raw
     path.write_bytes(write_metadata(metadata))
     os.utime(path, (TAKEN + day * 86_400,) * 2)
 

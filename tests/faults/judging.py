@@ -24,7 +24,7 @@ __all__ = ["Seen", "files_too_many", "files_with", "look", "plain", "shape"]
 
 CARRIED = "_statelake/carried"
 _ENTRY = re.compile(r"\d{20}\.json")
-_LOG = re.compile(r"(\d{20}(\.checkpoint(\.[\w-]+)?)?\.(json|parquet)|_last_checkpoint|\d{20}\.crc)")
+_LOG = re.compile(r"\d{20}(\.checkpoint(\.[\w-]+)?)?\.(json|parquet|crc)|_last_checkpoint")
 _NAMES = re.compile(r"(?<![a-z])[0-9a-f]{8,}(-[0-9a-f]{4,})*|\d{5,}|(?<=statelake-)[\w-]+")
 
 
@@ -53,8 +53,9 @@ class Seen:
         """What differs from another state, in words."""
         mine = self.state
         changed = [name for name in mine if name in other and mine[name] != other[name]]
-        lists = {"lacks": other.keys() - mine, "has also": mine.keys() - other, "differs in": changed}
-        return "; ".join(f"{what} {sorted(names)}" for what, names in lists.items() if names)
+        lacks, more = other.keys() - mine, mine.keys() - other
+        found = {"lacks": lacks, "has also": more, "differs in": changed}
+        return "; ".join(f"{what} {sorted(names)}" for what, names in found.items() if names)
 
 
 def look(world: Path) -> Seen:
@@ -82,7 +83,8 @@ def look(world: Path) -> Seen:
 def _named_by_log(catalog: Path, seen: Seen) -> list[tuple[str, dict[str, Any]]]:
     """The files of the newest version, and their partitions' values."""
     files: dict[str, dict[str, Any]] = {}
-    entries = sorted(path for path in catalog.glob("_delta_log/*.json") if _ENTRY.fullmatch(path.name))
+    log = sorted(catalog.glob("_delta_log/*.json"))
+    entries = [path for path in log if _ENTRY.fullmatch(path.name)]
     for number, entry in enumerate(entries):
         if int(entry.name[:20]) != number:
             seen.faults.append(f"the catalog's log has no entry {number}")

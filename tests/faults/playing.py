@@ -125,7 +125,8 @@ def start(
         fault: What happens at one of them.
         guise: Where and when it thinks that it runs.
     """
-    outputs = [world.with_name(f"{world.name}.{os.urandom(4).hex()}.{end}") for end in ("out", "err")]
+    beside = f"{world.name}.{os.urandom(4).hex()}"
+    outputs = [world.with_name(f"{beside}.{end}") for end in ("out", "err")]
     init, outside = None, None
     if guise.host:
         init, outside = _container()

@@ -55,7 +55,8 @@ static void path_of(int fd, char *path) {
 /* Where a name leads, seen from a directory's descriptor. */
 static void resolve(int fd, const char *name, char *path) {
   int behind = 0;
-  if (sscanf(name, "/proc/self/fd/%d%n", &fd, &behind) == 1)
+  if (sscanf(name, "/proc/self/fd/%d%n", &fd, &behind) == 1 ||
+      sscanf(name, "/dev/fd/%d%n", &fd, &behind) == 1)
     name += behind + (name[behind] == '/');
   path[0] = 0;
   if (name[0] != '/') {

@@ -39,7 +39,7 @@ class _Shared(ctypes.Structure):
 
 
 class Fault:
-    """What is to happen, and at which call: `kill`, `half`, `stop`, `full` or the name of an error."""
+    """What is to happen, and at which call: `kill`, `half`, `stop`, `full` or an error's name."""
 
     def __init__(self, what: str, at: int) -> None:
         self.what, self.at = what, at

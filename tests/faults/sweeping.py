@@ -64,7 +64,7 @@ class Case:
     seed: int = 1
 
     def __str__(self) -> str:
-        return f"{self.first}{'+' + self.second if self.second else ''}:{self.what}:{self.at}:{self.seed}"
+        return f"{self.name}:{self.what}:{self.at}:{self.seed}"
 
     @classmethod
     def parse(cls, text: str) -> Case:
@@ -123,9 +123,11 @@ class Sweep:
         containers: Whether commands may run in containers.
     """
 
-    def __init__(self, directory: Path, *, keep: Path | None = None, containers: bool = True) -> None:
+    def __init__(
+        self, directory: Path, *, keep: Path | None = None, containers: bool = True
+    ) -> None:
         self.directory, self.keep, self.containers = directory, keep, containers
-        self._calm: dict[tuple[tuple[str, ...], tuple[str, ...]], _Calm] = {}
+        self._calm: dict[tuple[Path, tuple[str, ...]], _Calm] = {}
         self._traces: dict[str, list[str]] = {}
         self._worlds: dict[tuple[str, ...], Path] = {}
         _in_child(lambda: prepare_sources(directory / "sources"))
@@ -209,17 +211,17 @@ class Sweep:
         elif unlike_after and (unlike_before := seen.compared(before)):
             verdict.problems.append(f"half: {unlike_before} (as before); {unlike_after} (as after)")
         if "nothing was changed" in played.err:
-            if seen.compared(before):
-                verdict.problems.append(f"untrue: said that nothing was changed: {seen.compared(before)}")
+            if changed := seen.compared(before):
+                verdict.problems.append(f"untrue: said that nothing was changed: {changed}")
             self._probe(world, guise, verdict)
         elif draw.random() < 0.75 or case.first == "erase":
             done = command.done if not unlike_after else (0,)
             again = start(command.words, world, guise=later).end()
             seen = self._check(f"{case.first} again", again, world, verdict)
             if again.code not in done:
-                verdict.problems.append(f"refused: again exit {again.code}, not {done}: {_last(again)}")
-            if seen.compared(after.state):
-                verdict.problems.append(f"wrong: again {seen.compared(after.state)}")
+                verdict.problems.append(f"refused: again exit {again.code}: {_last(again)}")
+            if unlike_after := seen.compared(after.state):
+                verdict.problems.append(f"wrong: again {unlike_after}")
         if not verdict.problems:
             self._clean(world, later, after.shape | twice.shape, verdict)
 
@@ -244,7 +246,7 @@ class Sweep:
         self._check(case.first, ended, world, verdict)
         seen = self._check(case.second, other, world, verdict)
         if not verdict.problems:
-            self._compare(case, (ended, other), seen, verdict, in_order=alone)
+            self._compare(names, (ended, other), seen, verdict, in_order=alone)
         if not verdict.problems:
             self._probe(self._copy(world, "probe"), HERE, verdict, remove=True)
         if not verdict.problems:
@@ -269,12 +271,18 @@ class Sweep:
         return Guise("pod-a", boots[0]), Guise("pod-b", boots[1], clock, hurry)
 
     def _compare(
-        self, case: Case, ended: tuple[Played, Played], seen: Seen, verdict: Verdict, *, in_order: bool
+        self,
+        names: tuple[str, str],
+        ended: tuple[Played, Played],
+        seen: Seen,
+        verdict: Verdict,
+        *,
+        in_order: bool,
     ) -> None:
         """What those that said 0 do one after the other must be what is there."""
-        names = case.first, case.second
-        succeeded = tuple(name for name, played in zip(names, ended, strict=True) if not played.code)
-        twice = case.first == case.second
+        results = dict(zip(names, ended, strict=True))
+        succeeded = tuple(name for name in names if results[name].code == 0)
+        twice = names[0] == names[1]
         differences = []
         for order in {succeeded} if in_order else set(permutations(succeeded)):
             calm = self._serial(names, order)
@@ -287,12 +295,12 @@ class Sweep:
         if all(differences):
             unlike = " or ".join(differences) or "they can't in any order"
             verdict.problems.append(f"wrong: exit 0 of {list(succeeded)}, but {unlike}")
-        if "sql" in names and not twice:
-            place = names.index("sql")
-            known = {one.outputs[order.index("sql")] for order in permutations(names)
-                     for one in [self._serial(names, order)] if not one.codes[order.index("sql")]}
-            if not ended[place].code and ended[place].out not in known:
-                verdict.problems.append(f"half: sql saw what never was: {ended[place].out[:200]!r}")
+        if "sql" in succeeded and not twice:
+            known = set()
+            for order in permutations(names):
+                known.add(self._serial(names, order).outputs[order.index("sql")])
+            if results["sql"].out not in known:
+                verdict.problems.append(f"half: sql saw {results['sql'].out[:200]!r}")
 
     def _check(self, name: str, played: Played, world: Path, verdict: Verdict) -> Seen:
         """What is wrong whatever a command was to do."""
@@ -318,7 +326,7 @@ class Sweep:
             shutil.rmtree(world)
 
     def _clean(self, world: Path, guise: Guise, most: Counter[str], verdict: Verdict) -> None:
-        """Nothing is left that nothing names, if need be by cleaning; snapshots stay as they are."""
+        """Nothing is left that nothing names, if need be by cleaning; snapshots stay."""
         seen = look(world)
         if not files_too_many(world, seen, most):
             return
@@ -357,17 +365,18 @@ class Sweep:
 
     def _serial(self, names: tuple[str, ...], order: tuple[str, ...]) -> _Calm:
         """What commands do one after the other, in a world that is prepared for `names`."""
-        if (names, order) not in self._calm:
-            world = self._copy(self._prepared(*names), "calm")
+        prepared = self._prepared(*names)
+        if (prepared, order) not in self._calm:
+            world = self._copy(prepared, "calm")
             played = [start(COMMANDS[name].words, world).end() for name in order]
             seen = look(world)
             assert not seen.faults, seen.faults
-            self._calm[names, order] = _Calm(
+            self._calm[prepared, order] = _Calm(
                 tuple(each.code for each in played), tuple(each.out for each in played),
                 seen.state, shape(world),
             )  # fmt: skip
             shutil.rmtree(world)
-        return self._calm[names, order]
+        return self._calm[prepared, order]
 
 
 def _without_pruning(order: tuple[str, ...]) -> tuple[str, ...]:
