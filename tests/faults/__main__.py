@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, default=MEMORY if MEMORY.is_dir() else None)
     asked = parser.parse_args()
     if is_loaded():
-        return _sweep(asked, asked.directory)
+        os._exit(_sweep(asked, asked.directory))  # what is frozen for forks is no leak to tell of
     with TemporaryDirectory(prefix="statelake-faults-", dir=asked.directory) as scratch:
         return run_below(Path(scratch), "tests.faults", *sys.argv[1:], "--directory", scratch)
 

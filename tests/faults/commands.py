@@ -32,6 +32,7 @@ __all__ = ["COMMANDS", "ERASED", "Command", "clean_up", "copy", "import_of", "pr
 JOBS = ("orders", "returns", "shop")
 ERASED = ALICE
 KEPT = "bob-11d2"
+MONDAY = "--job orders --parent monday"
 DELETE = f"DELETE FROM users.profile WHERE key = '{KEPT}'"
 SPEC = """
 parallelism: 1
@@ -103,11 +104,11 @@ COMMANDS: dict[str, Command] = {
     "import": Command(import_of("wednesday")),
     "same": Command(import_of("tuesday")),
     "edit": Command(
-        _command("edit --job orders --parent monday --snapshot fewer --keep-keys users ../sources/keys"),
+        _command(f"edit {MONDAY} --snapshot fewer --keep-keys users ../sources/keys"),
         done=(3,),
     ),
     "rename": Command(
-        _command("edit --job orders --parent monday --snapshot renamed --rename-uid users people"),
+        _command(f"edit {MONDAY} --snapshot renamed --rename-uid users people"),
         done=(3,),
     ),
     "sql-edit": Command(
@@ -115,11 +116,11 @@ COMMANDS: dict[str, Command] = {
         done=(3,),
     ),
     "migrate": Command(
-        _command("migrate --job orders --snapshot monday --to ../sources/new.yaml --state", "users/profile"),
+        _command("migrate --job orders --snapshot monday --state users/profile --to ../sources/new"),
         done=(0, 3),
     ),
     "merge": Command(
-        _command("edit --job orders --parent monday --snapshot both --merge returns:friday"),
+        _command(f"edit {MONDAY} --snapshot both --merge returns:friday"),
         done=(3,),
     ),
     "commit": Command(
@@ -163,7 +164,7 @@ def prepare_sources(to: Path) -> None:
     fields = "".join(f"        {name}: {kind}\n" for name, kind in NEW_PROFILE["fields"].items())
     type_of = f"      pojo: {NEW_PROFILE['pojo']}\n      fields:\n{fields}"
     text = f"states:\n  users/profile:\n    type:\n{type_of}"
-    (to / "new.yaml").write_text(text, "utf-8")
+    (to / "new").write_text(text, "utf-8")
     (to / "spec.yaml").write_text(SPEC, "utf-8")
     (to / "customers.csv").write_text("customer,orders\nann,3\nben,4\n", "utf-8")
 
