@@ -36,6 +36,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", default="0/1", metavar="I/N", help="only each N-th case, from I")
     parser.add_argument("--again", nargs="*", default=[], metavar="CASE", help="only these cases")
+    parser.add_argument("--trace", default="", metavar="COMMAND", help="only its calls")
     parser.add_argument("--keep", type=Path, help="a directory for the worlds of what went wrong")
     parser.add_argument("--directory", type=Path, default=MEMORY if MEMORY.is_dir() else None)
     asked = parser.parse_args()
@@ -50,6 +51,9 @@ def _sweep(asked: argparse.Namespace, directory: Path) -> int:
     importlib.import_module("tests.adversary.fork_server").warm_up()
     sweeping = importlib.import_module("tests.faults.sweeping")
     sweep = sweeping.Sweep(directory, keep=asked.keep, containers=os.geteuid() == 0)
+    if asked.trace:
+        _say("\n".join(sweep.trace(asked.trace)))
+        return 0
     names = [name for name in asked.commands.split(",") if name]
     part, _, parts = asked.part.partition("/")
     cases = [sweeping.Case.parse(text) for text in asked.again]

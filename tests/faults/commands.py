@@ -33,6 +33,7 @@ JOBS = ("orders", "returns", "shop")
 ERASED = ALICE
 KEPT = "bob-11d2"
 MONDAY = "--job orders --parent monday"
+STATE = "users/profile"
 DELETE = f"DELETE FROM users.profile WHERE key = '{KEPT}'"
 SPEC = """
 parallelism: 1
@@ -116,7 +117,7 @@ COMMANDS: dict[str, Command] = {
         done=(3,),
     ),
     "migrate": Command(
-        _command("migrate --job orders --snapshot monday --state users/profile --to ../sources/new"),
+        _command("migrate --job orders --snapshot monday --to ../sources/new --state", STATE),
         done=(0, 3),
     ),
     "merge": Command(

@@ -61,7 +61,7 @@ static void resolve(int fd, const char *name, char *path) {
   path[0] = 0;
   if (name[0] != '/') {
     path_of(fd, path);
-    strncat(path, "/", PATH_MAX - 1 - strlen(path));
+    if (name[0]) strncat(path, "/", PATH_MAX - 1 - strlen(path));
   }
   strncat(path, name, PATH_MAX - 1 - strlen(path));
 }

@@ -193,7 +193,6 @@ class Sweep:
         draw, command = case.draw, COMMANDS[case.first]
         before = look(world).state
         after = self._serial((case.first,), (case.first,))
-        twice = self._serial((case.first,), (case.first, case.first))
         host = draw.choice(("", "", "pod")) if case.what in KILLS and self.containers else ""
         guise = Guise(host, hurry=LEASE_IN_A_BLINK if host else 1)
         clock = draw.choice(CLOCKS).clock if draw.random() < 0.25 else 0
@@ -210,6 +209,8 @@ class Sweep:
             verdict.problems.append(f"untrue: said 0, but {unlike_after}")
         elif unlike_after and (unlike_before := seen.compared(before)):
             verdict.problems.append(f"half: {unlike_before} (as before); {unlike_after} (as after)")
+        if case.first == "erase":  # which exchanges what readers see
+            self._read(world, guise, ("sql",) if unlike_after else ("erase", "sql"), verdict)
         if "nothing was changed" in played.err:
             if changed := seen.compared(before):
                 verdict.problems.append(f"untrue: said that nothing was changed: {changed}")
@@ -223,6 +224,7 @@ class Sweep:
             if unlike_after := seen.compared(after.state):
                 verdict.problems.append(f"wrong: again {unlike_after}")
         if not verdict.problems:
+            twice = self._serial((case.first,), (case.first, case.first))
             self._clean(world, later, after.shape | twice.shape, verdict)
 
     def _interleave(self, case: Case, world: Path, verdict: Verdict) -> None:
@@ -316,6 +318,13 @@ class Sweep:
             left = [path for path in files_with(world, ERASED) if path not in seen.named]
             verdict.problems += [f"not erased: {path}" for path in left]
         return seen
+
+    def _read(self, world: Path, guise: Guise, order: tuple[str, ...], verdict: Verdict) -> None:
+        """SQL sees what the catalog says."""
+        played = start(COMMANDS["sql"].words, world, guise=guise).end()
+        if played.code or played.out != self._serial(("erase",), order).outputs[-1]:
+            saw = played.out[:200] or _last(played)
+            verdict.problems.append(f"half: sql saw {saw!r}")
 
     def _probe(self, world: Path, guise: Guise, verdict: Verdict, *, remove: bool = False) -> None:
         """The lake can be written to."""
