@@ -282,8 +282,8 @@ class Sweep:
         in_order: bool,
     ) -> None:
         """What those that said 0 do one after the other must be what is there."""
-        results = dict(zip(names, ended, strict=True))
-        succeeded = tuple(name for name in names if results[name].code == 0)
+        results = list(zip(names, ended, strict=True))
+        succeeded = tuple(name for name, played in results if played.code == 0)
         twice = names[0] == names[1]
         differences = []
         for order in {succeeded} if in_order else set(permutations(succeeded)):
@@ -301,8 +301,8 @@ class Sweep:
             known = set()
             for order in permutations(names):
                 known.add(self._serial(names, order).outputs[order.index("sql")])
-            if results["sql"].out not in known:
-                verdict.problems.append(f"half: sql saw {results['sql'].out[:200]!r}")
+            if (saw := dict(results)["sql"].out) not in known:
+                verdict.problems.append(f"half: sql saw {saw[:200]!r}")
 
     def _check(self, name: str, played: Played, world: Path, verdict: Verdict) -> Seen:
         """What is wrong whatever a command was to do."""
