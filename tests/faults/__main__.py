@@ -57,7 +57,8 @@ def _sweep(asked: argparse.Namespace, directory: Path) -> int:
     names = [name for name in asked.commands.split(",") if name]
     part, _, parts = asked.part.partition("/")
     cases = [sweeping.Case.parse(text) for text in asked.again]
-    known = list(importlib.import_module("tests.faults.commands").COMMANDS)
+    commands = importlib.import_module("tests.faults.commands").COMMANDS
+    known = [name for name, command in commands.items() if not command.slow]
     cases += islice(sweep.faults(names or known, asked.seed), asked.faults)
     paired = [name for name in PAIRED if not names or name in names]
     cases += islice(sweep.interleavings(list(product(paired, paired)), asked.seed), asked.pairs)

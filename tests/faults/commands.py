@@ -61,6 +61,8 @@ class Command:
         done: Exit codes of doing it again where it is done.
         edits: What else was done to the lake before.
         prunes: Whether it drops what it finds, and not what it is told by name.
+        steps: Whether it does two things, of which one may be done and the other not.
+        slow: Whether it is tried only if it is asked for.
     """
 
     words: tuple[str, ...]
@@ -69,6 +71,8 @@ class Command:
     done: tuple[int, ...] = (0,)
     edits: Callable[[Path], None] | None = None
     prunes: bool = False
+    steps: bool = False
+    slow: bool = False
 
 
 def _command(line: str, *more: str) -> tuple[str, ...]:
@@ -147,11 +151,12 @@ COMMANDS: dict[str, Command] = {
     "compress": Command(_command("compress ../sources/monday --to exports/compressed"), done=(3,)),
     "bootstrap": Command(
         _command("bootstrap ../sources/spec.yaml --to exports/first --job shop --snapshot first"),
-        done=(0, 3),
+        done=(0, 3), steps=True,
     ),
     "sql": Command(
         _command("sql --as-of monday --json", "SELECT * FROM orders.users.profile ORDER BY key"),
     ),
+    "dagster": Command(("dagster", "wednesday"), done=(0, 3), steps=True, slow=True),
 }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def look(world: Path) -> Seen:
         found = hashlib.sha256()
         for content in sorted(path.read_bytes() for path in files if path != metadata):
             found.update(content)
-        seen.exports[f"{metadata.parent.name}/_metadata"] = found.hexdigest()[:12]
+        seen.exports[f"{plain(metadata.parent.name)}/_metadata"] = found.hexdigest()[:12]
     return seen
 
 

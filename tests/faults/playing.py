@@ -13,7 +13,9 @@ import signal
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from pipelines.cli.main import main as statelake
@@ -136,7 +138,7 @@ def start(
             _dress(guise, world)
             if calls is not None:
                 calls.arm(world, fault or Fault("count", 0))
-            in_child(statelake, _call(words, world, *outputs))
+            in_child(_entry(words), _call(words, world, *outputs))
         except BaseException:  # noqa: BLE001 - what keeps a command from its begin is told
             traceback.print_exc()
         finally:
@@ -145,6 +147,16 @@ def start(
         _check(_LIBC.setns(outside, CLONE_NEWPID))
         os.close(outside)
     return Process(child, *outputs, init)
+
+
+def _entry(words: tuple[str, ...]) -> Callable[[list[str]], None]:
+    """The command; or a run of Dagster's, which is imported only there: its threads don't fork."""
+    if words[0] != "dagster":
+        return statelake
+    entry: Callable[[list[str]], None] = import_module(
+        "tests.faults.dagster_run"
+    ).archive_and_export
+    return entry
 
 
 def _call(words: tuple[str, ...], world: Path, out: Path, err: Path) -> dict[str, object]:

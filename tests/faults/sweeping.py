@@ -207,6 +207,10 @@ class Sweep:
         unlike_after = seen.compared(after.state)
         if played.code == 0 and unlike_after:
             verdict.problems.append(f"untrue: said 0, but {unlike_after}")
+        elif command.steps:
+            known = before.items() | after.state.items()
+            if strange := seen.state.items() - known:
+                verdict.problems.append(f"half: {sorted(strange)}")
         elif unlike_after and (unlike_before := seen.compared(before)):
             verdict.problems.append(f"half: {unlike_before} (as before); {unlike_after} (as after)")
         if case.first == "erase":  # which exchanges what readers see
