@@ -28,7 +28,9 @@ from pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
 from pipelines.lake.catalog.deletions import (
     Freed,
     finish_deletions,
+    remove_left_directories,
     sweep_carried,
+    sweep_parts,
     sweep_rows,
     sweep_signs,
     sweep_tables,
@@ -36,6 +38,7 @@ from pipelines.lake.catalog.deletions import (
 )
 from pipelines.lake.tables.names import ERASURE_RECORDS, SNAPSHOTS, areas_of, is_table_of
 from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.lake.tables.table_log import LOG_DIRECTORY
 from pipelines.lake.tables.tables import files_of
 from state_core.errors import ConflictError, DamagedLakeError, NotFoundError, UnsafePathError
 
@@ -173,7 +176,10 @@ def drop_snapshots(
         lake.transact(decide)
         freed = finish_deletions(lake)
     freed += sweep_tables(lake, job, tables) + sweep_carried(lake) + sweep_rows(lake, SNAPSHOTS)
+    logs = [f"{path}/{LOG_DIRECTORY}" for path in (*tables, SNAPSHOTS)]
+    freed += sweep_parts(lake, [*logs, "_statelake"])
     sweep_signs(lake)
+    remove_left_directories()
     left = [record.snapshot_id for record in records if record.snapshot_id not in set(dropped)]
     return DropResult(dropped, left, freed.files, freed.size, held)
 
@@ -321,7 +327,9 @@ def clean_lake(lake: Catalog, *, dry_run: bool = True) -> Freed:
             freed += sweep_tables(lake, job, table_paths(lake, folder), dry_run=dry_run)
     for path in (SNAPSHOTS, ERASURE_RECORDS):
         freed += sweep_rows(lake, path, dry_run=dry_run)
-    return freed + sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
+    freed += sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
+    freed += remove_left_directories(dry_run=dry_run)
+    return freed + sweep_parts(lake, [""], dry_run=dry_run)
 
 
 def tables_of_job(lake: Catalog, job: str, records: list[SnapshotRecord]) -> list[str]:
