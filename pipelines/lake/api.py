@@ -18,7 +18,7 @@ from datetime import datetime
 from pipelines.engine import Engine, Progress
 from pipelines.keys import KeyRows
 from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import DropResult, drop_snapshots
+from pipelines.lake.catalog.dropping import DropPlan, DropResult, drop_snapshots, plan_drop
 from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.edit.committing import CommitResult, commit_snapshot
 from pipelines.lake.export.exporting import ExportResult, export_snapshot
@@ -242,3 +242,15 @@ class Lake(Catalog):
             keep: How many of the newest to keep, where no ids are given.
         """
         return drop_snapshots(self, job, snapshot_ids=snapshot_ids, keep=keep)
+
+    def plan_drop(
+        self, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None
+    ) -> DropPlan:
+        """Say what `drop` would do, with nothing changed.
+
+        Args:
+            job: The job.
+            snapshot_ids: The snapshots to drop.
+            keep: How many of the newest to keep, where no ids are given.
+        """
+        return plan_drop(self, job, snapshot_ids=snapshot_ids, keep=keep)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import DropResult, drop_snapshots
+from pipelines.lake.catalog.dropping import DropResult, bytes_freed, drop_snapshots
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import DeclarationError
 
@@ -124,15 +124,13 @@ def reasons_to_stay(
     """Why snapshots stay, by the id of each that does.
 
     Args:
-        summaries: All snapshots of a job.
+        summaries: All snapshots of a job, in the catalog's order.
         policy: The policy.
         at: When it is asked how old they are.
     """
     listed = list(summaries)
-    imported = sorted(
-        (summary for summary in listed if summary.origin == "import"),
-        key=lambda summary: (summary.taken_at, summary.imported_at, summary.snapshot_id),
-    )
+    # in the order of the catalog's log: what a clock says decides no order
+    imported = [summary for summary in listed if summary.origin == "import"]
     reasons: dict[str, list[str]] = {}
     for summary in listed:
         hold_reasons = [f"held: {hold.reason}" if hold.reason else "held" for hold in summary.holds]
@@ -165,9 +163,7 @@ def plan_retention(lake: Catalog, job: str, policy: Policy) -> RetentionPlan:
     reasons = reasons_to_stay(records, policy, datetime.now(timezone.utc))
     stays = [record for record in records if record.snapshot_id in reasons]
     goes = [record for record in records if record.snapshot_id not in reasons]
-    needed = _files(stays)
-    frees = sum(size for file, size in _files(goes).items() if file not in needed)
-    return RetentionPlan(records, reasons, frees)
+    return RetentionPlan(records, reasons, bytes_freed(goes, stays))
 
 
 def prune(lake: Catalog, job: str, policy: Policy) -> DropResult | None:
@@ -202,16 +198,3 @@ def _parsed(part: str) -> Part:
     if unit is None:
         return Part(text, period, count=int(number))
     return Part(text, period, age=timedelta(hours=int(number) * _HOURS[unit]))
-
-
-def _files(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
-    """The bytes of each file that some snapshots need, by its table and its path."""
-    sizes = {
-        (table.path, unit.path): unit.size
-        for record in records
-        for table in record.tables
-        for unit in table.units
-    }
-    return sizes | {
-        ("", carried.blob): carried.size for record in records for carried in record.carried
-    }

@@ -30,7 +30,7 @@ from pipelines.cli.options import (
     snapshot_option,
 )
 from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import drop_snapshots
+from pipelines.lake.catalog.dropping import DropPlan, DropResult, drop_snapshots, plan_drop
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.names import TIMERS
@@ -211,34 +211,54 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 @job_option
 @snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to let go.")
 @click.option("--keep", type=click.IntRange(min=0), help="Let all go but the newest N.")
+@click.option("--yes", is_flag=True, help="Do it: without this, only the plan is shown.")
 @json_option
 def drop(
-    lake: str, job: str, snapshot_ids: tuple[str, ...], keep: int | None, as_json_: bool
+    lake: str,
+    job: str,
+    snapshot_ids: tuple[str, ...],
+    keep: int | None,
+    yes: bool,
+    as_json_: bool,
 ) -> None:
     """Let snapshots go, and free the bytes that only they needed.
 
     One with a hold stays: to name it is answered with no, and --keep passes over it.
 
+    Nothing happens without --yes: which snapshots would go is shown, and what that frees.
+
     \b
     Examples:
       statelake drop --lake /data/lake --job orders --snapshot savepoint-5f1e2c-0a1b2c3d4e5f
-      statelake drop --lake /data/lake --job orders --keep 30
+      statelake drop --lake /data/lake --job orders --keep 30 --yes
     """
     if bool(snapshot_ids) == (keep is not None):
         raise click.UsageError("give either --snapshot (once or more) or --keep")
     opened = Catalog(lake)
     # all are looked up first: what is dropped must not change what `latest` is
-    named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
-    done = drop_snapshots(opened, job, snapshot_ids=list(named) or None, keep=keep)
+    named = list(dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)) or None
+    plan = plan_drop(opened, job, snapshot_ids=named, keep=keep)
+    done = drop_snapshots(opened, job, snapshot_ids=named, keep=keep) if yes else None
     if as_json_:
-        as_json(asdict(done))
-        return
-    names = ", ".join(done.dropped) or "nothing"
-    tell(
-        f"dropped {names}: {bytes_text(done.freed_bytes)} freed in {done.files} files;"
-        f" {len(done.kept)} snapshots kept"
-        + (f", {', '.join(done.held)} by a hold" if done.held else "")
-    )
+        as_json(asdict(plan) | {"dropped": None if done is None else asdict(done)})
+    elif done is not None:
+        tell(
+            f"dropped {', '.join(done.dropped) or 'nothing'}: {bytes_text(done.freed_bytes)} freed"
+            f" in {done.files} files; {_kept(done)}"
+        )
+    elif plan.going:
+        tell(
+            f"nothing was dropped: --yes drops {', '.join(plan.going)}, and frees about"
+            f" {bytes_text(plan.frees)}; {_kept(plan)}"
+        )
+    else:
+        tell(f"nothing to drop: {_kept(plan)}")
+
+
+def _kept(plan: DropPlan | DropResult) -> str:
+    """Say how many snapshots stay, and which only because of a hold."""
+    held = f", {', '.join(plan.held)} by a hold" if plan.held else ""
+    return f"{len(plan.kept)} snapshots kept{held}"
 
 
 def _summary(record: SnapshotRecord) -> dict[str, Any]:

@@ -12,10 +12,11 @@ and the others can be used as if it were not there.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -62,6 +63,10 @@ MANY_FILES = 64
 READINGS = 10
 """So often is a version read that others exchange meanwhile."""
 
+RESERVE, RESERVED_BYTES = "_statelake/reserve", 1 << 20
+"""A file that gives way where a disk is full and a drop, which frees it, needs an entry."""
+
+LOG = logging.getLogger(__name__)
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
 RowsEdit: TypeAlias = Callable[[pa.Table], pa.Table]
 Result = TypeVar("Result")
@@ -413,7 +418,24 @@ class Catalog:
                 self._catalog.directory, SNAPSHOT_SCHEMA, partition_by="job",
                 configuration=CONFIGURATION,
             )  # fmt: skip
+            self._reserve()
         return until_committed(lambda: self._committed(decide), self._catalog.directory)
+
+    @contextmanager
+    def room_for_an_entry(self) -> Iterator[None]:
+        """Let go of a reserve while something is committed that frees a disk which may be full."""
+        self.directory.delete(RESERVE)
+        try:
+            yield
+        finally:
+            self._reserve()
+
+    def _reserve(self) -> None:
+        if self.directory.local:
+            try:
+                self.directory.write(RESERVE, bytes(RESERVED_BYTES))
+            except StateError as error:
+                LOG.warning("no room is reserved for drops: %s", error)
 
     def _committed(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> int:
         log = open_table(self._catalog.directory)

@@ -16,9 +16,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from pipelines.lake.catalog.attempts import refuse_during_erasure, settle_attempts, without_gone
+from pipelines.lake.catalog.attempts import (
+    refuse_during_erasure,
+    settle_attempts,
+    take_back_dead,
+    without_gone,
+)
 from pipelines.lake.catalog.catalog import BadRow, Catalog, CatalogChange, CatalogVersion
-from pipelines.lake.catalog.catalog_rows import rows_without
+from pipelines.lake.catalog.catalog_rows import held_error, rows_without
 from pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
 from pipelines.lake.catalog.deletions import (
     Freed,
@@ -34,9 +39,34 @@ from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.tables.tables import files_of
 from state_core.errors import ConflictError, DamagedLakeError, NotFoundError, UnsafePathError
 
-__all__ = ["DropResult", "clean_lake", "drop_snapshots", "tables_of_job"]
+__all__ = [
+    "DropPlan",
+    "DropResult",
+    "bytes_freed",
+    "clean_lake",
+    "drop_snapshots",
+    "plan_drop",
+    "tables_of_job",
+]
 
 LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DropPlan:
+    """What a drop would do.
+
+    Attributes:
+        going: The snapshots that would be dropped.
+        kept: The others.
+        frees: About how many bytes only those that go need.
+        held: The snapshots among `kept` that only a hold, or work that builds on them, keeps.
+    """
+
+    going: list[str]
+    kept: list[str]
+    frees: int
+    held: list[str]
 
 
 @dataclass(frozen=True)
@@ -56,6 +86,53 @@ class DropResult:
     files: int
     freed_bytes: int
     held: list[str] = field(default_factory=list)
+
+
+def plan_drop(
+    lake: Catalog, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None
+) -> DropPlan:
+    """Say what `drop_snapshots` would do, with nothing changed.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        snapshot_ids: The snapshots to drop.
+        keep: How many of the newest to keep, where no ids are given.
+
+    Raises:
+        HeldError: There is a hold on one of those named.
+        NotFoundError: There is no such snapshot.
+        DamagedLakeError: A row of the job can't be believed, and is not dropped by its name.
+    """
+    version = lake.version()
+    dropped, held = _chosen(version, job, snapshot_ids, keep)
+    records, _ = version.records(job)
+    going = [record for record in records if record.snapshot_id in dropped]
+    staying = [record for record in records if record.snapshot_id not in dropped]
+    for record in going:
+        if record.holds:
+            raise held_error(job, record.snapshot_id, [hold.reason for hold in record.holds])
+    kept = [record.snapshot_id for record in staying]
+    return DropPlan(dropped, kept, bytes_freed(going, staying), held)
+
+
+def bytes_freed(going: Iterable[SnapshotRecord], staying: Iterable[SnapshotRecord]) -> int:
+    """Bytes of the files that only the snapshots which go need."""
+    needed = _sizes(staying)
+    return sum(size for file, size in _sizes(going).items() if file not in needed)
+
+
+def _sizes(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
+    """The bytes of each file that some snapshots need, by its table and its path."""
+    sizes = {
+        (table.path, unit.path): unit.size
+        for record in records
+        for table in record.tables
+        for unit in table.units
+    }
+    return sizes | {
+        ("", carried.blob): carried.size for record in records for carried in record.carried
+    }
 
 
 def drop_snapshots(
@@ -92,8 +169,9 @@ def drop_snapshots(
         dropped, held = _chosen(version, job, snapshot_ids, keep)
         return _drop(lake, version, job, dropped, token)
 
-    lake.transact(decide)
-    freed = finish_deletions(lake)
+    with lake.room_for_an_entry():
+        lake.transact(decide)
+        freed = finish_deletions(lake)
     freed += sweep_tables(lake, job, tables) + sweep_carried(lake) + sweep_rows(lake, SNAPSHOTS)
     sweep_signs(lake)
     left = [record.snapshot_id for record in records if record.snapshot_id not in set(dropped)]
@@ -223,7 +301,8 @@ def clean_lake(lake: Catalog, *, dry_run: bool = True) -> Freed:
 
     Args:
         lake: The lake.
-        dry_run: Only look, and wait for nobody.
+        dry_run: Only look. Else a process of another machine that may be at work is watched for a
+            lease: what it does is taken back if it gives no sign of life.
 
     Returns:
         What was found, or deleted.
@@ -233,8 +312,7 @@ def clean_lake(lake: Catalog, *, dry_run: bool = True) -> Freed:
     """
     freed = Freed()
     if not dry_run:
-        lake.transact(lambda version: CatalogChange(without_gone(version.claims)))
-        freed += finish_deletions(lake)
+        take_back_dead(lake)
     folders = {areas_of(job)[0].partition("/")[0]: job for job in lake.jobs()}
     for folder in lake.directory.names():
         if not folder.startswith(("_", ".")):

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 
+from pipelines.lake.query.literals import without_literals
 from pipelines.lake.query.session import QueryError, Session
 from pipelines.lake.query.statements import PreparedStatement, Statement
 from pipelines.lake.query.table_datasets import OpenedTable
@@ -59,7 +60,7 @@ def change_table(session: Session, statement: Statement) -> int:
         raise
     if met:
         try:
-            change.commit(statement.text)
+            change.commit(without_literals(statement.text))
         except ConflictError:
             change.take_back()
             raise

@@ -35,8 +35,8 @@ EXPORT = {
     "export": "export --lake {lake} --job orders --snapshot bad --to {out} --engine local",
 }
 DROP = {
-    "drop": "drop --lake {lake} --job orders --snapshot bad",
-    "drop-keep": "drop --lake {lake} --job orders --keep 2",
+    "drop": "drop --lake {lake} --job orders --snapshot bad --yes",
+    "drop-keep": "drop --lake {lake} --job orders --keep 2 --yes",
 }
 DROP_KEEP = {"drop-keep": DROP["drop-keep"]}
 IMPORT = {"import": "import {seed}/savepoint --lake {lake} --job orders --snapshot next"}

@@ -48,7 +48,7 @@ IN_LAKE = {
     "report": "report --lake {lake} --job j --to {out}",
     "rescale": "rescale --lake {lake} --job j --snapshot s --parallelism 2",
     "integrity": "check integrity --lake {lake} --job j --snapshot s",
-    "drop": "drop --lake {lake} --job j --keep 0",
+    "drop": "drop --lake {lake} --job j --keep 0 --yes",
     "drop-unknown": "drop --lake {lake} --job j --snapshot none",
     "migrate-unknown": "migrate --lake {lake} --job j --all --state counter/none --to {seed}/wider.json",
 }

@@ -57,7 +57,7 @@ READ = {
     "compress": "compress {savepoint} --to {work}/out-ROUND",
 }
 EXPORT = "export --lake {lake} --job orders --snapshot bad --to {work}/out-ROUND --engine local"
-DROP = "drop --lake {lake} --job orders --keep 2"
+DROP = "drop --lake {lake} --job orders --keep 2 --yes"
 IMPORT = "import {seed}/savepoint --lake {lake} --job orders --snapshot next-ROUND"
 VERIFY = "checkpoints verify --log {committed}/log --blobs {committed}/blobs"
 

@@ -109,7 +109,7 @@ def go_through(places: Places, errors: Counter[str]) -> dict[str, Any]:
     outcome: dict[str, Any] = {"snapshots": places.snapshots()}
     for name in ("one", "two"):
         outcome[name] = exported(places, name, job, errors)
-    come("drop", *job, "--snapshot", "two", done=has("one"))
+    come("drop", *job, "--snapshot", "two", "--yes", done=has("one"))
     outcome["dropped"] = places.snapshots()
     come(
         "erase", "--lake", lake, "--request", "r1", f"--key={KEY}", "--carried", "keep", "--yes",
@@ -205,7 +205,7 @@ def test_the_answer_to_each_commit_is_lost(s3: S3Proxy, relay: Relay, fault: Fau
     for name in ("one", "two"):
         ran = run("import", source, *job, "--snapshot", name, "--engine", "local")
         assert (ran.code, ran.err) == (0, ""), ran.err
-    assert run("drop", *job, "--snapshot", "one").code == 0
+    assert run("drop", *job, "--snapshot", "one", "--yes").code == 0
     assert set(places.snapshots()) == {"two"}
     # one version of the tables of words and of timers; of the catalog one a snapshot, and the drop
     assert relay.faults[fault] == len(spoiled) == 2 + 2 + 1

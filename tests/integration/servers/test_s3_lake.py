@@ -313,7 +313,7 @@ def test_commands(directory: Directory) -> None:
     assert run("export", *job, *words).code == 0
     assert entries(target) == entries(WORDS)
     assert run("check", "integrity", target).code == 0
-    assert run("drop", *job, "--snapshot", "one").code == 0
+    assert run("drop", *job, "--snapshot", "one", "--yes").code == 0
     assert [row["snapshot_id"] for row in run("snapshots", *lake, "--json").json] == ["two"]
 
 

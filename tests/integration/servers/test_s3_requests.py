@@ -73,7 +73,7 @@ def test_requests_of_each_operation(relay: Relay, at: Callable[[str], str]) -> N
         "sql": lambda: command("sql", *words, "SELECT count(*) FROM counter.count"),
         "get": lambda: command("get", *words, "--snapshot", "one", "--key=word-10"),
         "export": lambda: export_snapshot(Lake(lake), JOB, "one", at("export"), engine=LOCAL),
-        "drop": lambda: command("drop", *words, "--snapshot", "one"),
+        "drop": lambda: command("drop", *words, "--snapshot", "one", "--yes"),
     }
     by_operation = {}
     for name, operation in operations.items():

@@ -42,15 +42,44 @@ def test_a_hold_and_its_end(place: tuple[str, ...]) -> None:
     refused = run("drop", *place, "--snapshot", first)
     assert (refused.code, refused.out) == (1, "")
     assert "there is a hold on snapshot '2026-01-05' of job 'orders' (case 4711)" in refused.err
-    kept = run("drop", *place, "--keep", "0")
+    kept = run("drop", *place, "--keep", "0", "--yes")
     assert kept.out.rstrip().endswith("2 snapshots kept, 2026-01-05, 2026-02-01 by a hold")
     ended = run("release", *place, first, "--reason", "case 4711")
     assert ended.out == "released 2026-01-05 of orders: case 4711\n"
     again = run("release", *place, first)
     assert (again.code, again.out) == (1, "")
     assert "there is no hold on snapshot '2026-01-05'" in again.err
-    assert run("drop", *place, "--snapshot", first).code == 0
+    assert run("drop", *place, "--snapshot", first, "--yes").code == 0
     assert left(place) == ["2026-02-01"]
+
+
+@pytest.mark.parametrize("which", [("--keep", "1"), ("--snapshot", "2026-01-05")])
+def test_a_drop_is_a_plan_first(place: tuple[str, ...], which: tuple[str, str]) -> None:
+    """Nothing goes without --yes; then what was shown goes, and frees what was said."""
+    shown = run("drop", *place, *which)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("nothing was dropped: --yes drops 2026-01-05")
+    plan = run("drop", *place, *which, "--json").json
+    assert plan["dropped"] is None
+    assert [*plan["going"], *plan["kept"]] == left(place) == list(DAYS)
+    done = run("drop", *place, *which, "--yes", "--json").json["dropped"]
+    assert (done["dropped"], done["kept"]) == (plan["going"], plan["kept"])
+    assert done["freed_bytes"] == plan["frees"] > 0
+    assert left(place) == plan["kept"]
+    again = run("drop", *place, "--keep", "3")
+    assert (again.code, again.out) == (0, f"nothing to drop: {len(plan['kept'])} snapshots kept\n")
+
+
+def test_a_plan_to_drop_refuses_what_a_drop_would(place: tuple[str, ...]) -> None:
+    """A snapshot with a hold is answered with no, one that is not there is bad input."""
+    run("hold", *place, "2026-01-05")
+    held = run("drop", *place, "--snapshot", "2026-01-05")
+    assert (held.code, held.out) == (1, "")
+    assert "there is a hold on snapshot '2026-01-05'" in held.err
+    passed_over = run("drop", *place, "--keep", "1", "--json").json
+    assert (passed_over["going"], passed_over["held"]) == (["2026-01-06"], ["2026-01-05"])
+    assert run("drop", *place, "--snapshot", "2020-01-01").code == 3
+    assert left(place) == list(DAYS)
 
 
 def test_a_policy_is_a_plan_first(place: tuple[str, ...]) -> None:

@@ -208,8 +208,8 @@ class TestOnTheCommandLine:
         assert merged.code == 0, merged.err
         assert sorted(merged.json["operators"]) == ["counted", "counter"]
         ran = run("drop", *of, "--snapshot", "latest", "--snapshot", "latest~1", "--snapshot",
-                  "both", "--json")  # fmt: skip
-        assert (ran.code, ran.json["dropped"]) == (0, ["both", "renamed"]), ran.err
+                  "both", "--yes", "--json")  # fmt: skip
+        assert (ran.code, ran.json["dropped"]["dropped"]) == (0, ["both", "renamed"]), ran.err
         committed = run("commit", *of, "--parent", "latest", "--snapshot", "again", "--json")
         assert (committed.code, committed.json["parent"]) == (0, "tuesday"), committed.err
         unclear = run("export", *of, "--snapshot", "", "--to", tmp_path / "none")
