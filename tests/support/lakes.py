@@ -198,7 +198,9 @@ def forge_claim(lake: Catalog, key: str, text: str | None) -> None:
     actions = [json.loads(line) for path in entries for line in path.read_text().splitlines()]
     metadata = [action["metaData"] for action in actions if "metaData" in action][-1]
     properties = {**metadata["configuration"], key: text}
-    metadata["configuration"] = {name: said for name, said in properties.items() if said is not None}
+    metadata["configuration"] = {
+        name: said for name, said in properties.items() if said is not None
+    }
     entry = log / f"{int(entries[-1].stem) + 1:020}.json"
     entry.write_text(json.dumps({"metaData": metadata}), "utf-8")
 
