@@ -194,9 +194,7 @@ class ConfinedTree:
             _sync(folder)
 
     @contextmanager
-    def _part_of(
-        self, folder: int, name: str, path: str, chunks: Iterable[bytes]
-    ) -> Iterator[str]:
+    def _part_of(self, folder: int, name: str, path: str, chunks: Iterable[bytes]) -> Iterator[str]:
         """The name of a file with some content, on the disk, before it gets its own name.
 
         It is locked while its writer lives, and removed unless it was renamed.

@@ -118,13 +118,13 @@ class CatalogVersion:
     def __init__(self, table: StateTable, looks: CatalogLooks, log: DeltaTable) -> None:
         self._catalog = table
         self._looks = looks
+        metadata = log.metadata()
+        if metadata.partition_columns != ["job"]:
+            raise _no_lake(table.directory.uri)
         self.number = log.version()
         self.files = _files(log)
         self.is_exchanged = False
-        metadata = log.metadata()
         self.properties: dict[str, str] = dict(metadata.configuration)
-        if metadata.partition_columns != ["job"]:
-            raise _no_lake(table.directory.uri)
 
     @cached_property
     def claims(self) -> Claims:

@@ -40,7 +40,7 @@ from pipelines.lake.tables.names import (
     version_in,
 )
 from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.tables.table_log import LOG_DIRECTORY, log_entry
+from pipelines.lake.tables.table_log import log_entry
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
 from state_core.errors import MissingFileError, UnsafePathError
 from state_core.files.held_directories import remove_left, stale_temporary_directories
@@ -52,8 +52,8 @@ __all__ = [
     "Freed",
     "carry_out",
     "finish_deletions",
-    "sweep_carried",
     "remove_left_directories",
+    "sweep_carried",
     "sweep_parts",
     "sweep_rows",
     "sweep_signs",

@@ -109,7 +109,8 @@ def plan_drop(
     """
     version = lake.version()
     dropped, held = _chosen(version, job, snapshot_ids, keep)
-    records, _ = version.records(job)
+    records, bad = version.records(job)
+    _refuse_unbelieved(bad, snapshot_ids or ())
     going = [record for record in records if record.snapshot_id in dropped]
     staying = [record for record in records if record.snapshot_id not in dropped]
     for record in going:
@@ -170,7 +171,7 @@ def drop_snapshots(
     def decide(version: CatalogVersion) -> CatalogChange:
         nonlocal dropped, held
         dropped, held = _chosen(version, job, snapshot_ids, keep)
-        return _drop(lake, version, job, dropped, token)
+        return _drop(lake, version, job, dropped, snapshot_ids or (), token)
 
     with lake.room_for_an_entry():
         lake.transact(decide)
@@ -237,12 +238,18 @@ def _builders(
 
 
 def _drop(
-    lake: Catalog, version: CatalogVersion, job: str, dropped: list[str], token: str
+    lake: Catalog,
+    version: CatalogVersion,
+    job: str,
+    dropped: list[str],
+    named: Collection[str],
+    token: str,
 ) -> CatalogChange:
     """What takes snapshots out of the catalog, and names their files.
 
     Raises:
         ConflictError: Somebody builds on one, or the job is being erased from.
+        DamagedLakeError: A row of the job can't be believed, and is not dropped by its name.
     """
     refuse_during_erasure(version.claims, job)
     claims = without_gone(version.claims)
@@ -253,7 +260,8 @@ def _drop(
                 " at this moment",
                 remedy="try again when that is done",
             )
-    records, _ = version.records()
+    records, bad = version.records()
+    _refuse_unbelieved((row for row in bad if row.job == job), named)
     going = [r for r in records if r.job == job and r.snapshot_id in dropped]
     staying = [r for r in records if not (r.job == job and r.snapshot_id in dropped)]
     files = _only_in(going, staying)
