@@ -43,7 +43,7 @@ Exactly(files) == IF files = {} THEN {} ELSE {[t |-> 0, files |-> files]}
 \* What may not be deleted, by whoever looks at this version of the log.
 Protected(f) == \/ f \in Named
                 \/ \E a \in atts : a.t = f.t
-                \/ \E e \in eras : e.t = f.t \/ Note(e.note) = f
+                \/ \E e \in eras : e.t = f.t \/ (Rule("note-named") /\ Note(e.note) = f)
 
 Go(w, to) == pc' = [pc EXCEPT ![w] = to]
 Recall(w, what) == mem' = [mem EXCEPT ![w] = what]
@@ -99,14 +99,14 @@ CanCommit(w) ==
     /\ Rule("name") => \A s \in snaps : <<s.j, s.n>> # <<mem[w].j, mem[w].n>>
     /\ Rule("commit-closed") => ~Closed({mem[w].j})
 
-\* Attempt.commit: the row comes and the attempt goes, in one entry. Its process may not learn of it.
+\* Attempt.commit: the row comes and the attempt goes, in one entry. Its process may not learn of that (an answer that
+\* is lost, a directory that can't be synced): then it is where it was, and looks again.
 Commit(w) ==
     /\ pc[w] = "commit" /\ CanCommit(w)
     /\ snaps' = snaps \cup {[j |-> mem[w].j, n |-> mem[w].n, by |-> mem[w].t, files |-> mem[w].files,
                              is |-> {f.of : f \in mem[w].files}]}
     /\ atts' = atts \ Mine(w)
-    /\ \/ Rest(w)
-       \/ Go(w, "gone") /\ UNCHANGED mem    \* the answer was lost, and its attempt is found no more
+    /\ Rest(w) \/ UNCHANGED <<pc, mem>>
     /\ UNCHANGED <<held, eras, dels, disk, token, proved>>
 
 \* Attempt.end, of one that failed, at whatever step: the attempt goes and a deletion of its prefix comes.
@@ -116,7 +116,7 @@ End(w) ==
     /\ Rest(w)
     /\ UNCHANGED <<snaps, held, eras, disk, token, proved>>
 
-\* Attempt.end, of one that was taken back.
+\* Attempt.end, of one that was taken back; or committed, and did not learn of it.
 FindGone(w) ==
     /\ pc[w] \in {"write", "commit"} /\ Mine(w) = {}
     /\ Go(w, "gone")
@@ -190,8 +190,8 @@ Switch(w) ==
            /\ snaps' = after
            /\ dels' = dels \cup Exactly(Named \ UNION {s.files : s \in after})
         /\ eras' = (eras \ {e}) \cup {[e EXCEPT !.switches = @ + 1, !.note = mem[w].t, !.upto = token]}
-    /\ Recall(w, [t |-> mem[w].t, r |-> mem[w].r])
-    /\ \E to \in {"finish", "unsure"} : Go(w, to)
+    /\ \/ Go(w, "finish") /\ Recall(w, [t |-> mem[w].t, r |-> mem[w].r])
+       \/ UNCHANGED <<pc, mem>>
     /\ UNCHANGED <<held, atts, disk, token, proved>>
 
 \* Erasure.switch, when the records are not those of the plan.
@@ -202,7 +202,7 @@ PlanAgain(w) ==
 
 \* Erasure.give_up: nothing was changed, and the jobs are open again. It looks that it was not switched.
 GiveUp(w) ==
-    /\ pc[w] \in {"plan", "switch", "unsure"}
+    /\ pc[w] \in {"plan", "switch"}
     /\ \E e \in MyErasure(w) :
         /\ Rule("give-up-look") => e.switches = 0
         /\ eras' = eras \ {e} /\ dels' = dels \cup {Prefix(mem[w].t)}
@@ -211,7 +211,7 @@ GiveUp(w) ==
 
 \* Erasure.give_up, of one that another process has taken over, or that was switched after all: nothing is deleted.
 LookAtErasure(w) ==
-    /\ pc[w] \in {"plan", "switch", "finish", "unsure"}
+    /\ pc[w] \in {"plan", "switch", "finish"}
     /\ IF \E e \in MyErasure(w) : e.switches > 0
        THEN pc[w] # "finish" /\ Go(w, "finish") /\ Recall(w, [t |-> mem[w].t, r |-> mem[w].r])
        ELSE MyErasure(w) = {} /\ Rest(w)
@@ -292,7 +292,7 @@ Next == \/ \E w \in Importers : BeginImport(w)
         \/ \E w \in Editors : BeginEdit(w)
         \/ \E w \in Importers \cup Editors : Write(w) \/ Commit(w) \/ End(w) \/ FindGone(w) \/ LookAtOwn(w)
         \/ \E a \in atts : TakeBack(a)
-        \/ \E w \in Erasers : \/ Open(w) \/ TakeOver(w) \/ Plan(w) \/ Rewrite(w) \/ Switch(w) \/ PlanAgain(w)
+        \/ \E w \in Erasers : \/ Open(w) \/ TakeOver(w) \/ Plan(w) \/ Switch(w) \/ PlanAgain(w)
                               \/ GiveUp(w) \/ LookAtErasure(w) \/ Finish(w)
         \/ \E s \in snaps : Drop(s) \/ Hold(s) \/ Release(s)
         \/ \E w \in Cleaners : LookAtDeletion(w) \/ List(w) \/ LookAtListed(w)
@@ -316,10 +316,6 @@ OneSwitch == \A e \in eras : e.switches < 2
 OneErasure == \A e, u \in eras : e.jobs \cap u.jobs # {} => e = u
 \* Who goes on with an erasure finds what was planned.
 Plans == \A e \in eras : e.switches > 0 => Note(e.note) \in disk
-\* Every file is named by an entry, or the sweep takes it.
-Reached == \A f \in disk : \/ Protected(f)
-                           \/ \E d \in dels : f \in d.files \/ f.t = d.t
-                           \/ ENABLED \E w \in Cleaners : LookAtListed(w) \/ List(w) \/ Delete(w)
 \* No snapshot with a hold is dropped or changed.
 HoldsKeep == [][\A s \in snaps : <<s.j, s.n>> \in held => s \in snaps']_vars
 \* What differs by name only is explored once.
