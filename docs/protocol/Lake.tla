@@ -318,6 +318,19 @@ OneErasure == \A e, u \in eras : e.jobs \cap u.jobs # {} => e = u
 Plans == \A e \in eras : e.switches > 0 => Note(e.note) \in disk
 \* No snapshot with a hold is dropped or changed.
 HoldsKeep == [][\A s \in snaps : <<s.j, s.n>> \in held => s \in snaps']_vars
+
+---------------------------------------------------------------------------
+\* What comes to pass in the end, if somebody goes on to take back and to clean: tokens are finite here, so that
+\* attempts cease. Who lists, looks or deletes may crash as often as ever, but not every time.
+ListGarbage(w) == List(w) /\ \E f \in mem'[w].files : ~Protected(f)
+LookAtGarbage(w) == LookAtListed(w) /\ pc'[w] = "delete"
+Fair == /\ WF_vars(\E a \in atts : TakeBack(a)) /\ WF_vars(\E d \in dels : EndDeletion(d))
+        /\ \A w \in Cleaners : /\ SF_vars(ListGarbage(w)) /\ SF_vars(LookAtGarbage(w)) /\ SF_vars(Delete(w))
+                               /\ WF_vars(LookAtListed(w))
+FairSpec == Spec /\ Fair
+\* No attempt stays, no deletion stays, and there is no file that nobody names.
+Cleaned == <>[](atts = {} /\ dels = {} /\ \A f \in disk : Protected(f))
+
 \* What differs by name only is explored once.
 Alike == Permutations(Importers) \cup Permutations(Erasers) \cup Permutations(Cleaners) \cup Permutations(Names)
          \cup Permutations(Jobs) \cup Permutations(Requests)

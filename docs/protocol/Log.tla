@@ -3,7 +3,7 @@
 
    A process reads the log at a version, writes a file of rows (or the list of a deletion) that is called after the one
    version that may name it, and puts the entry if there is none of that version. It may not learn whether it did. *)
-EXTENDS Naturals, Sequences
+EXTENDS Naturals, Sequences, TLC
 
 CONSTANTS Writers, Cleaners,
     MaxVersion,     \* how long the log gets
@@ -108,4 +108,6 @@ Made == \A w \in done : \E i \in 1..Len(log) : log[i].w = w
 NotMade == \A w \in failed : \A i \in 1..Len(log) : log[i].w # w
 \* The file that the log names exists.
 Whole == Named \subseteq disk
+\* What differs by name only is explored once.
+Alike == Permutations(Writers)
 =============================================================================
