@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -55,14 +56,13 @@ def explore(module: str, model: str, *, seconds: int) -> Explored:
         TimeoutExpired: It took longer.
     """
     with tempfile.TemporaryDirectory(prefix="tlc-") as directory:
-        config = Path(directory) / f"{module}.cfg"
-        config.write_text(model, "utf-8")
+        # TLC looks for both in the directory where it runs, and leaves the way to an error there
+        shutil.copy(PROTOCOL / f"{module}.tla", directory)
+        (Path(directory) / f"{module}.cfg").write_text(model, "utf-8")
         done = subprocess.run(
             [
                 java_command(), "-Xmx2g", "-XX:+UseSerialGC", "-cp", f"{tlc_jars()}/*",
-                "tlc2.TLC", "-workers", "1", "-noGenerateSpecTE", "-nowarning",
-                "-metadir", f"{directory}/states", "-config", str(config),
-                str(PROTOCOL / f"{module}.tla"),
+                "tlc2.TLC", "-workers", "1", "-nowarning", module,
             ],
             cwd=directory, capture_output=True, text=True, timeout=seconds, check=False,
         )  # fmt: skip
