@@ -34,7 +34,6 @@ Rule(name) == name \notin Without
 Nothing == [t |-> 0]
 \* A file lies below the token `t`, is made from the one written below `of`, and has the persons `x`.
 File(t, of, x) == [t |-> t, of |-> of, x |-> x]
-Note(t) == [t |-> t, of |-> 0, x |-> {}]                \* the plan of an erasure
 Named == UNION {s.files : s \in snaps}
 OfJobs(jobs) == {s \in snaps : s.j \in jobs}
 Closed(jobs) == \E e \in eras : e.jobs \cap jobs # {}
@@ -43,7 +42,7 @@ Exactly(files) == IF files = {} THEN {} ELSE {[t |-> 0, files |-> files]}
 \* What may not be deleted, by whoever looks at this version of the log.
 Protected(f) == \/ f \in Named
                 \/ \E a \in atts : a.t = f.t
-                \/ \E e \in eras : e.t = f.t \/ (Rule("note-named") /\ Note(e.note) = f)
+                \/ \E e \in eras : e.t = f.t
 
 Go(w, to) == pc' = [pc EXCEPT ![w] = to]
 Recall(w, what) == mem' = [mem EXCEPT ![w] = what]
@@ -54,9 +53,9 @@ Init == /\ snaps = {} /\ held = {} /\ atts = {} /\ eras = {} /\ dels = {} /\ dis
         /\ proved = [r \in Requests |-> [j \in Jobs |-> 0]]
 
 ---------------------------------------------------------------------------
-\* Attempts.
+\* Attempts (catalog/attempts.py).
 
-\* Attempt.begin: the entry comes before the first file. `on` are the records that it builds on, `keep` the files
+\* Attempt._begin: the claim comes before the first file. `on` are the records that it builds on, `keep` the files
 \* of theirs that the new snapshot shares, `own` whether it writes any, `x` whom those have.
 Begins(w, j, n, on, keep, own, x) ==
     LET t == token + 1 IN
@@ -70,7 +69,7 @@ Begins(w, j, n, on, keep, own, x) ==
     /\ Go(w, IF own THEN "write" ELSE "commit")
     /\ UNCHANGED <<snaps, held, eras, dels, disk, proved>>
 
-\* Importer.begin: a savepoint has everybody; files are shared with a record of the job, or with none.
+\* Import.run: a savepoint has everybody; files are shared with a record of the job, or with none.
 BeginImport(w) ==
     \E j \in Jobs, n \in Names : \E on \in {{}} \cup {{s} : s \in OfJobs({j})} : \E own \in BOOLEAN :
         LET base == UNION {s.files : s \in on} IN
@@ -84,7 +83,7 @@ BeginEdit(w) ==
         \E keep \in {{}, s.files} :
             Begins(w, j, n, {s}, keep, own, UNION {f.x : f \in s.files})
 
-\* unit_writer, replace_files: data, its directory and the tables' logs, synced before the last commit.
+\* UnitWriter, StateTable.replace_files: data, its directory and the tables' logs, synced before the last commit.
 Write(w) ==
     /\ pc[w] = "write"
     /\ disk' = disk \cup {File(mem[w].t, mem[w].t, mem[w].x)}
@@ -109,45 +108,46 @@ Commit(w) ==
     /\ Rest(w) \/ UNCHANGED <<pc, mem>>
     /\ UNCHANGED <<held, eras, dels, disk, token, proved>>
 
-\* Attempt.end, of one that failed, at whatever step: the attempt goes and a deletion of its prefix comes.
+\* Attempt.__exit__, of one that failed, at whatever step: the attempt goes and a deletion of its prefix comes.
 End(w) ==
     /\ pc[w] \in {"write", "commit"} /\ Mine(w) # {}
     /\ atts' = atts \ Mine(w) /\ dels' = dels \cup {Prefix(mem[w].t)}
     /\ Rest(w)
     /\ UNCHANGED <<snaps, held, eras, disk, token, proved>>
 
-\* Attempt.end, of one that was taken back; or committed, and did not learn of it.
+\* Attempt.__exit__, of one that was taken back; or committed, and did not learn of it.
 FindGone(w) ==
     /\ pc[w] \in {"write", "commit"} /\ Mine(w) = {}
     /\ Go(w, "gone")
     /\ UNCHANGED <<catalog, disk, token, mem, proved>>
 
-\* Attempt.delete_own: it looks at the log like everybody else, as its own commit may have been the one.
+\* carry_out, called by Attempt.__exit__: it looks at the log like everybody else, as its own commit may have been the one.
 LookAtOwn(w) ==
     /\ pc[w] = "gone"
     /\ LET own == {f \in disk : f.t = mem[w].t /\ (Rule("own-look") => ~Protected(f))} IN
        IF own = {} THEN Rest(w) ELSE Go(w, "delete") /\ Recall(w, [t |-> mem[w].t, files |-> own])
     /\ UNCHANGED <<catalog, disk, token, proved>>
 
-\* take_back: by anybody, at any time; files are deleted by the deletion, after it.
+\* taken_back (settle_attempts, take_back_dead): by anybody, at any time; files are deleted by the deletion, after it.
 TakeBack(a) ==
     /\ atts' = atts \ {a} /\ dels' = dels \cup {Prefix(a.t)}
     /\ UNCHANGED <<snaps, held, eras, disk, token, pc, mem, proved>>
 
 ---------------------------------------------------------------------------
-\* Erasures. An entry says who owns it (`t`), whether it was switched (how often, here), and where its note is.
+\* Erasures (erase/erasing.py). A claim says who owns it (`t`), whether it was switched (how often, here), and then which
+\* new file stands for which old one.
 
-\* Erasure.open: closes the jobs.
+\* Erasure.take: closes the jobs.
 Open(w) ==
     \E r \in Requests, jobs \in {IF Rule("all-jobs") THEN Jobs ELSE {s.j : s \in snaps}} \cup {{j} : j \in Jobs} :
         /\ pc[w] = "idle" /\ token < MaxToken /\ OfJobs(jobs) # {}
         /\ ~Closed(jobs) /\ \A e \in eras : e.r # r
         /\ token' = token + 1
-        /\ eras' = eras \cup {[r |-> r, t |-> token + 1, jobs |-> jobs, switches |-> 0, note |-> 0, upto |-> 0]}
+        /\ eras' = eras \cup {[r |-> r, t |-> token + 1, jobs |-> jobs, switches |-> 0, upto |-> 0]}
         /\ Recall(w, [t |-> token + 1, r |-> r]) /\ Go(w, "plan")
         /\ UNCHANGED <<snaps, held, atts, dels, disk, proved>>
 
-\* Erasure.take_over: the same request, by another process or by the same one after a crash, at any time.
+\* Erasure._taken, Erasure._closed: the same request, by another process or by the same one after a crash, at any time.
 TakeOver(w) ==
     \E e \in eras :
         /\ pc[w] = "idle" /\ token < MaxToken
@@ -163,13 +163,13 @@ Erased(w, f) == IF mem[w].r \in f.x THEN File(mem[w].t, f.of, f.x \ {mem[w].r}) 
 Exchanged(w, s) == [s EXCEPT !.files = {Erased(w, f) : f \in s.files}]
 Changed(w) == {s \in mem[w].plan : Exchanged(w, s) # s}
 
-\* Erasure.find, write_files, note_files: what is planned follows from the records at one version; new files and the
-\* note lie below its own token.
+\* Erasure.find, write_files, note_files: what is planned follows from the records at one version; new files lie below
+\* its own token.
 Plan(w) ==
     /\ pc[w] = "plan"
     /\ \E e \in MyErasure(w) :
         /\ Recall(w, [t |-> mem[w].t, r |-> mem[w].r, plan |-> OfJobs(e.jobs)])
-        /\ disk' = disk \cup {Note(mem[w].t)}
+        /\ disk' = disk
                  \cup {Erased(w, f) : f \in {g \in UNION {s.files : s \in OfJobs(e.jobs)} : mem[w].r \in g.x}}
     /\ Go(w, "switch")
     /\ UNCHANGED <<catalog, token, proved>>
@@ -189,7 +189,7 @@ Switch(w) ==
         /\ LET after == (snaps \ mem[w].plan) \cup {Exchanged(w, s) : s \in mem[w].plan} IN
            /\ snaps' = after
            /\ dels' = dels \cup Exactly(Named \ UNION {s.files : s \in after})
-        /\ eras' = (eras \ {e}) \cup {[e EXCEPT !.switches = @ + 1, !.note = mem[w].t, !.upto = token]}
+        /\ eras' = (eras \ {e}) \cup {[e EXCEPT !.switches = @ + 1, !.upto = token]}
     /\ \/ Go(w, "finish") /\ Recall(w, [t |-> mem[w].t, r |-> mem[w].r])
        \/ UNCHANGED <<pc, mem>>
     /\ UNCHANGED <<held, atts, disk, token, proved>>
@@ -200,7 +200,7 @@ PlanAgain(w) ==
     /\ Recall(w, [t |-> mem[w].t, r |-> mem[w].r]) /\ Go(w, "plan")
     /\ UNCHANGED <<catalog, disk, token, proved>>
 
-\* Erasure.give_up: nothing was changed, and the jobs are open again. It looks that it was not switched.
+\* Erasure._take_back: nothing was changed, and the jobs are open again. It looks that it was not switched.
 GiveUp(w) ==
     /\ pc[w] \in {"plan", "switch"}
     /\ \E e \in MyErasure(w) :
@@ -209,7 +209,7 @@ GiveUp(w) ==
     /\ Rest(w)
     /\ UNCHANGED <<snaps, held, atts, disk, token, proved>>
 
-\* Erasure.give_up, of one that another process has taken over, or that was switched after all: nothing is deleted.
+\* Erasure._take_back, Erasure._own: of one that another process has taken over, or that was switched after all: nothing is deleted.
 LookAtErasure(w) ==
     /\ pc[w] \in {"plan", "switch", "finish"}
     /\ IF \E e \in MyErasure(w) : e.switches > 0
@@ -217,12 +217,12 @@ LookAtErasure(w) ==
        ELSE MyErasure(w) = {} /\ Rest(w)
     /\ UNCHANGED <<catalog, disk, token, proved>>
 
-\* Erasure.finish (rewrite_logs, delete_old, erase_task_state, record, close): no old file that a deletion names is
+\* Erasure.rewrite_logs, delete_old, erase_task_state, record, close: no old file that a deletion names is
 \* left; then what was done is recorded, and the entry goes.
 Finish(w) ==
     /\ pc[w] = "finish"
     /\ \E e \in MyErasure(w) :
-        /\ e.switches > 0 /\ Note(e.note) \in disk
+        /\ e.switches > 0
         /\ \A d \in dels : \A f \in disk : (f \in d.files \/ f.t = d.t) => (e.r \notin f.x \/ f \in Named)
         /\ proved' = [proved EXCEPT ![e.r] = [j \in Jobs |-> IF j \in e.jobs \/ ~Rule("all-jobs") THEN e.upto ELSE @[j]]]
         /\ eras' = eras \ {e}
@@ -230,7 +230,7 @@ Finish(w) ==
     /\ UNCHANGED <<snaps, held, atts, dels, disk, token>>
 
 ---------------------------------------------------------------------------
-\* Drops, holds, deletions.
+\* Drops, holds, deletions (catalog/dropping.py, holds.py, deletions.py).
 
 \* drop_snapshots: the row goes, and a deletion of the files that no other row names comes, in one entry.
 Drop(s) ==
@@ -248,7 +248,7 @@ Hold(s) == /\ Holds /\ held' = held \cup {<<s.j, s.n>>}
 Release(s) == /\ Holds /\ held' = held \ {<<s.j, s.n>>}
               /\ UNCHANGED <<snaps, atts, eras, dels, disk, token, pc, mem, proved>>
 
-\* finish_deletions: looks at the log, and deletes later, however much later that is.
+\* carry_out: looks at the log, and deletes later, however much later that is.
 LookAtDeletion(w) ==
     /\ pc[w] = "idle"
     /\ \E d \in dels, f \in disk :
@@ -269,7 +269,7 @@ EndDeletion(d) ==
     /\ dels' = dels \ {d}
     /\ UNCHANGED <<snaps, held, atts, eras, disk, token, pc, mem, proved>>
 
-\* sweep: lists first, looks at the log then, and deletes later.
+\* sweep_tables, sweep_carried: lists first, looks at the log then, and deletes later.
 List(w) ==
     /\ pc[w] = "idle"
     /\ \E f \in IF Rule("list-first") THEN disk
@@ -314,8 +314,6 @@ OneName == \A s, u \in snaps : <<s.j, s.n>> = <<u.j, u.n>> => s = u
 \* An erasure is switched once, and no job has two that are open.
 OneSwitch == \A e \in eras : e.switches < 2
 OneErasure == \A e, u \in eras : e.jobs \cap u.jobs # {} => e = u
-\* Who goes on with an erasure finds what was planned.
-Plans == \A e \in eras : e.switches > 0 => Note(e.note) \in disk
 \* No snapshot with a hold is dropped or changed.
 HoldsKeep == [][\A s \in snaps : <<s.j, s.n>> \in held => s \in snaps']_vars
 

@@ -30,14 +30,14 @@ Named == IF log = <<>> THEN {} ELSE {log[Len(log)].file}    \* each entry names 
 Init == /\ log = <<>> /\ flying = {} /\ lost = {} /\ disk = {} /\ tries = 0 /\ done = {} /\ failed = {}
         /\ pc = [w \in Processes |-> "read"] /\ mem = [w \in Processes |-> Nothing]
 
-\* Catalog.commit: reads the log, and checks what the change asks for. Each writer makes one change.
+\* Catalog.transact: reads the log, and checks what the change asks for. Each writer makes one change.
 Read(w) ==
     /\ pc[w] = "read" /\ Len(log) < MaxVersion
     /\ \/ Go(w, "prepare") /\ Recall(w, [v |-> Len(log)]) /\ UNCHANGED failed
        \/ Go(w, "end") /\ failed' = failed \cup {w} /\ UNCHANGED mem    \* it is refused
     /\ UNCHANGED <<log, flying, lost, disk, tries, done>>
 
-\* Catalog.commit: the file is there, and synced, before the entry.
+\* DeltaCommit.add_rows: the file is there, and synced, before the entry.
 Prepare(w) ==
     /\ pc[w] = "prepare" /\ tries < MaxTries
     /\ LET file == [v |-> mem[w].v + 1, id |-> tries] IN
@@ -47,7 +47,7 @@ Prepare(w) ==
     /\ Go(w, "put")
     /\ UNCHANGED <<log, flying, lost, done, failed>>
 
-\* put_if_absent: a request is on its way. It may come to nothing, or be done when nobody waits for it any more.
+\* DeltaCommit._put: a request is on its way. It may come to nothing, or be done when nobody waits for it any more.
 Put(w) ==
     /\ pc[w] = "put"
     /\ flying' = flying \cup {[w |-> w, v |-> mem[w].v, file |-> mem[w].file]}
@@ -64,7 +64,7 @@ Arrive(p) ==
 Vanish(p) == /\ flying' = flying \ {p}
              /\ UNCHANGED <<log, lost, disk, tries, done, failed, pc, mem>>
 
-\* Catalog.commit: once there is an entry of that version it says whose it is. Until then the same is put again: what
+\* DeltaCommit._is_ours: once there is an entry of that version it says whose it is. Until then the same is put again: what
 \* is on its way might still arrive.
 ReadBack(w) ==
     /\ pc[w] = "unsure"
@@ -79,7 +79,7 @@ ReadBack(w) ==
 Crash(w) == /\ pc[w] # "end" /\ Go(w, IF w \in Cleaners THEN "read" ELSE "end") /\ Recall(w, Nothing)
             /\ UNCHANGED <<log, flying, lost, disk, tries, done, failed>>
 
-\* sweep: a file of a version that the log has passed, and that the log does not name, is named by nobody ever.
+\* sweep_rows, old_row_files: a file of a version that the log has passed, and that the log does not name, is named by nobody ever.
 Look(w) ==
     /\ pc[w] = "read"
     /\ \E f \in disk \ Named : /\ Rule("past") => f.v <= Len(log)

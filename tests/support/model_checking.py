@@ -1,4 +1,4 @@
-"""TLC, which explores the specifications in `docs/protocol/`: each behaviour of a model, to its end."""
+"""TLC explores the specifications in `docs/protocol/`: each behaviour of a model, to its end."""
 
 from __future__ import annotations
 

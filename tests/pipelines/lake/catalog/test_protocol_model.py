@@ -1,4 +1,4 @@
-"""The protocol of all who write a lake, as it is specified: TLC explores every order of their steps.
+"""The protocol of all who write a lake, as specified: TLC explores every order of their steps.
 
 The one before it is explored, too, and loses data in the three ways in which it did.
 """
@@ -31,9 +31,8 @@ NEEDED = [
     ("commit-closed planned", "Gone", {}),
     ("drop-closed planned", "Whole", {}),
     ("all-jobs", "Gone", TWO_JOBS),
-    ("owner", "Plans", ERASERS),
+    ("owner", "Whole", ERASERS),
     ("one-switch", "OneSwitch", ERASERS),
-    ("note-named", "Plans", ERASERS),
     ("give-up-look deletion-look", "Whole", ERASERS),
     ("list-first", "Whole", {}),
     ("sweep-look", "Whole", {}),
