@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import TypeVar
 
 from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from pipelines.lake.catalog.reading import SnapshotReading
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from pipelines.lake.tables.units import Partitioning
 from state_core.errors import DamagedLakeError, NotFoundError
 
@@ -83,7 +84,7 @@ class NamedTable:
         operator: How its operator is called.
         state: How its state is called in SQL.
         path: The table's path below the lake.
-        version: Its version; None for the newest.
+        snapshot_id: The snapshot whose table it is.
         partitioning: How the table is partitioned, if by key group.
         every_snapshot: Whether the rows of all snapshots are meant, each with a column `snapshot`.
     """
@@ -92,7 +93,7 @@ class NamedTable:
     operator: str
     state: str
     path: str
-    version: int | None
+    snapshot_id: str
     partitioning: Partitioning | None = None
     every_snapshot: bool = False
 
@@ -109,6 +110,9 @@ class TableNames:
         lake: The lake.
         as_of: A snapshot's id: tables are as they were in it, and not as they are now.
         job: A job whose name may be left out.
+
+    Attributes:
+        reading: The snapshots whose tables were found.
 
     Raises:
         NotFoundError: No job has that snapshot, or there is no such job.
@@ -131,6 +135,7 @@ class TableNames:
                 )
         if job is not None and job not in self.jobs:
             lake.snapshot(job, as_of or "")  # raises, and says what there is
+        self.reading = SnapshotReading(lake)
         self._by_job: dict[str, dict[Parts, NamedTable]] = {}
 
     def find(self, parts: Parts) -> NamedTable | None:
@@ -152,8 +157,35 @@ class TableNames:
             record = (
                 self.lake.latest(job) if self.as_of is None else self.lake.snapshot(job, self.as_of)
             )
-            self._by_job[job] = {} if record is None else self._tables_of(record)
+            self._by_job[job] = {} if record is None else self._tables_of(self.reading.add(record))
         return self._by_job[job]
+
+    def recorded(self, table: NamedTable) -> TableRecord:
+        """What the record that is read says of a table.
+
+        Raises:
+            NotFoundError: There is another snapshot of that name now, without the table.
+        """
+        for recorded in self.reading.records[table.job, table.snapshot_id].tables:
+            if recorded.path == table.path:
+                return recorded
+        raise NotFoundError(f"no table {table.name}", remedy=self.remedy)
+
+    def snapshots_of(self, job: str) -> list[SnapshotRecord]:
+        """All snapshots of a job, the oldest first, by the records that are read.
+
+        Raises:
+            DamagedLakeError: The catalog has a row of the job that can't be believed.
+        """
+        records, bad = self.lake.records(job)
+        if bad:
+            raise bad[0].error
+        return [self.reading.add(record) for record in records]
+
+    def forget(self) -> None:
+        """Find tables as the catalog has them from now on."""
+        self._by_job.clear()
+        self.reading.records.clear()
 
     def _tables_of(self, record: SnapshotRecord) -> dict[Parts, NamedTable]:
         tables: dict[Parts, NamedTable] = {}
@@ -170,17 +202,18 @@ class TableNames:
             tables_by_path = {table.path: table for table in operator.tables}
             for state, path in operator_tables_by_name(operator):
                 table = tables_by_path[path]
-                version = None if self.as_of is None else table.version
                 partitioning = (
                     Partitioning(operator.max_parallelism, table.partition_by)
                     if table.partition_by
                     else None
                 )
-                named = NamedTable(record.job, operator.label, state, path, version, partitioning)
+                named = NamedTable(
+                    record.job, operator.label, state, path, record.snapshot_id, partitioning
+                )
                 tables[operator.label, state] = named
                 whole = f"{state}{EVERY_SNAPSHOT}"
                 views[operator.label, whole] = NamedTable(
-                    record.job, operator.label, whole, path, None, every_snapshot=True
+                    record.job, operator.label, whole, path, record.snapshot_id, every_snapshot=True
                 )
         return views | tables  # a state that is called as a view would be goes before it
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.reading import SnapshotReading
 from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
 from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.records import (
@@ -145,7 +146,23 @@ def stored_faults(
     Returns:
         A sentence for each fault: tables and files that are not there or hold something else, key
         groups with more or fewer rows, keys that hash to another key group, and carried files.
+
+    Raises:
+        NotFoundError: The snapshot was dropped meanwhile.
+        ConflictError: It was erased from meanwhile, time and again.
     """
+    reading = SnapshotReading(lake, record)
+
+    def read(record: SnapshotRecord) -> list[str]:
+        faults = _stored_faults(lake, record, progress)
+        if faults:
+            reading.check()
+        return faults
+
+    return reading.whole(read)
+
+
+def _stored_faults(lake: Catalog, record: SnapshotRecord, progress: Progress | None) -> list[str]:
     faults = []
     for done, operator in enumerate(record.operators, 1):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,6 +30,7 @@ from pipelines.cli.options import (
 )
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.query.table_names import TableNames
+from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import StateError
 
 __all__ = [
@@ -39,6 +41,7 @@ as_of_option = snapshot_option("--as-of", help="Tables are read as they were in 
 left_out_job_option = configured_option("job", "A job whose name may be left out of table names.")
 
 READING = ("select", "with", "show", "describe", "desc", "explain", "values", "from", "table")
+INSERTS = re.compile(r"\binsert\b", re.IGNORECASE)  # also behind WITH and FROM
 SPARKS_ERRORS = ("pyspark.errors", "py4j.protocol")
 ROWS = 100
 
@@ -145,6 +148,11 @@ def _check_options(
         raise click.UsageError("--to writes what DuckDB gives; leave --engine spark out")
 
 
+def _only_reads(query: str) -> bool:
+    """Whether a statement of Spark's changes nothing, by its words."""
+    return query.split(None, 1)[0].lower() in READING and not INSERTS.search(query)
+
+
 def _past() -> click.UsageError:
     """What is told whoever would change a snapshot that is there."""
     return click.UsageError(
@@ -185,16 +193,27 @@ def _on_spark(
         raise _past()
     names = TableNames(lake, as_of=as_of, job=job)
     session = open_session("statelake sql")
-    try:
-        answer = run_sql(session, lake, query, as_of=as_of, job=job)
-        rows = answer.limit(limit).toArrow() if answer.columns else pa.table({})
-    except Exception as error:
-        if not type(error).__module__.startswith(SPARKS_ERRORS):
-            raise
-        text = str(error).partition("JVM stacktrace")[0].partition("== SQL")[0]
-        raise StateError(
-            f"Spark refused the query: {' '.join(text.split())}", remedy=names.remedy
-        ) from error
+
+    def run() -> pa.Table:
+        try:
+            answer = run_sql(session, lake, query, names=names)
+            rows = answer.limit(limit).toArrow() if answer.columns else pa.table({})
+        except Exception as error:
+            if not type(error).__module__.startswith(SPARKS_ERRORS):
+                raise
+            text = str(error).partition("JVM stacktrace")[0].partition("== SQL")[0]
+            raise StateError(
+                f"Spark refused the query: {' '.join(text.split())}", remedy=names.remedy
+            ) from error
+        return rows
+
+    def read_whole(*_: SnapshotRecord) -> pa.Table:
+        rows = run()
+        names.reading.check()  # of two tables, one may have been read before an erasure
+        return rows
+
+    reads = as_of is not None or _only_reads(query)
+    rows = names.reading.whole(read_whole) if reads else run()
     yield rows.schema, iter(rows.to_batches())
 
 
