@@ -7,7 +7,6 @@
 `session`             queries, and how DuckDB is confined and its errors are told
 `key_group_function`  `key_group(key, max_parallelism)` in SQL
 `statements`          DELETE, UPDATE and INSERT over some rows of a table
-`table_changes`       such a statement as the newest version of its table
 ====================  ===============================================================
 
 A new table of the catalog is a function in `catalog_tables`.
