@@ -260,7 +260,13 @@ class TestVacuum:
 
     @pytest.mark.full
     def test_retain_0_hours(
-        self, spark: SparkSession, sql: Sql, change: Sql, archive: Lake, counts: Path, tmp_path: Path
+        self,
+        spark: SparkSession,
+        sql: Sql,
+        change: Sql,
+        archive: Lake,
+        counts: Path,
+        tmp_path: Path,
     ) -> None:
         """Imports and commits survive; only what an edit left and nobody committed goes."""
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
