@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("state_core", "pipelines")
 MAX_LINES = 475
 LONGER = {
-    "state_core.files.filesystem": 565
-}  # a directory, and the same one confined: one interface
+    "state_core.files.confinement": 570,  # what can be done to a file, once without links
+    "state_core.files.filesystem": 580,  # a directory, and the same one confined: one interface
+}
 MAX_MODULES = {"state_core": 20, "pipelines": 20, "tests": 24}
 
 # Each line may import what stands above it, and nothing beside it. A package stands for its own
@@ -149,6 +150,9 @@ PATHS_BY_HAND = {
     ),
     "state_core.commit.stores.local_disk": ({"pathlib"}, "it says where its directory is; no more"),
     "state_core.commit.stores.rocksdb_store": ({".mkdir"}, "above what `PosixDisk.path` let pass"),
+    "state_core.files.held_directories": (
+        {"pathlib", "shutil", ".mkdir", "os.open", "os.scandir"}, OWN_WORKING,
+    ),
     "state_core.files.hdfs": (
         {".get_file_info", ".open_input_stream", ".open_input_file", ".open_output_stream"},
         "it is a file system",

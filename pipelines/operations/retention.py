@@ -124,15 +124,13 @@ def reasons_to_stay(
     """Why snapshots stay, by the id of each that does.
 
     Args:
-        summaries: All snapshots of a job.
+        summaries: All snapshots of a job, in the catalog's order.
         policy: The policy.
         at: When it is asked how old they are.
     """
     listed = list(summaries)
-    imported = sorted(
-        (summary for summary in listed if summary.origin == "import"),
-        key=lambda summary: (summary.taken_at, summary.imported_at, summary.snapshot_id),
-    )
+    # in the order of the catalog's log: what a clock says decides no order
+    imported = [summary for summary in listed if summary.origin == "import"]
     reasons: dict[str, list[str]] = {}
     for summary in listed:
         hold_reasons = [f"held: {hold.reason}" if hold.reason else "held" for hold in summary.holds]

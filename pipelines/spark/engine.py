@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from pipelines.engine import Progress
 from pipelines.spark.session import open_session
 from state_core.errors import StateError
+from state_core.files.confinement import written_is_synced
 from state_core.serializers.framework.plugins import Plugin, loaded_plugins, restore_plugins
 
 __all__ = ["SparkEngine"]
@@ -195,6 +196,7 @@ class _Guarded(Generic[Task, Result]):
     def _outcome(self, task: bytes) -> Result | StateError:
         try:
             restore_plugins(self.plugins)
-            return self.function(pickle.loads(task))  # noqa: S301 - the driver's own
+            with written_is_synced():
+                return self.function(pickle.loads(task))  # noqa: S301 - the driver's own
         except StateError as error:
             return error

@@ -16,6 +16,7 @@ import os
 import stat
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from state_core.errors import MissingFileError, SnapshotError, StateError, Unsaf
 from state_core.files.byte_sources import too_short
 from state_core.files.paths import PART, shortened
 
-__all__ = ["ConfinedTree", "given_to_arrow"]
+__all__ = ["ConfinedTree", "given_to_arrow", "written_is_synced"]
 
 DEEPEST = 100
 """So many directories below one another are listed."""
@@ -34,6 +35,9 @@ REMEMBERED = 4096
 
 COPY_BYTES = 8 << 20
 """So much is copied at once."""
+
+SYNC_THREADS = 8
+"""So many files are synced at once: the file system brings them to the disk together."""
 
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 _ANCHOR = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -102,6 +106,7 @@ class ConfinedTree:
         """
         with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
             self._remove(folder, name, path)
+            _note_written(self, path)
             return os.open(name, _CREATE, 0o666, dir_fd=folder)
 
     def move_into(self, path: str, target: str, at: int, *, start: int, end: int) -> None:
@@ -166,27 +171,31 @@ class ConfinedTree:
                 place=self.anchor,
                 remedy="nothing is written into it: replace it by a copy of its own",
             )
+        _note_written(self, path)
         return handle
 
-    def write(self, path: str, chunks: Iterable[bytes], *, for_good: bool = False) -> None:
+    def write(self, path: str, chunks: Iterable[bytes]) -> None:
         """Write a whole file, its directories made, so that it appears complete or not at all.
+
+        When this returns, the file is on the disk under its name.
 
         Args:
             path: The file's path.
             chunks: The file's content.
-            for_good: Whether its directory is on the disk too when this returns.
         """
-        with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
+        with (
+            self._telling("written", path),
+            self._folder_of(path, create=True, sync=True) as (folder, name),
+        ):
             self._is_file(folder, name, path)
             part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
             try:
                 with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
                     file.writelines(chunks)
                     file.flush()
-                    os.fsync(file.fileno())
+                    _sync(file.fileno())
                 os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-                if for_good:
-                    os.fsync(folder)
+                _sync(folder)
             except BaseException:
                 self._remove(folder, part, path)
                 raise
@@ -217,20 +226,42 @@ class ConfinedTree:
                         place=f"{self.anchor}/{path}",
                         remedy="keep the lake on a file system with hard links, or in a store",
                     ) from error
-                self._sync_folders(path)
+                names = path.split("/")
+                for depth in range(len(names) - 1, -1, -1):
+                    self._sync_one("/".join(names[:depth]))
                 return True
             finally:
                 self._remove(folder, part, path)
 
-    def _sync_folders(self, path: str) -> None:
-        """Bring the directories above a file to the disk, the innermost one first."""
-        names = path.split("/")
-        for depth in range(len(names) - 1, -1, -1):
-            folder = self._folder("/".join(names[:depth]))
+    def sync_files(self, paths: Iterable[str]) -> None:
+        """Bring files to the disk, and then each directory between them and the anchor, once.
+
+        Args:
+            paths: The files' paths; an empty one is the anchor itself.
+
+        Raises:
+            MissingFileError: A file is not there.
+        """
+        files = sorted(set(paths))
+        if not files:
+            return
+        folders = {path[:at] for path in files for at, c in enumerate(path) if c == "/"}
+        with ThreadPoolExecutor(SYNC_THREADS) as pool:
+            for group in (files, sorted((folders | {""}).difference(files))):
+                for _ in pool.map(self._sync_one, group):
+                    pass
+
+    def _sync_one(self, path: str) -> None:
+        with self._telling("brought to the disk", path), self._folder_of(path) as (folder, name):
             try:
-                os.fsync(folder)
+                handle = os.open(name, _READ, dir_fd=folder)
+            except OSError:
+                self._refuse_link(folder, name, path)
+                raise
+            try:
+                _sync(handle)
             finally:
-                os.close(folder)
+                os.close(handle)
 
     def link(self, source: ConfinedTree, path: str, new: str) -> bool:
         """Give a file of this or another tree a second path, its directories made.
@@ -398,28 +429,30 @@ class ConfinedTree:
                 yield f"{prefix}{name}", status
 
     @contextmanager
-    def _folder_of(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+    def _folder_of(
+        self, path: str, *, create: bool = False, sync: bool = False
+    ) -> Iterator[tuple[int, str]]:
         """The opened directory that a path is in, with its last name."""
         above, _, name = path.rpartition("/")
-        folder = self._folder(above, create=create)
+        folder = self._folder(above, create=create, sync=sync)
         try:
             yield folder, name or "."
         finally:
             os.close(folder)
 
-    def _folder(self, path: str, *, create: bool = False) -> int:
-        """A directory, opened name by name."""
+    def _folder(self, path: str, *, create: bool = False, sync: bool = False) -> int:
+        """A directory, opened name by name; with `sync`, those that are made are on the disk."""
         try:
             folder = os.open(self.anchor, _ANCHOR)
         except FileNotFoundError:
             if not create:
                 raise
-            os.makedirs(self.anchor, exist_ok=True)
+            _make_for_good(self.anchor)
             folder = os.open(self.anchor, _ANCHOR)
         for name in path.split("/") if path else ():
             above = folder
             try:
-                folder = _entered(above, name, create=create)
+                folder = _entered(above, name, create=create, sync=sync)
             except OSError:  # which error a link gives differs between systems
                 self._refuse_link(above, name, path)
                 raise
@@ -490,6 +523,31 @@ class ConfinedTree:
         )
 
 
+_written: set[tuple[str, str]] | None = None  # while a task is to sync what it writes
+
+
+def _note_written(tree: ConfinedTree, path: str) -> None:
+    if _written is not None:
+        _written.add((tree.anchor, path))
+
+
+@contextmanager
+def written_is_synced() -> Iterator[None]:
+    """Bring each file to the disk that this process writes meanwhile, unless it is gone by then.
+
+    For tasks on other hosts than the driver, which can sync only what its own host has written.
+    """
+    global _written  # noqa: PLW0603 - of the process, whichever thread writes
+    _written = set()
+    try:
+        yield
+        for anchor, path in _written:
+            with suppress(MissingFileError):
+                ConfinedTree(anchor).sync_files([path])
+    finally:
+        _written = None
+
+
 def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
     """An open file for Arrow: opened once more by its descriptor, and not by its path."""
     try:
@@ -504,7 +562,7 @@ def _identity(handle: int) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def _entered(folder: int, name: str, *, create: bool) -> int:
+def _entered(folder: int, name: str, *, create: bool, sync: bool) -> int:
     try:
         return os.open(name, _FOLDER, dir_fd=folder)
     except FileNotFoundError:
@@ -512,4 +570,28 @@ def _entered(folder: int, name: str, *, create: bool) -> int:
             raise
     with suppress(FileExistsError):  # somebody made it meanwhile
         os.mkdir(name, dir_fd=folder)
+    if sync:
+        _sync(folder)
     return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def _make_for_good(folder: str) -> None:
+    """Make a directory and those above it, and bring their names to the disk."""
+    above = os.path.dirname(os.path.abspath(folder))
+    if not os.path.isdir(above):
+        _make_for_good(above)
+    with suppress(FileExistsError):  # somebody made it meanwhile
+        os.mkdir(folder)
+    handle = os.open(above, _ANCHOR)
+    try:
+        _sync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # so says a file system that can't, of directories
+            raise

@@ -95,10 +95,10 @@ def data_bytes(root: Path) -> int:
     return sum(path.stat().st_size for path in held if path.is_file())
 
 
-def raw_savepoint(to: Path) -> Path:
+def raw_savepoint(to: Path, source: Path | None = None) -> Path:
     """A savepoint whose first operator has raw state beside the rest: no golden job has any."""
-    source = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
-    shutil.copytree(source, to)
+    operator_states = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
+    shutil.copytree(source or operator_states, to)
     (to / "opaque").write_bytes(b"only the job can read this")
     path = to / "_metadata"
     metadata = read_metadata(path.read_bytes())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from tempfile import TemporaryDirectory
 
 import click
 
@@ -33,6 +32,12 @@ from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.share.sharing import Sharing
 from state_core.files.compression import configured_compression
+from state_core.files.held_directories import (
+    EXPORT_PREFIX,
+    held_temporary,
+    remove_left,
+    stale_temporary_directories,
+)
 
 __all__ = ["export"]
 
@@ -147,7 +152,9 @@ def _opened(source: Source) -> Iterator[tuple[Catalog, str, str]]:
         lake, record = source.recorded()
         yield lake, source.job, record.snapshot_id
         return
-    with TemporaryDirectory(prefix="statelake-export-") as directory:
+    for left in stale_temporary_directories(EXPORT_PREFIX):
+        remove_left(left)
+    with held_temporary(EXPORT_PREFIX) as directory:
         lake = Catalog(directory)
         import_snapshot(
             lake,

@@ -18,6 +18,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from threading import Event, Thread
 from typing import Any
@@ -44,6 +45,7 @@ __all__ = [
     "Heartbeat",
     "refuse_during_erasure",
     "settle_attempts",
+    "take_back_dead",
     "taken_back",
     "watch",
     "without_gone",
@@ -114,8 +116,11 @@ class Attempt:
             LOG.warning("deletions are left to the next writer: %s", error)
         return self
 
-    def commit(self, record: SnapshotRecord) -> None:
+    def commit(self, record: SnapshotRecord) -> SnapshotRecord:
         """Make a snapshot exist, and end the attempt.
+
+        Returns:
+            The snapshot, with its place among the others.
 
         Raises:
             ConflictError: The snapshot's name is taken, or an erasure of a job has not ended.
@@ -132,9 +137,10 @@ class Attempt:
                 )
             return CatalogChange(version.claims.without_attempt(self.token), added=record)
 
-        self.lake.transact(decide)
+        sequence = self.lake.transact(decide)
         self._is_committed = True
         self.lake.put_together(record.job)
+        return replace(record, sequence=sequence)
 
     def __exit__(self, *raised: object) -> None:
         self._beats.__exit__(*raised)
@@ -273,23 +279,55 @@ def watch(lake: Catalog, processes: Mapping[str, Mapping[str, Any]], what: str) 
 
     Args:
         lake: The lake.
-        processes: Processes by the tokens of what they do.
+        processes: Processes that are not known to be gone, by the tokens of what they do.
         what: What they do, for messages.
 
     Raises:
         ConflictError: One is at work, as far as anyone can tell.
     """
-    names = ", ".join(sorted({described(process) for process in processes.values()}))
-    at_work = ConflictError(f"{what} by {names}", remedy="try again when that is done")
-    before = {token: _sign_of_life(lake, token) for token in processes}
+    if silent(lake, processes) != processes.keys():
+        names = ", ".join(sorted({described(process) for process in processes.values()}))
+        raise ConflictError(f"{what} by {names}", remedy="try again when that is done")
+
+
+def silent(lake: Catalog, processes: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The tokens of those that give no sign of life for a lease, by this process's own clock.
+
+    Args:
+        lake: The lake.
+        processes: Processes that are not known to be gone, by the tokens of what they do.
+    """
+    unseen = {token for token, process in processes.items() if not _is_seen(process)}
+    if not unseen:
+        return set()
+    names = ", ".join(sorted({described(processes[token]) for token in unseen}))
+    LOG.warning("waiting %.0f s for a sign of life of %s", lease_seconds(), names)
+    before = {token: _sign_of_life(lake, token) for token in unseen}
     until = time.monotonic() + lease_seconds()
-    if any(map(_is_seen, processes.values())):
-        raise at_work
-    LOG.warning("%s: waiting %.0f s for a sign of life of %s", what, lease_seconds(), names)
-    while time.monotonic() < until:
+    while unseen and time.monotonic() < until:
         time.sleep(lease_seconds() / BEATS)
-        if any(_sign_of_life(lake, token) != sign for token, sign in before.items()):
-            raise at_work
+        unseen = {token for token in unseen if _sign_of_life(lake, token) == before[token]}
+    return unseen
+
+
+def take_back_dead(lake: Catalog) -> None:
+    """Take back the attempts and erasures of whoever is gone, or gives no sign of life."""
+    claims = without_gone(lake.version().claims)
+    processes = {token: claim.process for token, claim in claims.attempts.items()}
+    erasures = {claim.token: claim.process for claim in claims.erasures.values()}
+    dead = silent(lake, processes | erasures)
+
+    def decide(version: CatalogVersion) -> CatalogChange:
+        after = without_gone(version.claims)
+        going = {token: claim for token, claim in after.attempts.items() if token in dead}
+        after = taken_back(after, going)
+        for request, claim in after.erasures.items():
+            if claim.token in dead and not claim.switched:
+                after = after.without_erasure(request)
+        return CatalogChange(after)
+
+    lake.transact(decide)
+    finish_deletions(lake)
 
 
 def _take_back(dead: Mapping[str, AttemptClaim], version: CatalogVersion) -> CatalogChange:

@@ -12,10 +12,11 @@ and the others can be used as if it were not there.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -62,6 +63,10 @@ MANY_FILES = 64
 READINGS = 10
 """So often is a version read that others exchange meanwhile."""
 
+RESERVE, RESERVED_BYTES = "_statelake/reserve", 1 << 20
+"""A file that gives way where a disk is full and a drop, which frees it, needs an entry."""
+
+LOG = logging.getLogger(__name__)
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
 RowsEdit: TypeAlias = Callable[[pa.Table], pa.Table]
 Result = TypeVar("Result")
@@ -391,7 +396,7 @@ class Catalog:
 
     def transact(
         self, decide: Callable[[CatalogVersion], CatalogChange | None], *, create: bool = False
-    ) -> None:
+    ) -> int:
         """Change the catalog by one entry of its log, which only one writer can write.
 
         Args:
@@ -399,6 +404,9 @@ class Catalog:
                 is called again with a newer version where another writer came first; what it
                 raises ends the commit, and nothing is changed.
             create: Whether to make a lake where there is none.
+
+        Returns:
+            The version with the change; the one that was looked at if nothing changed.
 
         Raises:
             NotALakeError: There is no lake.
@@ -410,16 +418,33 @@ class Catalog:
                 self._catalog.directory, SNAPSHOT_SCHEMA, partition_by="job",
                 configuration=CONFIGURATION,
             )  # fmt: skip
-        until_committed(lambda: self._committed(decide), self._catalog.directory)
+            self._reserve()
+        return until_committed(lambda: self._committed(decide), self._catalog.directory)
 
-    def _committed(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> bool:
+    @contextmanager
+    def room_for_an_entry(self) -> Iterator[None]:
+        """Let go of a reserve while something is committed that frees a disk which may be full."""
+        self.directory.delete(RESERVE)
+        try:
+            yield
+        finally:
+            self._reserve()
+
+    def _reserve(self) -> None:
+        if self.directory.local:
+            try:
+                self.directory.write(RESERVE, bytes(RESERVED_BYTES))
+            except StateError as error:
+                LOG.warning("no room is reserved for drops: %s", error)
+
+    def _committed(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> int:
         log = open_table(self._catalog.directory)
         if log is None:
             raise _no_lake(self.directory.full())
         version = CatalogVersion(self._catalog, self._looks, log)
         change = decide(version)
         if change is None:
-            return True
+            return version.number
         refuse_features(log)
         commit = self._new_commit(log)
         is_empty = self._edit_rows(version, change.edits, commit)
@@ -433,9 +458,7 @@ class Catalog:
         if after != version.properties or commit.schema != log.schema():
             commit.configuration = after
             is_empty = False
-        if not is_empty:
-            commit.write(log)
-        return True
+        return version.number if is_empty else commit.write(log)
 
     def _new_commit(self, log: DeltaTable) -> DeltaCommit:
         """An empty change of the catalog; one of an older version gets the columns of now."""

@@ -16,7 +16,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from pipelines.lake.catalog.attempts import refuse_during_erasure, settle_attempts, without_gone
+from pipelines.lake.catalog.attempts import (
+    refuse_during_erasure,
+    settle_attempts,
+    take_back_dead,
+    without_gone,
+)
 from pipelines.lake.catalog.catalog import BadRow, Catalog, CatalogChange, CatalogVersion
 from pipelines.lake.catalog.catalog_rows import held_error, rows_without
 from pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
@@ -164,8 +169,9 @@ def drop_snapshots(
         dropped, held = _chosen(version, job, snapshot_ids, keep)
         return _drop(lake, version, job, dropped, token)
 
-    lake.transact(decide)
-    freed = finish_deletions(lake)
+    with lake.room_for_an_entry():
+        lake.transact(decide)
+        freed = finish_deletions(lake)
     freed += sweep_tables(lake, job, tables) + sweep_carried(lake) + sweep_rows(lake, SNAPSHOTS)
     sweep_signs(lake)
     left = [record.snapshot_id for record in records if record.snapshot_id not in set(dropped)]
@@ -295,7 +301,8 @@ def clean_lake(lake: Catalog, *, dry_run: bool = True) -> Freed:
 
     Args:
         lake: The lake.
-        dry_run: Only look, and wait for nobody.
+        dry_run: Only look. Else a process of another machine that may be at work is watched for a
+            lease: what it does is taken back if it gives no sign of life.
 
     Returns:
         What was found, or deleted.
@@ -305,8 +312,7 @@ def clean_lake(lake: Catalog, *, dry_run: bool = True) -> Freed:
     """
     freed = Freed()
     if not dry_run:
-        lake.transact(lambda version: CatalogChange(without_gone(version.claims)))
-        freed += finish_deletions(lake)
+        take_back_dead(lake)
     folders = {areas_of(job)[0].partition("/")[0]: job for job in lake.jobs()}
     for folder in lake.directory.names():
         if not folder.startswith(("_", ".")):

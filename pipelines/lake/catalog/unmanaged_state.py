@@ -84,6 +84,7 @@ def carry_state(
         return RelativeHandle(blob, source.size)
 
     kept = map_streams(without_tables(metadata), keep)
+    lake.sync_files(f"{CARRIED_DIRECTORY}/{blob}" for blob in carried)
     kept = replace(kept, version=max(kept.version, FIRST_WRITABLE_VERSION))
     return write_metadata(kept), list(carried.values())
 

@@ -72,7 +72,7 @@ def commit_snapshot(
         work = _Commit(lake, rewriter, record, lake.records(job)[0])
         operators = [work.operator(operator) for operator in record.operators]
         snapshot = record.followed_by(snapshot_id, "commit", operators, rewriter.written, note)
-        rewriter.commit(snapshot)
+        snapshot = rewriter.commit(snapshot)
     return CommitResult(snapshot, work.changed)
 
 

@@ -140,7 +140,7 @@ def edit_snapshot(
     ) as (record, rewriter):  # fmt: skip
         work = _Edit(record, edit, rewriter)
         edited = work.run(snapshot_id, staging, note)
-        rewriter.commit(edited)
+        edited = rewriter.commit(edited)
     return EditResult(edited, work.changes(), work.offsets)
 
 

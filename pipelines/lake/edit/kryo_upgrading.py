@@ -137,7 +137,7 @@ def upgrade_kryo(
     ) as (record, rewriter):
         operators = [_upgraded(rewriter, operator, states) for operator in record.operators]
         migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
-        rewriter.commit(migrated)
+        migrated = rewriter.commit(migrated)
     return migrated, plan
 
 

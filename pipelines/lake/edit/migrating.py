@@ -125,7 +125,7 @@ def migrate_snapshot(
             for old in record.operators
         ]
         migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
-        rewriter.commit(migrated)
+        migrated = rewriter.commit(migrated)
     return MigrationResult(migrated, result, state.entries, rewriter.stopwatch.times())
 
 

@@ -236,9 +236,9 @@ class TableRewriter:
         self.written = 0
         self.stopwatch = Stopwatch()
 
-    def commit(self, record: SnapshotRecord) -> None:
+    def commit(self, record: SnapshotRecord) -> SnapshotRecord:
         """Make the new snapshot exist: see `Attempt.commit`."""
-        self.attempt.commit(record)
+        return self.attempt.commit(record)
 
     def rewrite_table(
         self,

@@ -26,6 +26,7 @@ from pipelines.lake.edit.rewriting import (
     pieces_of,
     successor_of,
 )
+from pipelines.lake.query.literals import without_literals
 from pipelines.lake.query.session import QueryError, Session
 from pipelines.lake.query.statements import PreparedStatement, Statement, parse_statement
 from pipelines.lake.query.table_datasets import OpenedTable
@@ -58,7 +59,7 @@ def edit_by_sql(
         parent: The snapshot to edit.
         snapshot_id: What the new one is to be called.
         statements: DELETE, UPDATE and INSERT, in their order.
-        note: Kept with it, before the statements.
+        note: Kept with it, before the statements, which are kept without their literals.
         progress: Called with (done, total) after each task of a table.
 
     Raises:
@@ -82,9 +83,10 @@ def edit_by_sql(
                     f"no row of {parent} is met: {_joined(parsed)}",
                     remedy="no snapshot was made; SELECT with the same WHERE shows what is there",
                 )
-            text = f"{note}: {_joined(parsed)}" if note else _joined(parsed)
+            done = without_literals(_joined(parsed))
+            text = f"{note}: {done}" if note else done
             edited = record.followed_by(snapshot_id, "edit", operators, rewriter.written, text)
-            rewriter.commit(edited)
+            edited = rewriter.commit(edited)
     return EditResult(edited, changed_states(record.operators, edited.operators))
 
 

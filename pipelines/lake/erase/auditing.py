@@ -10,8 +10,9 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -47,6 +48,8 @@ PIECE_BYTES = 64 << 20
 PARQUET = b"PAR1"
 ROCKSDB = bytes.fromhex("f7cff485b741e288")  # the end of a table of RocksDB's
 SHOWN_HITS = 1000
+NAMED_BY_IT = "[a name that tells it]"
+_NO_FILES = {"files": 0, "bytes": 0}
 MOST_UNPACKED = 64  # bytes for each of a file's; beyond that it is told, and not searched
 UNPACKED_ROOM = 16 << 20
 
@@ -56,8 +59,8 @@ class Hit:
     """A place where something of it is.
 
     Attributes:
-        file: The file, below the lake, or with the place that was named.
-        where: `bytes`, or what was unpacked.
+        file: The file, below the lake, or with the place that was named; for a note, the snapshot.
+        where: `bytes`, what was unpacked, `name`, or `note`.
         form: The form in which it stands there.
         at: The byte at which it begins there.
     """
@@ -174,14 +177,16 @@ def audit_erasure(
     searcher = Searcher(needles)
     tasks = [task for place in ("", *also) for task in _tasks(lake, place, searcher)]
     searched = engine.map(_search_file, tasks, progress)
-    rows, unread = _rows_left(lake, asked, records, engine)
+    rows, notes, unread = _left(lake, asked, records, engine)
     hits = [hit for result in searched for hit in result.hits]
+    hits += [Hit(f"{job}/{snapshot_id}", "note", "text", 0) for job, snapshot_id in notes]
     places: dict[str, dict[str, int]] = {}
     for task in tasks:
-        place = places.setdefault(task.directory.uri, {"files": 0, "bytes": 0})
+        place = places.setdefault(_recorded_name(searcher, task.directory.uri), _NO_FILES.copy())
         place["files"] += 1
         place["bytes"] += task.size
     left = [task.name for task, result in zip(tasks, searched, strict=True) if result.not_unpacked]
+    recorded = [replace(hit, file=_recorded_name(searcher, hit.file)) for hit in hits[:SHOWN_HITS]]
     content = {
         "erasure": erasure.digest,
         "files": len(tasks),
@@ -190,10 +195,10 @@ def audit_erasure(
         "places": places,
         "forms": dict(Counter(needle.form for needle in needles)),
         "forms_left_out": left_out,
-        "hits": [asdict(hit) for hit in hits[:SHOWN_HITS]],
+        "hits": [asdict(hit) for hit in recorded],
         "hit_count": len(hits),
         "rows": rows,
-        "not_unpacked": left,
+        "not_unpacked": [_recorded_name(searcher, name) for name in left],
         "unread": unread,
         "only": erasure.to_json()["said"].get("only", []),
     }
@@ -201,7 +206,18 @@ def audit_erasure(
     shown: dict[str, Any] = {
         field.name: content[field.name] for field in fields(AuditResult) if field.name in content
     }
-    return AuditResult(**{**shown, "hits": hits}, request=asked.request, record=record)
+    shown |= {"hits": hits, "not_unpacked": left}
+    return AuditResult(**shown, request=asked.request, record=record)
+
+
+def _recorded_name(searcher: Searcher, name: str) -> str:
+    """A file's name as a record may have it, which no erasure touches: not one that tells a key."""
+    told = any(True for text in (name, unquote(name)) for _ in searcher.find(_name_bytes(text)))
+    return NAMED_BY_IT if told else name
+
+
+def _name_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
 
 
 def _recorded(lake: Catalog, request: str) -> AuditRecord:
@@ -236,22 +252,25 @@ def _tasks(lake: Catalog, place: str, searcher: Searcher) -> Iterator[_Task]:
         yield _Task(searcher, directory, path, size, f"{place}:{name}" if place else name)
 
 
-def _rows_left(
+def _left(
     lake: Catalog, asked: ErasureRequest, records: dict[str, list[SnapshotRecord]], engine: Engine
-) -> tuple[int, str]:
-    """Rows of snapshots that an erasure would find, and why they can't be looked through."""
+) -> tuple[int, list[tuple[str, str]], str]:
+    """Rows and notes that an erasure would find, and why rows can't be looked through."""
     planner = Planner(lake, asked, records, engine)
     try:
-        return planner.find()[0].rows, ""
+        plan = planner.find()[0]
     except LakeError as error:
-        return 0, str(error)
+        return 0, [], str(error)
     finally:
         planner.close()
+    return plan.rows, plan.notes, ""
 
 
 def _search_file(task: _Task) -> _Searched:
-    """Search a file, and what it unpacks to; a large one piece by piece."""
+    """Search a file, its name, and what it unpacks to; a large one piece by piece."""
     result = _Searched()
+    for name in {task.path, unquote(task.path)}:
+        _search(task, result, "name", _name_bytes(name))
     with task.directory.open_input(task.path) as file:
         if task.size > 8 and file.read_at(8, task.size - 8) == ROCKSDB:
             _search_table(task, result)

@@ -50,11 +50,12 @@ from pipelines.lake.edit.pieces import Rewritten
 from pipelines.lake.edit.rewriting import layout_of, rewrite_pieces
 from pipelines.lake.erase.audit_records import AuditRecord, add_record, requester_here
 from pipelines.lake.erase.log_rewriting import check_log, rewrite_log
+from pipelines.lake.erase.needles import without_words
 from pipelines.lake.erase.opaque_state import without_opaque_state
 from pipelines.lake.erase.own_versions import give_own_versions
 from pipelines.lake.erase.planning import ErasurePlan, FoundFile, Planner, records_of
 from pipelines.lake.erase.refusals import refuse_other_snapshots, refuse_plan
-from pipelines.lake.erase.requests import ErasureRequest, check_request, without_words, words_of
+from pipelines.lake.erase.requests import ErasureRequest, check_request, words_of
 from pipelines.lake.erase.task_state import TaskState, all_jobs
 from pipelines.lake.tables.names import is_edited_file, token_of
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
@@ -181,7 +182,7 @@ class Erasure:
         self.lake = lake
         self.asked = asked
         self.options = options
-        self.words = words_of(asked)
+        self.words = words_of(asked, parts=True)
         self.token = uuid.uuid4().hex[:16]
         self.claim = ErasureClaim(
             jobs=list(jobs), every_job=not jobs, token=self.token, switched=False, replaced={},

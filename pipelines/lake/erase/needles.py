@@ -1,4 +1,4 @@
-"""A key in every form in which it may stand in bytes.
+"""A key in every form in which it may stand in bytes, and in the notes of snapshots.
 
 Forms that say too little are left out: `42` is in every lake. What is left out is said, and such a
 key is looked for by structure alone.
@@ -9,22 +9,40 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import pyarrow as pa
 
 from pipelines.keys import key_from_text
 from pipelines.lake.erase.requests import ErasureRequest, words_of
+from pipelines.lake.query.literals import text_literals, unescaped, without_literals
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import EncodeError
 from state_core.formats.layout.keys import encode_keys, key_serializer_of
 from state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["LEAST_BYTES", "Needle", "needles_of", "whole_forms"]
+__all__ = [
+    "LEAST_BYTES",
+    "REDACTED",
+    "Needle",
+    "mentions",
+    "needles_of",
+    "spellings",
+    "whole_forms",
+    "without_words",
+]
 
 LEAST_BYTES = 5  # that are neither 0x00 nor 0xff, of which numbers have many in front
+REDACTED = "[erased]"
+_HTML = re.compile(r"[&'<=>]")  # what Gson, and others for pages, escape in JSON
+_PERCENT = re.compile(r"%[0-9A-F]{2}")
+_UNRESERVED = ("", "/", "!'()*~")  # by different encoders
+_STATEMENT = re.compile(r"\b(?:DELETE\s+FROM|UPDATE|INSERT\s+INTO)\s.*", re.IGNORECASE | re.DOTALL)
+_CODE = r"[0-9A-Za-z+/_=-]*"
 
 
 @dataclass(frozen=True)
@@ -61,18 +79,68 @@ def needles_of(
     forms: dict[bytes, Needle] = {}
     short: dict[str, None] = {}
     for number, word in enumerate(words_of(asked)):
-        plain = [("text", word.encode())]
+        plain = [("text", _bytes(normal)) for normal in _normal_forms(word)]
         if word in keys:
-            for serializer in serializers:
-                plain += _written(serializer, word)
-        for name, data in plain:
-            for form, coded in _coded(name, data):
-                if len(coded.strip(b"\x00\xff")) < LEAST_BYTES:
-                    short[form] = None
-                elif coded not in forms:
-                    digits = form == "text" and word.lstrip("-").isdigit()
-                    forms[coded] = Needle(number, form, coded, digits)
+            for normal in _normal_forms(word):
+                for serializer in serializers:
+                    plain += _written(serializer, normal)
+        coded = [form for name, data in plain for form in _coded(name, data)]
+        if len(word) >= LEAST_BYTES:  # an escape is long, and says one character
+            coded += [(name, _bytes(text)) for name, text in spellings(word)]
+        for form, data in coded:
+            if len(data.strip(b"\x00\xff")) < LEAST_BYTES:
+                short[form] = None
+            elif data not in forms:
+                digits = form == "text" and word.lstrip("-").isdigit()
+                forms[data] = Needle(number, form, data, digits)
     return list(forms.values()), list(short)
+
+
+def without_words(record: SnapshotRecord, words: Sequence[str]) -> str:
+    """A snapshot's note without whole words, however they are written in it.
+
+    The statements of a note that has one lose all their literals: what stands beside a key there is
+    a value of it. A note of which that is not enough says nothing any more.
+
+    Args:
+        record: The snapshot.
+        words: The words.
+    """
+    note = record.note
+    if not mentions(note, words):
+        return note
+    note = _STATEMENT.sub(lambda match: without_literals(match[0]), note)
+    for word in words:
+        for text in dict.fromkeys((*_normal_forms(word), *(each for _, each in spellings(word)))):
+            note = _whole(text).sub(REDACTED, note)
+        for code in _codes(word):
+            note = re.sub(f"{_CODE}{re.escape(code)}{_CODE}", REDACTED, note)
+    return REDACTED if mentions(note, words) else note
+
+
+def mentions(note: str, words: Sequence[str]) -> bool:
+    """Whether a note has one of some words, as it stands or in whatever it is escaped."""
+    texts = {note, *text_literals(note), unquote(note), unquote_plus(note), unescaped(note)}
+    texts |= {unescaped(text) for text in texts} | {text.replace("''", "'") for text in texts}
+    texts = {unicodedata.normalize("NFC", text) for text in texts}
+    wholes = [_whole(unicodedata.normalize("NFC", word)) for word in words]
+    return any(whole.search(text) for whole in wholes for text in texts) or any(
+        code in note for word in words for code in _codes(word)
+    )
+
+
+def _whole(word: str) -> re.Pattern[str]:
+    """What finds a word that is no part of another; of a longer one, in any case."""
+    flags = re.IGNORECASE if len(word) >= LEAST_BYTES else 0
+    return re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", flags)
+
+
+def _codes(word: str) -> set[str]:
+    """A word that is long enough, in hexadecimal and in base64."""
+    if len(word) < LEAST_BYTES:
+        return set()
+    forms = (form for normal in _normal_forms(word) for form in _coded("", _bytes(normal)))
+    return {data.decode("ascii") for name, data in forms if name}
 
 
 def whole_forms(asked: ErasureRequest, records: Iterable[SnapshotRecord]) -> set[bytes]:
@@ -123,6 +191,51 @@ def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
                 )
         elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             yield f"{key.name} in a column", column[0].as_py()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _normal_forms(word: str) -> list[str]:
+    """A word as it is, and in both normal forms of Unicode that mean the same."""
+    return list(
+        dict.fromkeys((word, *(unicodedata.normalize(form, word) for form in ("NFC", "NFD"))))
+    )
+
+
+def spellings(word: str) -> Iterator[tuple[str, str]]:
+    """A word as SQL, JSON, SQL within JSON, and addresses write it where they escape some of it."""
+    for normal in _normal_forms(word):
+        escaped = normal.replace("\\", "\\\\")
+        in_sql = {
+            normal.replace("'", "''"),
+            escaped.replace("'", "\\'"),
+            escaped.replace("'", "''"),
+        }
+        yield from (("text in SQL", text) for text in sorted(in_sql))
+        for text in (normal, *sorted(in_sql)):
+            yield from (("text in JSON", each) for each in _in_json(text))
+        for unreserved in _UNRESERVED:
+            for encode in (quote, quote_plus):
+                coded = encode(_bytes(normal), safe=unreserved)
+                yield "text in an address", coded
+                yield "text in an address", _PERCENT.sub(lambda match: match[0].lower(), coded)
+
+
+def _in_json(text: str) -> Iterator[str]:
+    """A text as encoders of JSON escape it, and as JSON within JSON has that."""
+    for ascii_alone in (False, True):
+        coded = json.dumps(text, ensure_ascii=ascii_alone)[1:-1]
+        for written in (
+            coded,
+            coded.replace("/", "\\/"),
+            _HTML.sub(lambda match: f"\\u{ord(match[0]):04x}", coded),
+        ):
+            upper = re.sub(r"\\u[0-9a-f]{4}", lambda match: "\\u" + match[0][2:].upper(), written)
+            for each in (written, upper):
+                yield each
+                yield json.dumps(each)[1:-1]
 
 
 def _coded(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:

@@ -14,8 +14,9 @@ from pipelines.lake.edit.pieces import Piece
 from pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
 from pipelines.lake.edit.selecting import find_state, tables_of
 from pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met, rows_where
+from pipelines.lake.erase.needles import without_words
 from pipelines.lake.erase.opaque_state import has_opaque_state
-from pipelines.lake.erase.requests import ErasureRequest, keyed_digest, without_words, words_of
+from pipelines.lake.erase.requests import ErasureRequest, keyed_digest, words_of
 from pipelines.lake.erase.task_state import TaskState, all_jobs
 from pipelines.lake.query.session import Session
 from pipelines.lake.query.table_names import TableNames
@@ -318,7 +319,7 @@ class Planner:
                 owners.setdefault(name, set()).update(snapshot for _, snapshot in file.owners)
         for name, entry in states.items():
             entry.snapshots = len(owners[name])
-        words = words_of(self.asked)
+        words = words_of(self.asked, parts=True)
         records = list(self._all())
         of_tasks = self.tasks.find()
         for of_task in of_tasks.rows:

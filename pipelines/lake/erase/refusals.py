@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.lake.erase.needles import LEAST_BYTES, mentions
 from pipelines.lake.erase.planning import ErasurePlan
-from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.lake.erase.requests import ErasureRequest, words_of
 from state_core.errors import ConflictError, EncodeError, NoMatchError
 
 __all__ = ["refuse_other_snapshots", "refuse_plan"]
@@ -22,8 +23,15 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
 
     Raises:
         NoMatchError: Nothing is found.
-        EncodeError: State can't be searched, or a predicate is true of all rows.
+        EncodeError: State can't be searched, or a predicate is true of all rows; or the request's
+            id, which is recorded for good, tells what is to be erased.
     """
+    words = [word for word in words_of(asked, parts=True) if len(word) >= LEAST_BYTES]
+    if mentions(asked.request.replace("_", "-"), words):
+        raise EncodeError(
+            "the request's id tells what is to be erased, and no erasure touches the records",
+            remedy="give the number of a ticket as --request",
+        )
     if plan.empty and not (asked.carried == "drop" and plan.opaque):
         raise NoMatchError(
             f"nothing of it is in {plan.snapshots} snapshots",

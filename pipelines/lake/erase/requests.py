@@ -9,16 +9,16 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
-from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.lake.query.literals import text_literals
 from state_core.errors import LakeError
 
-__all__ = ["SECRET", "ErasureRequest", "check_request", "keyed_digest", "without_words", "words_of"]
+__all__ = ["SECRET", "ErasureRequest", "check_request", "keyed_digest", "words_of"]
 
 SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
-REDACTED = "[erased]"
 _REQUEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", re.ASCII)
-_LITERAL = re.compile(r"'((?:[^']|'')*)'")
+_NUMBER = re.compile(r"(?<![\w.])\d{5,}(?!\w)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -63,24 +63,32 @@ def check_request(request: str) -> None:
         )
 
 
-def words_of(asked: ErasureRequest) -> list[str]:
-    """The words of a request that notes of snapshots may repeat: keys, and text of predicates."""
+def words_of(asked: ErasureRequest, *, parts: bool = False) -> list[str]:
+    """The words of a request: its keys, and the texts of its predicates.
+
+    Args:
+        asked: The request.
+        parts: Whether the fields of its keys, and numbers of five digits or more in predicates,
+            are words too: they tell something in a note, and nothing among bytes.
+    """
     words = list(asked.keys)
     for key in asked.keys:
-        with suppress(ValueError):
-            words += [json.loads(key)] if key.startswith('"') else []
+        with suppress(ValueError, RecursionError):
+            value = json.loads(key) if key[:1] in '"[{' else None
+            words += _texts_in(value) if parts or isinstance(value, str) else []
     for predicate in asked.where.values():
-        words += [match[1].replace("''", "'") for match in _LITERAL.finditer(predicate)]
+        words += text_literals(predicate)
+        words += _NUMBER.findall(predicate) if parts else []
     return sorted({word for word in words if word.strip()}, key=len, reverse=True)
 
 
-def without_words(record: SnapshotRecord, words: Sequence[str]) -> str:
-    """A snapshot's note, in which whole words stand for something else."""
-    note = record.note
-    for word in words:
-        if word in note:
-            note = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", REDACTED, note)
-    return note
+def _texts_in(value: Any) -> list[str]:
+    """The texts, and the longer numbers, in a value of JSON."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for each in value for text in _texts_in(each)]
+    return [value] if isinstance(value, str) else _NUMBER.findall(str(value))
 
 
 def keyed_digest(asked: ErasureRequest, secret: bytes) -> str:

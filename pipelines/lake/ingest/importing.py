@@ -203,7 +203,7 @@ class _Import:
                 pieces = self._map_pieces(engine, attempt.token, previous)
                 results = self._map(engine, attempt.token, tables, previous, progress)
             record = self._record(name, tables, results, pieces, previous, attempt.token)
-            attempt.commit(record)
+            record = attempt.commit(record)
         units = [unit for table in record.tables for unit in table.units]
         written = sum(attempt.token in unit.path for unit in units)
         times = self.stopwatch.times()

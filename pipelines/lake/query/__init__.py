@@ -6,6 +6,7 @@
 `catalog_tables`      `statelake.snapshots` and its likes
 `session`             queries, and how DuckDB is confined and its errors are told
 `key_group_function`  `key_group(key, max_parallelism)` in SQL
+`literals`            what a statement says of values, and the statement without it
 `statements`          DELETE, UPDATE and INSERT over some rows of a table
 ====================  ===============================================================
 

@@ -7,16 +7,17 @@
       customers: format
       orders: {f0: format, f1: keep} # keys of several fields
     states:                          # by operator/state
-      customers/name: format         # its values: format, hash, null, {constant: ...}
+      customers/name: format         # all its columns: format, hash, null, {constant: ...}
       customers/total: keep          # as they are
       customers/session: drop        # the state is left out
-      customers/person:              # by part of a value, the rest as it is
-        value.name: format
-        value.tags[]: hash
+      customers/person:              # by column, or by part of one: all of them
+        value: format
+        value.vip: keep              # a part has its own rule within that of the whole
         user_key: hash               # of a map; `key` of a broadcast state; `namespace`
     others: drop                     # or keep: what nothing is said of, which is refused else
 
-What a snapshot does not have is refused, so that a name that is mistyped masks nothing unnoticed.
+What a snapshot does not have is refused, so that a name that is mistyped masks nothing unnoticed;
+and so is what the file says nothing of, to the last field.
 """
 
 from __future__ import annotations
@@ -28,13 +29,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.share.masking import CONSTANT, ELEMENTS, FORMAT, HASH, NULL, MaskRule
+from pipelines.lake.share.masking import (
+    ALL_COLUMNS,
+    CONSTANT,
+    ELEMENTS,
+    FORMAT,
+    HASH,
+    KEEP,
+    NULL,
+    MaskRule,
+)
 from pipelines.yaml_lines import read_yaml
 from state_core.errors import EncodeError
 
 __all__ = ["DROP", "KEEP", "Mask", "read_mask"]
 
-KEEP, DROP = "keep", "drop"
+DROP = "drop"
 SHORTEST_SECRET = 16
 _COLUMNS = ("value", "user_key", "namespace", "key")
 _STEP = re.compile(r"\[\]|\.?[^.\[\]]+")
@@ -48,8 +58,8 @@ class Mask:
     Attributes:
         path: The file, for messages.
         secret: What values are masked by; empty if no rule needs one.
-        keys: By operator, what becomes of its keys; no rules if they are kept.
-        states: By operator/state, what becomes of it: rules, none if it is kept, or `drop`.
+        keys: By operator, what becomes of its keys.
+        states: By operator/state, what becomes of it: rules, or `drop`.
         others: `keep` or `drop` for all others; empty if they are refused.
     """
 
@@ -118,11 +128,11 @@ def _state_rules(path: str, place: str, rules: Any) -> tuple[MaskRule, ...] | st
         return DROP
     if isinstance(rules, Mapping) and set(rules) != {CONSTANT}:
         return _rules(path, place, [(str(part), rule) for part, rule in rules.items()])
-    return _rules(path, place, [("value", rules)])
+    return (_rule(path, place, ALL_COLUMNS, (), rules),)
 
 
 def _rules(path: str, place: str, parts: list[tuple[str, Any]]) -> tuple[MaskRule, ...]:
-    """The rules of some parts; those that are kept have none."""
+    """The rules of some parts."""
     rules = []
     for part, given in parts:
         steps = _STEP.findall(part)
@@ -131,8 +141,6 @@ def _rules(path: str, place: str, parts: list[tuple[str, Any]]) -> tuple[MaskRul
             raise _fault(
                 path, f"{place}, {part!r}", f"it begins with none of {', '.join(_COLUMNS)}"
             )
-        if given == KEEP:
-            continue
         names = tuple(step if step == ELEMENTS else step.lstrip(".") for step in steps[1:])
         rules.append(_rule(path, f"{place}, {part!r}", column, names, given))
     return tuple(rules)
@@ -141,7 +149,7 @@ def _rules(path: str, place: str, parts: list[tuple[str, Any]]) -> tuple[MaskRul
 def _rule(path: str, place: str, column: str, steps: tuple[str, ...], given: Any) -> MaskRule:
     if isinstance(given, Mapping) and set(given) == {CONSTANT}:
         return MaskRule(column, steps, CONSTANT, given[CONSTANT])
-    if given is None or given in (FORMAT, HASH, NULL):
+    if given is None or given in (FORMAT, HASH, NULL, KEEP):
         return MaskRule(column, steps, NULL if given is None else str(given))
     if given == DROP:
         raise _fault(path, place, "a part can't be dropped: its type would be another; use null")

@@ -20,10 +20,22 @@ from pipelines.shown import from_plain
 from state_core.errors import EncodeError
 from state_core.serializers.framework.columns import list_offsets, validity
 
-__all__ = ["CONSTANT", "ELEMENTS", "FORMAT", "HASH", "NULL", "MaskRule", "check_rule", "masked"]
+__all__ = [
+    "ALL_COLUMNS",
+    "CONSTANT",
+    "ELEMENTS",
+    "FORMAT",
+    "HASH",
+    "KEEP",
+    "NULL",
+    "MaskRule",
+    "check_rule",
+    "masked",
+]
 
-FORMAT, HASH, NULL, CONSTANT = "format", "hash", "null", "constant"
+FORMAT, HASH, NULL, CONSTANT, KEEP = "format", "hash", "null", "constant", "keep"
 ELEMENTS = "[]"
+ALL_COLUMNS = ""
 _KEEPS_APART = (FORMAT, HASH)
 
 
@@ -32,9 +44,9 @@ class MaskRule:
     """What becomes of a column, or of a part of it.
 
     Attributes:
-        column: The column: `key`, `namespace`, `user_key` or `value`.
+        column: The column: `key`, `namespace`, `user_key` or `value`; empty for all of a state.
         steps: What leads to the part; none for all of it.
-        how: `format`, `hash`, `null` or `constant`.
+        how: `format`, `hash`, `null`, `constant` or `keep`.
         constant: What stands there instead, as `statelake dump` prints it.
     """
 
@@ -79,6 +91,8 @@ def check_rule(rule: MaskRule, kind: pa.DataType, *, apart: bool = False) -> Non
                 f"there is no {step!r} in what is {_words(kind)}",
                 remedy="`statelake inspect` and `statelake dump` show what a value is made of",
             )
+    if rule.how == KEEP:
+        return
     if within_key and rule.how not in _KEEPS_APART:
         raise EncodeError(
             f"keys can't all become the same ({rule.how})", remedy="mask them by format or hash"

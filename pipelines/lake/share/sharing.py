@@ -6,16 +6,19 @@ the user has said so. Then each batch of rows is asked for by itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import yaml
 
 from pipelines.lake.share.ciphers import Cipher
 from pipelines.lake.share.mask_file import DROP, Mask
-from pipelines.lake.share.masking import MaskRule, check_rule, masked
+from pipelines.lake.share.masking import KEEP, MaskRule, masked
+from pipelines.lake.share.parts import ColumnParts, settle
 from pipelines.lake.share.sampling import Sample
 from pipelines.lake.tables.records import (
     OperatorRecord,
@@ -30,6 +33,7 @@ from state_core.formats.layout.keyed_layout import (
     NAMESPACE,
     RAW_KEY,
     RAW_VALUE,
+    USER_KEY,
     VALUE,
     KeyedLayout,
 )
@@ -107,7 +111,11 @@ class SharedRows:
     @property
     def masks_keys(self) -> bool:
         """Whether keys become others, which are of other key groups."""
-        return any(rule.column == KEY for rules in self.keyed.values() for rule in rules)
+        return any(
+            rule.column == KEY and rule.how != KEEP
+            for rules in self.keyed.values()
+            for rule in rules
+        )
 
     def apply(self, rows: Rows) -> Rows:
         """What others get of some rows of one state, in their order.
@@ -127,7 +135,8 @@ class SharedRows:
         columns = dict(zip(names, rows.batch.columns, strict=True))
         cipher = Cipher(self.secret)
         for rule in rules:
-            columns[rule.column] = masked(columns[rule.column], rule, cipher)
+            if rule.how != KEEP:
+                columns[rule.column] = masked(columns[rule.column], rule, cipher)
         for raw, touched in ((RAW_KEY, of_keys), (RAW_VALUE, of_values)):
             if touched and raw in columns:
                 columns[raw] = pa.nulls(len(rows.batch), pa.binary())
@@ -158,7 +167,9 @@ class SharedRows:
                 f"{count} rows to be masked hold more in their exact bytes (raw_key, raw_value)"
                 " than in their columns",
                 place=f"state {rows.name!r}",
-                remedy="drop the state" if whole else _REMEDY,
+                remedy="drop the state"
+                if whole
+                else f"{_REMEDY}, or keep the whole key or value by one rule",
             )
         return replace(rows, batch=rows.batch.filter(pa.array(~gone)))
 
@@ -191,7 +202,10 @@ class _Planning:
         self.record = record
         self.metadata = metadata
         self.left_out: list[str] = []
+        # what the mask says nothing of: in words, and rules that would do
         self.unnamed: list[str] = []
+        self.unnamed_keys: dict[str, Any] = {}
+        self.unnamed_states: dict[str, Any] = {}
 
     def planned(self) -> SharedSnapshot:
         """The whole plan."""
@@ -204,12 +218,22 @@ class _Planning:
             operators.append(left)
         if self.unnamed and self.sharing.mask is not None:
             raise EncodeError(
-                f"it says nothing of {', '.join(self.unnamed)}",
+                f"it says nothing of {', '.join(dict.fromkeys(self.unnamed))}",
                 place=self.sharing.mask.path,
-                remedy="say what becomes of each, or `others: drop`, or `others: keep`",
+                remedy=f"say what becomes of each, such as {self._advice()}; or"
+                " `others: drop`, which leaves out states, or `others: keep`",
             )
         record = replace(self.record, operators=operators)
         return SharedSnapshot(record, metadata, rows, self.left_out)
+
+    def _advice(self) -> str:
+        """Lines for the mask that name all of which it says nothing."""
+        sections = {"keys": self.unnamed_keys, "states": self.unnamed_states}
+        return ", ".join(
+            f"`{name}: {yaml.safe_dump(said, default_flow_style=True, width=math.inf).strip()}`"
+            for name, said in sections.items()
+            if said
+        )
 
     # ------------------------------------------------------------------ state that has no tables
 
@@ -288,7 +312,7 @@ class _Planning:
         if not layouts:
             return ()
         layout = next(iter(layouts.values()))
-        mask, place = self.sharing.mask, f"keys of operator {operator.label}"
+        mask, place = self.sharing.mask, f"the keys of operator {operator.label}"
         opaque = any(keyed_layout.opaque_key for keyed_layout in layouts.values())
         if opaque and self.sharing.sample is not None:
             self._leave_out(
@@ -298,99 +322,136 @@ class _Planning:
             return None
         if mask is None:
             return ()
-        rules = _said_of(mask.keys, operator)
-        if rules is None and mask.others == DROP:
+        said = _said_of(mask.keys, operator)
+        if said is None and mask.others == DROP:
             self.left_out.append(f"the keyed state of operator {operator.label}")
             return None
-        if rules is None and not mask.others:
-            self.unnamed.append(f"the {place}")
-            return ()
-        if (opaque or _has_opaque(layout.key)) and rules != ():
+        column = ColumnParts(KEY, layout.key.arrow_type, layout.key, apart=True)
+        rules = self._settled(said, [column], place, self.unnamed_keys, operator.label)
+        if (opaque or _has_opaque(layout.key)) and (rules or (said is None and mask.others)):
             self._leave_out(
                 f"the keyed state of operator {operator.label}, whose keys of type"
                 f" {layout.key.name} can't be masked"
             )
             return None
-        for rule in rules or ():
-            _check(rule, layout.key.arrow_type, place, mask, apart=True)
-        return rules or ()
+        return rules
 
     def _keyed_rules(
         self, operator: OperatorRecord, state: StateRecord, layout: KeyedLayout
     ) -> tuple[MaskRule, ...] | None:
         """What becomes of a keyed state or timers beside its keys; None if it is left out."""
         schema = layout.schema
-        if state.kind == TIMERS:
-            return self._said(operator, TIMERS, schema, [layout.namespace], free=True)
-        parts = [layout.namespace, layout.user_key, layout.value, layout.stored_value()]
-        return self._said(
-            operator, state.name, schema, [part for part in parts if part is not None]
-        )
+        columns = [
+            ColumnParts(name, schema.field(name).type, writer, apart=name != VALUE)
+            for name, writer in (
+                (NAMESPACE, layout.namespace),
+                (USER_KEY, layout.user_key),
+                (VALUE, layout.value),
+            )
+            if writer is not None
+        ]
+        name = TIMERS if state.kind == TIMERS else state.name
+        parts = [column.writer for column in columns]
+        stored = layout.stored_value()
+        rules = self._said(operator, name, columns, parts if stored is None else [*parts, stored])
+        if rules and layout.opaque_key and any(rule.column != VALUE for rule in rules):
+            self._leave_out(
+                f"the state {operator.label}/{name}, whose keys can't be told from what follows"
+                " them, which can't be masked"
+            )
+            return None
+        return rules
 
     def _operator_rules(
         self, operator: OperatorRecord, state: OperatorStateRecord
     ) -> tuple[MaskRule, ...] | None:
         """What becomes of an operator state; None if it is left out."""
         layout: OperatorLayout = parse_operator_state(state.meta_info)[1]
-        parts = [layout.value] if layout.key is None else [layout.key, layout.value]
-        return self._said(operator, state.name, layout.schema, parts)
+        columns = [ColumnParts(VALUE, layout.value.arrow_type, layout.value)]
+        if layout.key is not None:
+            columns.insert(0, ColumnParts(KEY, layout.key.arrow_type, layout.key, apart=True))
+        parts = [column.writer for column in columns]
+        return self._said(operator, state.name, columns, parts)
 
     def _said(
         self,
         operator: OperatorRecord,
         state: str,
-        schema: pa.Schema,
+        columns: Sequence[ColumnParts],
         parts: Sequence[TypeSerializer],
-        *,
-        free: bool = False,
     ) -> tuple[MaskRule, ...] | None:
         """What the mask says of a state.
 
         Args:
             operator: Its operator.
             state: Its name.
-            schema: Its columns.
+            columns: Its columns, without the keys of the operator.
             parts: Its serializers.
-            free: Whether nothing need be said of it.
         """
         mask, name = self.sharing.mask, f"{operator.label}/{state}"
         if mask is None:
             return ()
+        columns = [column for column in columns if not column.says_nothing]
         said = _said_of(mask.states, operator, f"/{state}")
-        if said == DROP or (said is None and mask.others == DROP and not free):
+        if said == DROP or (said is None and mask.others == DROP and columns):
             self.left_out.append(f"the state {name}")
             return None
-        rules = () if said is None or isinstance(said, str) else said
-        if said is None and not free and not mask.others:
-            self.unnamed.append(name)
-            return ()
-        opaque = next((part.name for part in parts if _has_opaque(part)), None)
-        if opaque is not None and said != ():
-            self._leave_out(f"the state {name} of {opaque}, which can't be masked")
-            return None
-        keyed = KEY in schema.names and NAMESPACE in schema.names
-        for rule in rules:
-            if rule.column not in schema.names or (keyed and rule.column == KEY):
-                there = [
-                    column
-                    for column in schema.names
-                    if column in ("value", "user_key", "namespace")
-                ]
+        for rule in said or ():
+            if rule.column not in ("", *(column.name for column in columns)):
+                there = ", ".join(column.name for column in columns) or "nothing to be masked"
                 raise EncodeError(
                     f"{name} has no {rule.column} to be masked",
                     place=mask.path,
-                    remedy=f"it has {', '.join(there)}; keys are masked below `keys`, by operator",
+                    remedy=f"it has {there}; keys are masked below `keys`, by operator",
                 )
-            kind = schema.field(rule.column).type
-            _check(rule, kind, f"{name}, {rule}", mask, apart=rule.column != VALUE)
+        opaque = next((part.name for part in parts if _has_opaque(part)), None)
+        if opaque is not None and said is None and not mask.others:
+            self.unnamed.append(name)
+            self.unnamed_states[name] = DROP
+            return ()
+        rules = self._settled(said, columns, name, self.unnamed_states, name)
+        if opaque is not None and (rules or said is None):
+            self._leave_out(f"the state {name} of {opaque}, which can't be masked")
+            return None
         return rules
 
+    def _settled(
+        self,
+        said: Sequence[MaskRule] | None,
+        columns: Sequence[ColumnParts],
+        place: str,
+        advice: dict[str, Any],
+        label: str,
+    ) -> tuple[MaskRule, ...]:
+        """The rules of some columns; what none holds is noted, unless all others are kept.
 
-def _check(rule: MaskRule, kind: pa.DataType, place: str, mask: Mask, *, apart: bool) -> None:
-    try:
-        check_rule(rule, kind, apart=apart)
-    except StateError as error:
-        raise error.within(f"{mask.path}, {place}") from error
+        Args:
+            said: What the mask says; None if it says nothing.
+            columns: The columns.
+            place: What they are of, for messages.
+            advice: Where rules are noted that would do.
+            label: By which name.
+        """
+        mask = self.sharing.mask
+        assert mask is not None  # noqa: S101 - by the callers
+        try:
+            settled = {column.name: settle(said or (), column) for column in columns}
+        except StateError as error:
+            raise error.within(f"{mask.path}, {place}") from error
+        unnamed: dict[str, Any] = {}
+        for name, each in settled.items() if mask.others != KEEP else ():
+            parts = {str(MaskRule(name, part.steps, KEEP)): part.advice for part in each.unnamed}
+            alike = len(set(map(str, parts.values()))) == 1 and len(parts) == each.parts
+            unnamed |= {name: next(iter(parts.values()))} if alike else parts
+        if unnamed:
+            whole = len(unnamed) == len(columns) and {*unnamed} == {*settled}
+            self.unnamed.append(place if said is None else f"{', '.join(unnamed)} of {place}")
+            if whole and len(set(map(str, unnamed.values()))) == 1:
+                unnamed = next(iter(unnamed.values()))
+            elif advice is self.unnamed_keys:
+                unnamed = {part.removeprefix("key."): rule for part, rule in unnamed.items()}
+            advice[label] = unnamed
+        return tuple(rule for each in settled.values() for rule in each.rules)
 
 
 def _said_of(said: Mapping[str, Any], operator: OperatorRecord, behind: str = "") -> Any:

@@ -90,6 +90,7 @@ class DeltaCommit:
         self._token = uuid.uuid4().hex
         self._now = int(time.time() * 1000)
         self._actions: list[dict[str, Any]] = []
+        self._paths: list[str] = []
         self._bare: list[dict[str, Any]] = []  # what makes a table, without its files
 
     def add(
@@ -121,6 +122,7 @@ class DeltaCommit:
             "size": size, "modificationTime": self._now, "dataChange": True,
             "stats": json.dumps(file_statistics),
         }  # fmt: skip
+        self._paths.append(path)
         self._actions.append({"add": added})
 
     def add_rows(self, path: str, rows: pa.Table, partition: object = None) -> None:
@@ -135,7 +137,6 @@ class DeltaCommit:
         with self.directory.open_output(path) as output:
             pq.write_table(rows.select(stored), output, compression="zstd", compression_level=1)
             size = output.tell()
-        self.directory.sync(path)
         self.add(path, size, len(rows), partition)
 
     def remove(self, path: str, size: int, partition: object = None) -> None:
@@ -262,6 +263,8 @@ class DeltaCommit:
         info = {"commitInfo": self._commit_info(mode)}
         data = _entry([info, *self._transactions(), *actions])
         path = log_entry(version)
+        # no log names a file that a power cut takes away
+        self.directory.sync_files(self._paths)
         for wait in (*WAITS, None):
             try:
                 if self.directory.write_new(path, data) or self._is_ours(path):

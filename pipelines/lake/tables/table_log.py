@@ -12,7 +12,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from state_core.errors import LakeError
 from state_core.files.filesystem import Directory
+from state_core.files.held_directories import LOG_PREFIX, HeldDirectory, held_temporary
 from state_core.files.object_stores import STORE_REMEDY
 from state_core.files.storage_options import storage_options
 
@@ -33,7 +33,6 @@ __all__ = [
 
 LOG_DIRECTORY = "_delta_log"
 DESCRIPTORS = "/proc/self/fd"  # macOS has none of directories: there delta-rs gets the path
-PREFIX = "statelake-log-"
 # seconds before a store is asked again; delta-rs itself has asked often for what it may ask again
 WAITS = (0.2, 1, 5)
 # what delta-rs says of a store that refuses, and of one that it has asked as often as it may
@@ -165,7 +164,9 @@ def remedy_of(error: Exception, other: str) -> str:
 
 def problem_of(error: Exception, directory: Directory) -> str:
     """What delta-rs says of a table, with the path that the table has."""
-    text = re.sub(rf"(/[^\s/]+)*/{PREFIX}\w+", lambda _: directory.uri, _COLOUR.sub("", str(error)))
+    text = re.sub(
+        rf"(/[^\s/]+)*/{LOG_PREFIX}\w+", lambda _: directory.uri, _COLOUR.sub("", str(error))
+    )
     return " ".join(text.split())
 
 
@@ -175,13 +176,13 @@ class _LogPlace:
     def __init__(self, directory: Directory) -> None:
         self.uri = directory.uri
         self._owner = os.getpid()
-        self._made: Path | None = None
+        self._made: HeldDirectory | None = None
         self._handle = directory.confined().folder(LOG_DIRECTORY)
         if self._handle is None or sys.platform != "linux":
             return
         try:
-            self._made = Path(tempfile.mkdtemp(prefix=PREFIX))
-            (self._made / LOG_DIRECTORY).symlink_to(f"{DESCRIPTORS}/{self._handle}")
+            self._made = held_temporary(LOG_PREFIX)
+            Path(self._made.path, LOG_DIRECTORY).symlink_to(f"{DESCRIPTORS}/{self._handle}")
         except OSError as error:
             self.close()
             raise LakeError(
@@ -189,7 +190,7 @@ class _LogPlace:
                 place=directory.uri,
                 remedy="let TMPDIR name a directory that can be written to",
             ) from error
-        self.uri = str(self._made)
+        self.uri = self._made.path
 
     def close(self) -> None:
         if self._handle is not None:
@@ -197,6 +198,7 @@ class _LogPlace:
             self._handle = None
         if self._made is not None and self._owner == os.getpid():  # not what a fork has of it
             with suppress(OSError):
-                (self._made / LOG_DIRECTORY).unlink(missing_ok=True)
-                self._made.rmdir()
+                Path(self._made.path, LOG_DIRECTORY).unlink(missing_ok=True)
+                Path(self._made.path).rmdir()
+            self._made.release()
             self._made = None

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import dagster as dg
 
-from pipelines.lake.erase.requests import REDACTED, ErasureRequest
+from pipelines.lake.erase.needles import REDACTED, spellings
+from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.query.session import QueryError
 from pipelines.orchestration.erasure.request_files import telling_words
 from state_core.errors import StateError
@@ -81,4 +82,7 @@ class Redaction:
 
 def _forms(word: str) -> set[str]:
     """A word as messages may have it."""
-    return {word, printable(word), repr(word)[1:-1], json.dumps(word)[1:-1]}
+    return {
+        word, printable(word), repr(word)[1:-1], json.dumps(word)[1:-1],
+        *(text for _, text in spellings(word)),
+    }  # fmt: skip

@@ -158,7 +158,7 @@ class FileSystemBlobStore:
         with self.directory.open_output(path) as file:
             for piece in chunks:
                 file.write(piece)
-        self.directory.sync(path)
+        self.directory.sync_files([path])
         return blob
 
     def get(self, blob: str) -> Iterator[bytes]:

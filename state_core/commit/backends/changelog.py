@@ -318,7 +318,7 @@ class _FileChangelog:
                 if not erased and _first_offset(self._segments[-1]) < self._next:
                     os.close(self._tree.create(self._path(f"{self._next:020}{_SUFFIX}")))
                 batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
-                self._tree.write(self._path(segment), batches, for_good=True)
+                self._tree.write(self._path(segment), batches)
                 erased += len(changes) - len(kept)
         return erased
 

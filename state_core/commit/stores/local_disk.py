@@ -129,7 +129,7 @@ class PosixDisk:
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file durably."""
-        self._tree.write(join(path), [data], for_good=True)
+        self._tree.write(join(path), [data])
 
     def create(self, path: str, chunks: Iterable[bytes]) -> None:
         """Write a new file piece by piece."""

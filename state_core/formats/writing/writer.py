@@ -1,13 +1,15 @@
 """Write a savepoint: keyed files in the unified format, and the `_metadata` that makes it one.
 
 `_metadata` comes last and appears whole, so what a crash leaves behind is no savepoint. On a local
-disk everything is written beside the target and moved there at the end, and a file may be written
-as several parts, each by a task, which are then moved into the first of them.
+disk everything is written beside the target, brought to the disk, and moved there at the end; what
+a process that died has left beside it is removed by the next. A file may be written as several
+parts there, each by a task, which are then moved into the first of them.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,8 +17,10 @@ from typing import TypeAlias
 
 from state_core.errors import SnapshotError
 from state_core.files.compression import IDENTIFIER, compress_snappy
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ConfinedDirectory, Directory
+from state_core.files.held_directories import HeldDirectory, left_directories, remove_left
 from state_core.files.moves import Move, move_all, plan_moves
+from state_core.files.paths import PART
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.keyed_states import as_key_value
 from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
@@ -25,6 +29,7 @@ from state_core.formats.metadata.checkpoint_properties import (
     canonical_savepoint_properties,
     is_canonical_savepoint,
 )
+from state_core.formats.metadata.stream_map import named_files
 from state_core.formats.writing.unified_encode import StateRows, encode_key_groups
 from state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind, RelativeHandle
 
@@ -138,10 +143,27 @@ class SavepointDirectory:
                 remedy="choose another, or remove it: a savepoint is never written over",
             )
         self.directory = self.target.confined()
-        if self.target.local:
-            part = Directory(f"{self.target.root}.{uuid.uuid4().hex[:8]}.part")
-            self.directory = part.confined()
-        self.directory.create()
+        self._held: HeldDirectory | None = None
+        if not self.target.local:
+            self.directory.create()
+            return
+        for left in left_directories(f"{self.target.root}.", PART):
+            remove_left(left)
+        self.directory = self._part()
+
+    def _part(self) -> ConfinedDirectory:
+        """The directory beside the target in which everything is written on a local disk."""
+        above = Directory(posixpath.dirname(self.target.root)).confined()
+        above.create()
+        try:
+            self._held = HeldDirectory(f"{self.target.root}.", PART)
+        except OSError as error:
+            raise SnapshotError(
+                f"can't be written: {error.strerror}",
+                place=above.full(),
+                remedy="check permissions and space",
+            ) from error
+        return Directory(self._held.path).confined()
 
     def join(
         self,
@@ -190,6 +212,9 @@ class SavepointDirectory:
         kept = is_canonical_savepoint(metadata.properties)
         properties = metadata.properties if kept else canonical_savepoint_properties()
         finished = replace(metadata, properties=properties)
+        if self.directory.local:
+            written = [path for path, _ in self.directory.files_below()]
+            self.directory.sync_files([*written, *named_files(metadata)])
         self.directory.write("_metadata", write_metadata(finished))
         if self.directory.local:
             try:
@@ -199,6 +224,8 @@ class SavepointDirectory:
                     "another has written there meanwhile", place=self.target.full(),
                     remedy="look at what is there, and choose another directory",
                 ) from error  # fmt: skip
+            self._release()
+            self.target.child("..").sync_files([""])
         return self.target.root if self.target.local else self.target.given
 
     def abandon(self) -> None:
@@ -207,3 +234,8 @@ class SavepointDirectory:
             self.directory.delete_tree()
         else:
             self.remove_others(())
+        self._release()
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._held.release()

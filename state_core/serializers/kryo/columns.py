@@ -26,7 +26,7 @@ from state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, compone
 from state_core.serializers.kryo.json_values import JsonValues
 from state_core.serializers.kryo.objects import FieldForm
 
-__all__ = ["Column", "column_of"]
+__all__ = ["Column", "EnumColumn", "JsonColumn", "column_of"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -101,7 +101,7 @@ class _Scalar(Column):
 
 
 @dataclass(frozen=True)
-class _Enum(Column):
+class EnumColumn(Column):
     """Constants of an enum, those with a class of their own too."""
 
     java_class: str
@@ -164,7 +164,7 @@ def _not_for(value: Any, expected: str) -> UnsupportedFormatError:
     return UnsupportedFormatError(f"a {value.java_class}, where a column holds {expected}")
 
 
-class _Json(Column):
+class JsonColumn(Column):
     """Values of any class, as JSON."""
 
     arrow_type = pa.string()
@@ -415,12 +415,12 @@ def column_of(
         levels: Of columns, with this one; what is deeper than a table has them is JSON.
     """
     if levels >= COLUMN_NESTING.most:
-        return _Json(classes)
+        return JsonColumn(classes)
     if kind.name in PRIMITIVES:
         return _Primitive(_Scalar(kind.box, *_SCALARS[kind.box]))
     user = classes.users.get(kind.name)
     if kind.name in classes.enums:
-        return _Enum(kind.name, classes)
+        return EnumColumn(kind.name, classes)
     if user is not None and user.fields and kind.name not in within:
         form = classes.forms.get(kind.name)
         if isinstance(form, FieldForm):
@@ -441,4 +441,4 @@ def column_of(
     usual = _USUAL.get(kind.name, kind.name)
     if len(nested) == 1 and kind.name.startswith("java.util.") and usual in classes.forms:
         return _List(usual, *nested)
-    return _Json(classes)
+    return JsonColumn(classes)

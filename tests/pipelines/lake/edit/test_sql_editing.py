@@ -119,8 +119,22 @@ class TestStatements:
         statement = "DELETE FROM counter.count\n WHERE key_group = 3 -- gone"
         record = edit_by_sql(lake, "orders", "day-1", "fixed", [statement], note="GDPR").record
         assert (record.parent, record.origin) == ("day-1", "edit")
-        assert record.note == "GDPR: DELETE FROM counter.count WHERE key_group = 3"
+        assert record.note == "GDPR: DELETE FROM counter.count WHERE key_group = ?"
         assert lake.snapshot("orders", "fixed") == record
+
+    def test_no_note_and_no_log_has_a_literal(self, lake: Lake) -> None:
+        """Neither the key that a statement is about, nor the value that it is given."""
+        statements = [
+            "UPDATE counter.count SET value = 7712345 WHERE key = 'word-142'",
+            "DELETE FROM counter.count WHERE key IN ('O''Brien-77123', E'O\\'Brien', $$O'Brien$$)",
+        ]
+        record = edit_by_sql(lake, "orders", "day-1", "fixed", statements[:1]).record
+        assert record.note == "UPDATE counter.count SET value = ? WHERE key = ?"
+        record = make(lake, "day-2", "other", f"{statements[1]} OR key = 'word-141'").record
+        assert record.note == ("DELETE FROM counter.count WHERE key IN (?, ?, ?) OR key = ?")
+        for path in Path(lake.directory.root).rglob("*.json"):
+            assert b"Brien" not in path.read_bytes()
+            assert b"7712345" not in path.read_bytes()
 
     def test_of_other_tables_and_of_all_of_its_own(self, lake: Lake, tmp_path: Path) -> None:
         """A subquery sees whole tables, also where the statement runs file by file."""

@@ -6,21 +6,26 @@ import base64
 import gzip
 import json
 import shutil
+import unicodedata
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipelines.lake.api import Lake
+from pipelines.lake.edit.sql_editing import edit_by_sql
 from pipelines.lake.erase.auditing import AuditResult, audit_erasure
 from pipelines.lake.erase.erasing import erase
 from pipelines.lake.erase.needles import Needle
 from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.erase.searching import Searcher
+from pipelines.lake.ingest.importing import import_snapshot
+from state_core import NewKeyedState, NewOperator, write_snapshot
 from state_core.errors import ConflictError, DamagedLakeError, EncodeError, NotFoundError
 from state_core.files.compression import compress_snappy
-from tests.support.lakes import DEMO, import_as
+from tests.support.lakes import DEMO, LOCAL, import_as
 from tests.support.people import ALICE, BESIDE_KEYS, people_savepoint
 from tests.support.rocksdb_databases import Settings
 from tests.support.rocksdb_databases import write as rocksdb_write
@@ -163,6 +168,86 @@ def test_a_key_in_a_log_or_a_blob(lake: Lake, said: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(said)
     only_hit(lake, NUMBER, path)
+
+
+BRIEN = "Zo\u00eb O'Brien/7"
+DECOMPOSED = unicodedata.normalize("NFD", BRIEN)
+SPELLED = {
+    "as it is": BRIEN,
+    "in the other normal form": DECOMPOSED,
+    "doubled": "key = 'Zo\u00eb O''Brien/7'",
+    "escaped": r"key = E'Zo\u00eb O\'Brien/7'".replace(r"\u00eb", "\u00eb"),
+    "in JSON": json.dumps({"key": BRIEN}),
+    "in JSON of the other form": json.dumps({"key": DECOMPOSED}),
+    "in JSON, not ASCII alone": json.dumps({"key": BRIEN}, ensure_ascii=False),
+    "in JSON, with capitals": json.dumps({"key": BRIEN}).replace("00eb", "00EB"),
+    "in JSON for pages": json.dumps({"key": BRIEN}).replace("'", r"\u0027"),
+    "in JSON with slashes": json.dumps({"key": BRIEN}).replace("/", r"\/"),
+    "SQL in JSON": json.dumps({"predicate": "key = 'Zo\u00eb O''Brien/7'"}),
+    "JSON in JSON": json.dumps({"stats": json.dumps({"minValues": {"key": BRIEN}})}),
+    "in an address": quote(BRIEN),
+    "in a form": quote_plus(BRIEN),
+    "as JavaScript": quote(BRIEN, safe="!'()*~"),
+    "in an address, small": quote(BRIEN, safe="").replace("%C3%AB", "%c3%ab").replace("%2F", "%2f"),
+    "in hexadecimal": DECOMPOSED.encode().hex(),
+    **{f"in base64, {n}": base64.b64encode(b"-" * n + BRIEN.encode()).decode() for n in range(3)},
+    "in base64 of addresses": base64.urlsafe_b64encode(b"??" + DECOMPOSED.encode()).decode(),
+}
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that somebody was erased from whose name is written in many ways; notes tell of it."""
+    root = tmp_path_factory.mktemp("named")
+    rows = pa.table({"key": [BRIEN, "bob"], "value": [1, 2]})
+    state = NewKeyedState("visits", rows, value="Long")
+    write_snapshot(root / "day", [NewOperator("users", "String", (state,))])
+    lake = Lake(root / "lake")
+    note = f"by hand: UPDATE users.visits SET value = 'Long Lane 5' WHERE key = '{BRIEN}'"
+    for number, text in enumerate(("in May", note.replace("O'B", "O''B"), *SPELLED.values())):
+        import_snapshot(
+            lake, str(root / "day"), "names", snapshot_id=f"s{number}", note=text, engine=LOCAL
+        )
+    erase(lake, ErasureRequest("gdpr-3", [BRIEN]), ["names"])
+    return root / "lake"
+
+
+def test_notes_of_any_spelling_are_cleaned(named: Path) -> None:
+    """The value beside a key goes as well; a note that says nothing of it stays."""
+    lake = Lake(named)
+    notes = [lake.snapshot("names", f"s{number}").note for number in range(len(SPELLED) + 2)]
+    assert notes[:2] == ["in May", "by hand: UPDATE users.visits SET value = ? WHERE key = ?"]
+    assert [note for note in notes if "Brien" in note or "rien/7" in note] == []
+    assert audit_erasure(lake, ErasureRequest("gdpr-3", [BRIEN])).clean
+
+
+def test_a_key_is_found_however_it_is_written(named: Path, tmp_path: Path) -> None:
+    """In SQL, JSON, addresses, codes, and both normal forms: each in a file of its own."""
+    (tmp_path / "also").mkdir()
+    for at, text in enumerate(SPELLED.values()):
+        (tmp_path / "also" / f"{at}").write_bytes(b"so " + text.encode() + b", they said")
+    (tmp_path / "also" / f"job={quote(BRIEN, safe='')}").write_bytes(b"")
+    asked = ErasureRequest("gdpr-3", [BRIEN])
+    result = audit_erasure(Lake(named), asked, [str(tmp_path / "also")])
+    found = {hit.file.rpartition(":")[2] for hit in result.hits}
+    missed = [name for at, name in enumerate(SPELLED) if str(at) not in found]
+    assert missed == []
+    assert {hit.where for hit in result.hits if "job=" in hit.file} == {"name"}
+    assert audit_erasure(Lake(named), asked).clean  # also of what the audit itself recorded
+
+
+def test_a_note_is_found_that_no_form_is_of(named: Path, tmp_path: Path) -> None:
+    """Half escaped, and in other letters: by what it reads as."""
+    shutil.copytree(named, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake")
+    note = r"key = E'ZO\xcb o\'brien/7'"
+    users = lake.snapshot("names", "s0").operators[0].label
+    statement = f"DELETE FROM {users}.visits WHERE true"
+    edit_by_sql(lake, "names", "s0", "noted", [statement], note=note)
+    result = audit_erasure(lake, ErasureRequest("gdpr-3", [BRIEN]))
+    assert [(hit.file, hit.where) for hit in result.hits] == [("names/noted", "note")]
+    erase(lake, ErasureRequest("gdpr-4", [BRIEN]), ["names"])
+    assert lake.snapshot("names", "noted").note == "[erased]"
 
 
 def test_other_places_are_searched_where_they_are_named(lake: Lake, tmp_path: Path) -> None:

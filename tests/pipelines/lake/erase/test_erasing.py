@@ -77,9 +77,8 @@ def prepared(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         {"value": "value + 1"}, predicate=f"key = '{ALICE}'"
     )
     commit_snapshot(lake, "orders", "committed", "day-2", engine=LOCAL)
-    edit_by_sql(
-        lake, "orders", "day-1", "edited", [f"DELETE FROM users.visits WHERE key = '{ALICE}'"]
-    )
+    statement = f"DELETE FROM users.visits WHERE key = '{ALICE}'"
+    edit_by_sql(lake, "orders", "day-1", "edited", [statement], note=f"asked by {ALICE}")
     value = parse_type(NEW_PROFILE)
     change = ValueChange("users", "profile", value, {}, NEW_PROFILE)
     migrate_snapshot(lake, "orders", "day-0", "migrated", change, engine=LOCAL)
@@ -102,11 +101,11 @@ def lake(prepared: Path, tmp_path: Path) -> Lake:
 
 @pytest.fixture(scope="module")
 def two_days(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake of two snapshots, of which one was edited by a statement that names her."""
+    """A lake of two snapshots, of which one was edited, with a note that names her."""
     lake = Lake(tmp_path_factory.mktemp("two-days") / "lake")
     import_as(lake, savepoints / "day-0", "day-0", uids=UIDS)
     statement = f"UPDATE users.visits SET value = 7 WHERE key = '{ALICE}'"
-    edit_by_sql(lake, "orders", "day-0", "edited", [statement])
+    edit_by_sql(lake, "orders", "day-0", "edited", [statement], note=statement)
     return Path(lake.directory.root)
 
 
@@ -235,6 +234,15 @@ def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Lake) -> None:
     assert plan.notes == [("orders", "edited")]
     assert plan.whole == ["users/friends", "clients/friends"]
     assert sum("if it still exists" in place for place in plan.elsewhere) == 4
+
+
+@pytest.mark.parametrize("request_id", [ALICE, f"gdpr_{ALICE.upper()}"])
+def test_an_id_that_tells_it_is_refused(small: Lake, request_id: str) -> None:
+    """It would be in the records for good."""
+    before = files_of(Path(small.directory.root))
+    with pytest.raises(EncodeError, match="the request's id tells what is to be erased"):
+        run(small, ErasureRequest(request_id, [ALICE]))
+    assert files_of(Path(small.directory.root)) == before
 
 
 def test_one_job_alone(lake: Lake) -> None:

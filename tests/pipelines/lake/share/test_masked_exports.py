@@ -27,9 +27,19 @@ from state_core.errors import (
     UnsupportedFormatError,
 )
 from state_core.files.compression import IDENTIFIER
-from tests.support.lakes import KINDS, LOCAL, golden, import_as, import_golden, raw_savepoint
+from tests.support.lakes import (
+    KINDS,
+    LOCAL,
+    WINDOWS,
+    golden,
+    import_as,
+    import_golden,
+    raw_savepoint,
+)
 from tests.support.savepoints.own_savepoint import own_savepoint
 
+QUERIES = golden("queries-hashmap-canonical-inline-p2-m128-flink2.3.0").snapshot
+DISTINCT = golden("sql-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 SECRET = "a secret of the tests"  # noqa: S105 - for nobody
 NAMES = [f"customer-{number:04d}" for number in range(300)]
 IDS = [10_000_000_000 + 37 * number for number in range(300)]
@@ -118,6 +128,14 @@ def export(lake: Lake, sharing: Sharing, to: Path, **options: Any) -> Path:
     """Export a snapshot to others."""
     export_snapshot(lake, "orders", "s", to, sharing=sharing, engine=LOCAL, **options)
     return to
+
+
+def lake_of(tmp_path: Path, *operators: NewOperator) -> Lake:
+    """A lake with a snapshot of some operators."""
+    write_snapshot(tmp_path / "written", operators, metadata_version=6)
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, tmp_path / "written", "s")
+    return lake
 
 
 def table(savepoint: Path, operator: str, state: str) -> list[Mapping[str, Any]]:
@@ -243,7 +261,11 @@ def test_null_constants_and_what_is_dropped(lake: Lake, tmp_path: Path) -> None:
         keys={"customers": "keep"},
         states={
             "customers/row": {"value": {"constant": 7}},
-            "customers/person": {"value.name": None, "value.tags[]": {"constant": "x"}},
+            "customers/person": {
+                "value.name": None,
+                "value.tags[]": {"constant": "x"},
+                "value.id": "keep",
+            },
             "customers/id": "drop",
         },
         others="drop",
@@ -273,6 +295,185 @@ def test_what_nothing_is_said_of_is_refused(lake: Lake, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     kept = export(lake, mask(tmp_path, **said, others="keep"), tmp_path / "out")
     assert {row["value"] for row in table(kept, "orders", "name")} == set(NAMES)
+
+
+def advised(refused: pytest.ExceptionInfo[EncodeError]) -> dict[str, Any]:
+    """The lines that a refusal names."""
+    lines = re.findall(r"`((?:keys|states): \{.*?\})`", str(refused.value))
+    return {name: rules for line in lines for name, rules in yaml.safe_load(line).items()}
+
+
+def test_a_rule_for_a_state_is_one_for_all_its_columns(lake: Lake, tmp_path: Path) -> None:
+    """The keys of maps and of broadcast states as well, which are names here."""
+    said = {"keys": {"customers": "format", "orders": "hash"}, "others": "drop"}
+    states = {"orders/friends": "format", "customers/known": "format"}
+    to = export(lake, mask(tmp_path, states=states, **said), tmp_path / "out")
+    content = content_of(to)
+    assert [name for name in NAMES if name.encode() in content] == []
+    assert len({row["user_key"] for row in table(to, "orders", "friends")}) == 300
+    assert len({row["key"] for row in table(to, "customers", "known")}) == 300
+
+
+def test_no_word_that_sql_counts_stays(tmp_path: Path) -> None:
+    """`COUNT(DISTINCT word)` has the words as the keys of a map."""
+    lake = import_golden(Lake(tmp_path / "lake"), ("s", DISTINCT))
+    (operator,) = [each for each in open_snapshot(DISTINCT).operators if each.keyed_states]
+    distinct = f"{operator.label}/distinctAcc_0"
+    words = {row["user_key"] for row in table(DISTINCT, operator.label, "distinctAcc_0")}
+    texts = [str(word["f0"] if isinstance(word, dict) else word).encode() for word in words if word]
+    assert sum(text in content_of(DISTINCT) for text in texts) == len(texts) > 0
+    said = mask(
+        tmp_path, keys={operator.label: "format"}, states={distinct: "format"}, others="drop"
+    )
+    to = export(lake, said, tmp_path / "out")
+    assert [text for text in texts if text in content_of(to)] == []
+    assert len(table(to, operator.label, "distinctAcc_0")) == len(
+        table(DISTINCT, operator.label, "distinctAcc_0")
+    )
+
+
+def test_each_field_is_named_or_refused(lake: Lake, tmp_path: Path) -> None:
+    """Also where another field of that state is named; the lines that are advised do."""
+    said: dict[str, Any] = {
+        "keys": {"customers": "format", "orders": "format"},
+        "states": {
+            "customers/person": {"value.name": "format"},
+            "customers/known": {"value": "format"},
+            "orders/friends": {"value": "format"},
+        },
+    }
+    with pytest.raises(EncodeError) as refused:
+        export(lake, mask(tmp_path, **said), tmp_path / "out")
+    for words in (
+        "value.id, value.tags[] of customers/person", "key of customers/known",
+        "user_key of orders/friends", "orders/name", "customers/row",
+    ):  # fmt: skip
+        assert words in str(refused.value)
+    assert not (tmp_path / "out").exists()
+    for name, rule in advised(refused)["states"].items():
+        there = said["states"].setdefault(name, rule)
+        if there is not rule:
+            there.update(rule)
+    to = export(lake, mask(tmp_path, **said), tmp_path / "out")
+    assert [name for name in NAMES if name.encode() in content_of(to)] == []
+
+
+def test_a_field_of_a_key_is_named_or_refused(tmp_path: Path) -> None:
+    """One of two: the other would go out as it is."""
+    rows = pa.table({"key": [{"f0": "alice", "f1": "berlin"}], "value": [1]})
+    state = NewKeyedState("count", rows, value="Long")
+    lake = lake_of(tmp_path, NewOperator("op", "Tuple2<String, String>", (state,)))
+    said: dict[str, Any] = {"keys": {"op": {"f0": "format"}}, "states": {"op/count": "keep"}}
+    with pytest.raises(EncodeError, match=r"key\.f1 of the keys of operator op") as refused:
+        export(lake, mask(tmp_path, **said), tmp_path / "out")
+    assert advised(refused) == {"keys": {"op": {"f1": "format"}}}
+    said["keys"]["op"]["f1"] = "hash"
+    content = content_of(export(lake, mask(tmp_path, **said), tmp_path / "out"))
+    assert b"alice" not in content
+    assert b"berlin" not in content
+
+
+def test_a_part_has_its_own_rule_within_that_of_the_whole(lake: Lake, tmp_path: Path) -> None:
+    """All else of it is masked; what has no parts any more can't have one."""
+    said = {"keys": {"customers": "keep"}, "others": "drop"}
+    person: dict[str, Any] = {
+        "value": "format", "value.tags": "keep", "value.id": {"constant": 7},
+    }  # fmt: skip
+    to = export(lake, mask(tmp_path, states={"customers/person": person}, **said), tmp_path / "out")
+    rows = table(to, "customers", "person")
+    assert {row["value"]["tags"][0] for row in rows} == set(NAMES)
+    assert {row["value"]["id"] for row in rows} == {7}
+    assert not {row["value"]["name"] for row in rows} & set(NAMES)
+    person = {"value": None, "value.tags": "keep"}
+    with pytest.raises(EncodeError, match=r"value.tags is said .* within what becomes null"):
+        export(lake, mask(tmp_path, states={"customers/person": person}, **said), tmp_path / "no")
+
+
+def test_windows_are_named_and_kept(tmp_path: Path) -> None:
+    """Of contents and of timers; a window that began at another time would be none."""
+    lake = import_golden(Lake(tmp_path / "lake"), ("s", WINDOWS))
+    said: dict[str, Any] = {
+        "keys": {"tumbling": "format", "sliding": "format"},
+        "states": {"tumbling/window-contents": {"value": "format"}},
+    }
+    with pytest.raises(EncodeError) as refused:
+        export(lake, mask(tmp_path, **said), tmp_path / "out")
+    assert "namespace of tumbling/window-contents" in str(refused.value)
+    assert "tumbling/timers" in str(refused.value)
+    states = advised(refused)["states"]
+    assert states["tumbling/timers"] == "keep"
+    states["tumbling/window-contents"] = "format"
+    with pytest.raises(EncodeError, match=r"namespace\.start is a bound of a window, which can't"):
+        export(lake, mask(tmp_path, **said | {"states": states}), tmp_path / "out")
+    states["tumbling/window-contents"] = {"value": "format", "namespace": "keep"}
+    to = export(lake, mask(tmp_path, **said | {"states": states}), tmp_path / "out")
+    assert check_snapshot(to).faults == ()
+    assert len(table(to, "tumbling", "window-contents")) > 0
+
+
+@pytest.mark.parametrize("how", ["format", "hash", {"constant": "GOLD-9"}])
+@pytest.mark.parametrize("state", ["tier", "person", "tiers", "avro"])
+def test_an_enum_is_refused_before_anything_is_written(
+    tmp_path: Path, state: str, how: Any
+) -> None:
+    """Also within a struct or a list, and no constant that a row has is in the message."""
+    enum = {"enum": "acme.Tier", "constants": ["SECRET_TIER", "OTHER_TIER"]}
+    states: dict[str, tuple[Any, Any]] = {
+        "tier": (enum, "SECRET_TIER"),
+        "person": ({"pojo": "acme.P", "fields": {"tier": enum, "name": "String"}},
+                   {"name": "alice", "tier": "SECRET_TIER"}),
+        "tiers": ({"list": enum}, ["SECRET_TIER"]),
+        "avro": ({"avro": {"type": "record", "name": "R", "fields": [{"name": "tier", "type": [
+                    "null", {"type": "enum", "name": "T", "symbols": enum["constants"]}]}]}},
+                 {"tier": "SECRET_TIER"}),
+    }  # fmt: skip
+    kind, value = states[state]
+    rows = pa.table({"key": ["a"], "value": [value]})
+    lake = lake_of(
+        tmp_path, NewOperator("op", "String", (NewKeyedState("state", rows, value=kind),))
+    )
+    part = {"tier": "value", "tiers": "value[]"}.get(state, "value.tier")
+    rule = {part: how} if isinstance(how, dict) else how
+    rule = rule | {"value.name": "keep"} if state == "person" and rule is not how else rule
+    said = mask(tmp_path, keys={"op": "keep"}, states={"op/state": rule})
+    with pytest.raises(EncodeError, match=re.escape(f"op/state: {part} is an enum")) as refused:
+        export(lake, said, tmp_path / "out")
+    assert "_TIER" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_branch_of_a_union_is_kept_and_what_is_in_it_masked(tmp_path: Path) -> None:
+    """Another branch would be another type; of it all are named, or refused."""
+    union = {"name": "who", "type": ["string", "long"]}
+    kind = {"avro": {"type": "record", "name": "R", "fields": [union]}}
+    values = [{"who": {"branch": 0, "b0": "alice"}}, {"who": {"branch": 1, "b1": 7_712_345}}]
+    rows = pa.table({"key": ["a", "b"], "value": values})
+    lake = lake_of(
+        tmp_path, NewOperator("op", "String", (NewKeyedState("state", rows, value=kind),))
+    )
+    said: dict[str, Any] = {"keys": {"op": "keep"}, "states": {"op/state": "format"}}
+    with pytest.raises(EncodeError, match=r"value\.who\.branch is what says which of the fields"):
+        export(lake, mask(tmp_path, **said), tmp_path / "out")
+    said["states"]["op/state"] = {"value": "format", "value.who.branch": "keep"}
+    to = export(lake, mask(tmp_path, **said), tmp_path / "out")
+    after = {row["key"]: row["value"]["who"] for row in table(to, "op", "state")}
+    assert [after[key]["branch"] for key in "ab"] == [0, 1]
+    assert re.fullmatch(r"[a-z]{5}", after["a"]["b0"])
+    assert after["a"]["b0"] != "alice"
+    assert 1_000_000 <= after["b"]["b1"] != 7_712_345
+
+
+def test_exact_bytes_are_kept_by_one_rule_alone(tmp_path: Path) -> None:
+    """What they hold beside the columns has no part that a mask could name."""
+    lake = import_golden(Lake(tmp_path / "lake"), ("s", QUERIES))
+    name = "f15fc7d4c60bf6d64da93457bd598ead"
+    said: dict[str, Any] = {"keys": {name: "keep"}, "others": "drop"}
+    parts = mask(tmp_path, states={f"{name}/accState": {"value.f0": "keep"}}, **said)
+    whole = mask(tmp_path, states={f"{name}/accState": {"value": "keep"}}, **said)
+    for sharing, exact in ((parts, 0), (whole, 2)):
+        to = export(lake, replace(sharing, leave_out=True), tmp_path / str(exact))
+        raw = [row["raw_value"] for row in table(to, name, "accState")]
+        assert len([data for data in raw if data is not None]) == exact
 
 
 @pytest.mark.parametrize(
@@ -308,7 +509,7 @@ def test_every_type_that_has_a_format(tmp_path: Path) -> None:
     operator = open_snapshot(TYPES).operator("types")
     names = [state.name for state in operator.keyed_states if not state.name.startswith("_timer")]
     states: dict[str, Any] = {f"types/{name}": "format" for name in names}
-    states["types/either"] = {"value.left": "format", "value.right": "format"}
+    states["types/either"] = {"value": "format", "value.is_left": "keep"}
     states |= {f"types/{name}": "keep" for name in KEPT}
     sharing = mask(tmp_path, keys={"types": "keep"}, states=states)
     # some instants are finer than a microsecond, which only exact bytes hold
@@ -405,10 +606,10 @@ def test_a_compressed_job_with_timers(tmp_path: Path) -> None:
 
 def test_keys_of_a_hash_that_nobody_knows_are_not_masked(tmp_path: Path) -> None:
     """No one could say in which key group Flink looks for them."""
-    rows = pa.table({"key": ["A", "B"], "value": [1, 2], "key_group": [3, 4]})
-    enum = {"enum": "acme.Tier", "constants": ["A", "B"]}
+    rows = pa.table({"key": [{"name": "A"}, {"name": "B"}], "value": [1, 2], "key_group": [3, 4]})
+    pojo = {"pojo": "acme.Tier", "fields": {"name": "String"}}
     tiers = NewOperator(
-        "tiers", enum, (NewKeyedState("count", rows, value="Long"),), max_parallelism=8
+        "tiers", pojo, (NewKeyedState("count", rows, value="Long"),), max_parallelism=8
     )
     write_snapshot(tmp_path / "tiers", [tiers], metadata_version=6)
     lake = Lake(tmp_path / "lake")

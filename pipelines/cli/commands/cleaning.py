@@ -1,0 +1,48 @@
+"""`statelake lake`: what is about a lake as a whole."""
+
+from __future__ import annotations
+
+import click
+
+from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, tell
+from pipelines.cli.options import lake_option
+from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.dropping import clean_lake
+
+__all__ = ["lake"]
+
+
+@click.group()
+def lake() -> None:
+    """Look after a lake as a whole."""
+
+
+@lake.command()
+@lake_option
+@click.option("--yes", is_flag=True, help="Do it: without this, only what would go is counted.")
+@json_option
+def clean(lake: str, yes: bool, as_json_: bool) -> None:
+    """Delete what killed commands left: files that no snapshot and no running command has.
+
+    Attempts of processes that are gone are taken back, deletions that were begun are finished, and
+    files are deleted that nobody names any more: in every job, and in tables of jobs without
+    snapshots. So it is in each job with every `drop`, too. A command that runs meanwhile keeps
+    its files.
+
+    Nothing happens without --yes.
+
+    \b
+    Examples:
+      statelake lake clean --lake /data/lake
+      statelake lake clean --lake /data/lake --yes
+    """
+    opened = Catalog(lake)
+    freed = clean_lake(opened, dry_run=not yes)
+    if as_json_:
+        as_json({"cleaned": yes, "files": freed.files, "bytes": freed.size})
+    elif yes:
+        tell(f"{bytes_text(freed.size)} freed in {freed.files} files")
+    elif freed.files:
+        tell(f"{freed.files} files are nobody's ({bytes_text(freed.size)}): --yes deletes them")
+    else:
+        tell("nothing to clean")

@@ -1,0 +1,154 @@
+"""Directories that a process has for a while, told from those that a dead one has left.
+
+A process holds the system's lock on each (`flock`), which goes with the process, however it ends:
+no clock and no process number says who is alive. Where a file system has no such lock, as NFS has
+none on directories, nothing is taken for left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from weakref import finalize
+
+__all__ = [
+    "EXPORT_PREFIX", "LOG_PREFIX", "HeldDirectory", "held_temporary", "left_directories",
+    "remove_left", "stale_temporary_directories",
+]  # fmt: skip
+
+EXPORT_PREFIX, LOG_PREFIX = "statelake-export-", "statelake-log-"
+LOG = logging.getLogger(__name__)
+DIGITS = "[0-9a-f]{8}"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class HeldDirectory:
+    """A new directory that is this process's until it is released, or removed by its `with`.
+
+    Args:
+        prefix: How its path begins; the directory above must exist.
+        suffix: How its path ends, behind eight random digits.
+        mode: Who may do what in it.
+
+    Attributes:
+        path: Where it is.
+        release: Called when others may remove it, or it is gone.
+
+    Raises:
+        OSError: It can't be made.
+    """
+
+    def __init__(self, prefix: str, suffix: str = "", mode: int = 0o777) -> None:
+        handle = None
+        while handle is None:  # until nobody has taken a new one for left before it is locked
+            self.path = f"{prefix}{uuid.uuid4().hex[:8]}{suffix}"
+            Path(self.path).mkdir(mode)
+            handle = _held(self.path)
+        self.release = finalize(self, os.close, handle)
+
+    def __enter__(self) -> str:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.path)
+        self.release()
+
+
+def held_temporary(prefix: str) -> HeldDirectory:
+    """A new directory of this process's own, where the system has temporary ones."""
+    return HeldDirectory(f"{tempfile.gettempdir()}/{prefix}", mode=0o700)
+
+
+def stale_temporary_directories(*prefixes: str) -> list[str]:
+    """Paths of this user's temporary directories whose process is dead: of all kinds by default."""
+    start = f"{tempfile.gettempdir()}/"
+    kinds = prefixes or (EXPORT_PREFIX, LOG_PREFIX)
+    return [path for kind in kinds for path in left_directories(start + kind)]
+
+
+def left_directories(prefix: str, suffix: str = "") -> list[str]:
+    """Paths of this user's directories, named as `HeldDirectory` does, that no process holds."""
+    left = []
+    for path in _named(prefix, suffix):
+        with _locked(path) as is_left:
+            left += [path] if is_left else []
+    return left
+
+
+def remove_left(path: str) -> bool:
+    """Remove a directory unless a process holds it; what can't be removed is logged.
+
+    Returns:
+        Whether it is gone.
+    """
+    with _locked(path) as is_left:
+        if not is_left:
+            return False
+        try:
+            shutil.rmtree(path)  # which follows no link
+        except OSError as error:
+            LOG.warning("%s of a dead process can't be removed: %s", path, error)
+            return False
+        return True
+
+
+def _named(prefix: str, suffix: str) -> list[str]:
+    above, start = os.path.split(prefix)
+    pattern = re.compile(f"{re.escape(start)}{DIGITS}{re.escape(suffix)}")
+    try:
+        entries = sorted(os.scandir(above), key=lambda entry: entry.name)
+        return [
+            entry.path
+            for entry in entries
+            if pattern.fullmatch(entry.name)
+            and entry.is_dir(follow_symlinks=False)
+            and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+        ]
+    except OSError:  # not there, or gone at this moment
+        return []
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[bool]:
+    """Lock a directory for a while, and say whether nobody else holds it."""
+    try:
+        handle = os.open(path, _FOLDER)
+    except OSError:  # gone at this moment
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_left = True
+        except OSError:  # held, or without locks
+            is_left = False
+        yield is_left
+    finally:
+        os.close(handle)
+
+
+def _held(path: str) -> int | None:
+    """The descriptor of a directory, locked if the system can; None if another had it first."""
+    try:
+        handle = os.open(path, _FOLDER)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    except OSError:  # a file system without locks: there nobody takes it for left either
+        return handle
+    if not Path(path).exists():
+        os.close(handle)
+        return None
+    return handle

@@ -1,0 +1,150 @@
+"""The power is cut at any moment of an import and of an export.
+
+What was reported done is there and whole; what was not can be done again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import run
+from tests.support.lakes import WINDOWS, Contents, edited_savepoint, entries, raw_savepoint
+from tests.support.power_cuts import Kept, Recording, record
+
+MOMENTS = 50
+TRUSTS_LOGS = True  # until entries of logs are synced, which is to come
+CUTS = [pytest.param(at, list(Kept)[at % len(Kept)], id=f"at-{at}") for at in range(MOMENTS)]
+ENDS = [pytest.param(kept, id=kept.value) for kept in Kept]
+Savepoints = dict[str, Path]
+
+
+@pytest.fixture(scope="module")
+def savepoints(tmp_path_factory: pytest.TempPathFactory) -> Savepoints:
+    """Two that follow on each other, with state in tables and state that is carried."""
+    work = tmp_path_factory.mktemp("savepoints")
+    first = raw_savepoint(work / "first", WINDOWS)
+    change = ("tumbling/window-contents", "key_group < 20", {"value": "value + 1"})
+    return {"first": first, "second": edited_savepoint(first, work / "second", change)}
+
+
+@pytest.fixture(scope="module")
+def first_import(tmp_path_factory: pytest.TempPathFactory, savepoints: Savepoints) -> Recording:
+    """The first import into a lake that is not there yet."""
+    root = tmp_path_factory.mktemp("first-import")
+    words = importing(root, savepoints, "first")
+    return record(root, tmp_path_factory.mktemp("record"), *words, trusts_logs=TRUSTS_LOGS)
+
+
+@pytest.fixture(scope="module")
+def second_import(tmp_path_factory: pytest.TempPathFactory, savepoints: Savepoints) -> Recording:
+    """The import of the next snapshot, which shares files with the first."""
+    root = tmp_path_factory.mktemp("second-import")
+    assert run(*importing(root, savepoints, "first")).code == 0
+    words = importing(root, savepoints, "second")
+    return record(root, tmp_path_factory.mktemp("record"), *words, trusts_logs=TRUSTS_LOGS)
+
+
+@pytest.fixture(scope="module")
+def an_export(tmp_path_factory: pytest.TempPathFactory, savepoints: Savepoints) -> Recording:
+    """The export of a snapshot."""
+    root = tmp_path_factory.mktemp("export")
+    assert run(*importing(root, savepoints, "first")).code == 0
+    words = exporting(root, "first")
+    return record(root, tmp_path_factory.mktemp("record"), *words, trusts_logs=TRUSTS_LOGS)
+
+
+@pytest.mark.parametrize(("at", "kept"), CUTS)
+def test_a_first_import_that_was_cut_off_can_be_done_again(
+    first_import: Recording, savepoints: Savepoints, tmp_path: Path, at: int, kept: Kept
+) -> None:
+    """The same command ends well then, and the snapshot is whole."""
+    root = cut(first_import, tmp_path, at, kept)
+    assert_done(importing(root, savepoints, "first"))
+    assert_exported(root, savepoints, "first")
+
+
+@pytest.mark.parametrize(("at", "kept"), CUTS)
+def test_a_second_import_that_was_cut_off_can_be_done_again(
+    second_import: Recording, savepoints: Savepoints, tmp_path: Path, at: int, kept: Kept
+) -> None:
+    """And the snapshot before is whole, before that and after."""
+    root = cut(second_import, tmp_path, at, kept)
+    assert_exported(root, savepoints, "first", to="before")
+    assert_done(importing(root, savepoints, "second"))
+    assert_exported(root, savepoints, "first", "second")
+
+
+@pytest.mark.parametrize(("at", "kept"), CUTS)
+def test_an_export_that_was_cut_off_can_be_done_again(
+    an_export: Recording, savepoints: Savepoints, tmp_path: Path, at: int, kept: Kept
+) -> None:
+    """A savepoint of that name is whole, or the same command makes it; nothing else is left."""
+    root = cut(an_export, tmp_path, at, kept)
+    if not (root / "first").exists():
+        assert_done(exporting(root, "first"))
+    assert content(root / "first") == content(savepoints["first"])
+    assert sorted(path.name for path in root.iterdir()) == ["first", "lake"]
+
+
+@pytest.mark.parametrize("kept", ENDS)
+def test_what_was_reported_as_imported_is_there(
+    first_import: Recording,
+    second_import: Recording,
+    savepoints: Savepoints,
+    tmp_path: Path,
+    kept: Kept,
+) -> None:
+    """Without a second try."""
+    for recording, names in ((first_import, ["first"]), (second_import, ["first", "second"])):
+        root = tmp_path / names[-1]
+        recording.disk(root, len(recording.calls), kept)
+        assert_exported(root, savepoints, *names)
+
+
+@pytest.mark.parametrize("kept", ENDS)
+def test_what_was_reported_as_exported_is_there(
+    an_export: Recording, savepoints: Savepoints, tmp_path: Path, kept: Kept
+) -> None:
+    """Under its name, with all of its files."""
+    an_export.disk(tmp_path / "root", len(an_export.calls), kept)
+    assert content(tmp_path / "root/first") == content(savepoints["first"])
+
+
+def importing(root: Path, savepoints: Savepoints, name: str) -> list[Any]:
+    """The command that imports a savepoint."""
+    where = ["--lake", root / "lake", "--job", "windows", "--snapshot", name]
+    return ["import", savepoints[name], *where, "--engine", "local"]
+
+
+def exporting(root: Path, name: str, to: str = "") -> list[Any]:
+    """The command that exports a snapshot, by default to where its name says."""
+    where = ["--lake", root / "lake", "--job", "windows", "--snapshot", name]
+    return ["export", *where, "--to", root / (to or name), "--engine", "local"]
+
+
+def cut(recording: Recording, tmp_path: Path, at: int, kept: Kept) -> Path:
+    """The directory as it is when the power was cut."""
+    recording.disk(tmp_path / "root", len(recording.calls) * at // MOMENTS, kept)
+    return tmp_path / "root"
+
+
+def assert_done(words: list[Any]) -> None:
+    """Assert that a command ends well."""
+    ran = run(*words)
+    assert ran.code == 0, ran.err
+
+
+def assert_exported(root: Path, savepoints: Savepoints, *names: str, to: str = "after") -> None:
+    """Assert that snapshots of the lake are what was imported."""
+    for name in names:
+        assert_done(exporting(root, name, f"{to}-{name}"))
+        assert content(root / f"{to}-{name}") == content(savepoints[name])
+
+
+def content(savepoint: Path) -> tuple[Contents, bool]:
+    """The entries of a savepoint, and whether the raw state is there."""
+    held = {path.read_bytes() for path in savepoint.iterdir()}
+    return entries(savepoint), b"only the job can read this" in held
