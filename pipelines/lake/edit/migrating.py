@@ -124,7 +124,10 @@ def migrate_snapshot(
             new_operator if old.operator_id == operator.operator_id else old
             for old in record.operators
         ]
-        migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
+        migrated = replace(
+            record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note),
+            applied=change.digest(),
+        )
         migrated = rewriter.commit(migrated)
     return MigrationResult(migrated, result, state.entries, rewriter.stopwatch.times())
 
