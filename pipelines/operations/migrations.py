@@ -13,7 +13,7 @@ from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import ValueChange, resolve_change
 from pipelines.lake.edit.migrating import ValueStaging, migrate_snapshot, refuse_disagreeing
 from pipelines.times import Times
-from state_core.errors import IncompatibleError
+from state_core.errors import ConflictError, IncompatibleError
 from state_core.serializers.framework.compatibility import Verdict
 
 __all__ = ["Outcome", "migrate_one", "preview_migration"]
@@ -70,9 +70,11 @@ def migrate_one(
 
     Raises:
         IncompatibleError: The old values can't become the new ones.
+        ConflictError: There is a snapshot of the new id that something else made.
     """
     new_id = f"{snapshot_id}{suffix}"
-    if any(summary.snapshot_id == new_id for summary in lake.summaries(job)):
+    if lake.has(job, new_id) and _needed(lake, job, snapshot_id, change):
+        refuse_other_origin(lake, job, new_id, snapshot_id, change)
         return Outcome(snapshot_id, new_id, "migrated before")
     done = migrate_snapshot(
         lake, job, snapshot_id, new_id, change, staging=_staging(lake, change), note=note,
@@ -82,6 +84,42 @@ def migrate_one(
         return Outcome(snapshot_id, snapshot_id, "compatible as it is")
     why = "; ".join(str(reason) for reason in done.result.reasons)
     return Outcome(snapshot_id, new_id, "migrated", done.entries, why, done.times)
+
+
+def _needed(lake: Catalog, job: str, snapshot_id: str, change: ValueChange) -> bool:
+    """Whether a change would do something to a snapshot."""
+    _, _, result = resolve_change(lake.snapshot(job, snapshot_id), change)
+    return bool(change.expressions) or result.verdict is not Verdict.COMPATIBLE_AS_IS
+
+
+def refuse_other_origin(
+    lake: Catalog, job: str, made: str, parent: str, change: ValueChange
+) -> None:
+    """Raise unless a snapshot is what a change made of its parent.
+
+    Snapshots of older lakes do not say what was applied: of these the type of the state tells, as
+    long as there are no expressions.
+
+    Raises:
+        ConflictError: It is of another origin, or made by another change.
+    """
+    record = lake.snapshot(job, made)
+    why = ""
+    if record.origin != "migrate":
+        why = f"it is {record.origin} of {record.parent}" if record.parent else "it was imported"
+    elif record.parent != parent:
+        why = f"it was made of {record.parent}"
+    elif record.applied and record.applied != change.digest():
+        why = "another migration made it: of another state, or by another file"
+    elif not record.applied and (change.expressions or _needed(lake, job, made, change)):
+        why = "it does not say which migration made it"
+    if why:
+        raise ConflictError(
+            f"job {job!r} has a snapshot {made!r} already, which is not what this migration makes"
+            f" of {parent!r}: {why}",
+            remedy="choose another --suffix, or drop that snapshot first; a second state is"
+            f" migrated in {made!r} itself (--snapshot), with another suffix",
+        )
 
 
 def _staging(lake: Catalog, change: ValueChange) -> ValueStaging | None:

@@ -152,11 +152,11 @@ def commit(
 
     What was edited is checked first: columns and types as before, no key twice, every key in its
     key group, and nothing that another snapshot has and the parent has not. Nothing is registered
-    that could not be written back to Flink. `statelake sql --edit` edits a snapshot in one step.
+    that could not be written back to Flink. It is for tables that Spark, delta-rs or another tool
+    changed; `statelake sql --edit` edits a snapshot in one step.
 
     \b
-    Example, erasing a person:
-      statelake sql --lake lake "DELETE FROM orders.counter.count WHERE key = 'alice'"
+    Example, after `DELETE FROM delta.`lake/orders/keyed/counter/count` ...` in Spark:
       statelake commit --lake lake --job orders --parent savepoint-5f1e2c-0a1b2c3d4e5f \\
           --snapshot without-alice --note "erasure request 4711"
       statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean

@@ -28,7 +28,7 @@ from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.edit.changes import read_changes
 from pipelines.lake.edit.kryo_upgrading import LATER, plan_kryo_upgrade, upgrade_kryo
 from pipelines.operations.migrations import Outcome, migrate_one, preview_migration
-from state_core.errors import StateError
+from state_core.errors import ConflictError, StateError
 
 __all__ = ["migrate"]
 
@@ -70,7 +70,8 @@ def migrate(
     What Flink would carry over by itself (a field added or removed, an enum's constants reordered)
     needs only the new type. For more, the file gives Spark SQL over the old value. Compatibility is
     resolved first; every value is read back before the new snapshot exists. With --all, snapshots
-    that were migrated already are skipped, so a stopped run is resumed by running it again.
+    that were migrated already are skipped, so a stopped run is resumed by running it again. One of
+    the new id that another state, another file or something else made is refused.
     What Kryo wrote of classes that are not known needs their fields, in --kryo, or a decoder of
     yours, in --plugins or in a Python file for --to.
 
@@ -94,9 +95,12 @@ def migrate(
     if bool(state) != bool(spec) or bool(state) == kryo_to_flink_2:
         raise click.UsageError("give either --state and --to, or --kryo-to-flink-2")
     opened = Catalog(lake)
-    present = [summary.snapshot_id for summary in opened.summaries(job)]
     named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
-    names = list(named) or [name for name in present if not name.endswith(suffix)]
+    names = list(named) or [
+        summary.snapshot_id
+        for summary in opened.summaries(job)
+        if summary.origin != "migrate" or summary.snapshot_id != f"{summary.parent}{suffix}"
+    ]
     if kryo_to_flink_2:
         done = [
             _upgrade_kryo(
@@ -159,7 +163,15 @@ def _upgrade_kryo(
     quiet: bool,
 ) -> dict[str, Any]:
     """Write what Flink 1's Kryo wrote as Flink 2's does, and say what became of each state."""
-    if any(summary.snapshot_id == target for summary in lake.summaries(job)):
+    if lake.has(job, target):
+        made = lake.snapshot(job, target)
+        left = [state for state in plan_kryo_upgrade(made) if not state.left]
+        if made.parent != snapshot or made.origin != "migrate" or left:
+            raise ConflictError(
+                f"job {job!r} has a snapshot {target!r} already, which is not what this migration"
+                f" makes of {snapshot!r}",
+                remedy="choose another --suffix, or drop that snapshot first",
+            )
         if not quiet:
             tell(f"{target} is there already: {snapshot} was migrated before")
         return {"snapshot": snapshot, "made": target, "states": []}

@@ -17,6 +17,8 @@ it is loaded as a plugin. One state alone may be given without its name, as `typ
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +26,7 @@ from typing import Any
 from pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from pipelines.yaml_lines import read_yaml
 from state_core.errors import EncodeError, NotFoundError, StateError
+from state_core.files.wire import DataOutput
 from state_core.formats.layout.keyed_states import value_snapshot
 from state_core.formats.layout.meta_info import parse_state_meta_info
 from state_core.formats.rewriting.value_migration import resolve_element
@@ -31,6 +34,7 @@ from state_core.serializers.composite.evolution import resolve_decoded
 from state_core.serializers.framework.base import TypeSerializerSnapshot
 from state_core.serializers.framework.compatibility import Compatibility
 from state_core.serializers.framework.plugins import load_plugin
+from state_core.serializers.framework.registry import write_serializer_snapshot
 from state_core.serializers.type_spec import TypeSpec, parse_type
 
 __all__ = ["ValueChange", "read_changes", "resolve_change"]
@@ -56,6 +60,20 @@ class ValueChange:
     value: TypeSerializerSnapshot
     expressions: Mapping[str, str] = field(default_factory=dict)
     spec: TypeSpec | None = None
+
+    def digest(self) -> str:
+        """The digest of all that it says: another one for another state, type or expression."""
+        value = DataOutput()
+        write_serializer_snapshot(self.value, value)
+        said = [
+            self.operator,
+            self.state,
+            value.to_bytes().hex(),
+            dict(self.expressions),
+            self.spec,
+        ]
+        text = json.dumps(said, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def resolve_change(

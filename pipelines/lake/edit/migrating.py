@@ -124,7 +124,10 @@ def migrate_snapshot(
             new_operator if old.operator_id == operator.operator_id else old
             for old in record.operators
         ]
-        migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
+        migrated = replace(
+            record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note),
+            applied=change.digest(),
+        )
         migrated = rewriter.commit(migrated)
     return MigrationResult(migrated, result, state.entries, rewriter.stopwatch.times())
 
@@ -141,8 +144,8 @@ def refuse_disagreeing(operator: OperatorRecord, state: AnyState) -> None:
             f"the copies of the subtasks {who} differ from the first one's, which is the only one"
             " in the lake",
             place=f"state {operator.label}/{state.name}",
-            remedy="if that one is right, say so first: rewrite its table (UPDATE ... SET value ="
-            " value), commit it, and migrate what comes of that",
+            remedy="if that one is right, say so first: `statelake sql --edit` with UPDATE ... SET"
+            " value = value makes a snapshot, which can be migrated",
         )
 
 

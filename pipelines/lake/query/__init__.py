@@ -8,7 +8,6 @@
 `key_group_function`  `key_group(key, max_parallelism)` in SQL
 `literals`            what a statement says of values, and the statement without it
 `statements`          DELETE, UPDATE and INSERT over some rows of a table
-`table_changes`       such a statement as the newest version of its table
 ====================  ===============================================================
 
 A new table of the catalog is a function in `catalog_tables`.

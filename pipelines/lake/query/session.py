@@ -145,7 +145,8 @@ class Session:
         if kind not in READING:
             raise QueryError(
                 f"{kind.replace('_', ' ')} is not run here, as it does not only read",
-                remedy="give SELECT, DELETE, UPDATE or INSERT; for the rest --engine spark",
+                remedy="give SELECT, or DELETE, UPDATE or INSERT with --edit; if Spark or delta-rs"
+                " changed a table, `statelake commit` makes a snapshot of it",
             )
         return self.names.reading.whole(lambda *_: self._answer(query, kind))
 

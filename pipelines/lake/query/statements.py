@@ -68,7 +68,8 @@ def parse_statement(session: Session, text: str) -> Statement:
     if kind not in CHANGING:
         raise QueryError(
             f"{kind.replace('_', ' ')} changes no rows here: {shown}",
-            remedy="give DELETE, UPDATE or INSERT; for the rest --engine spark",
+            remedy="give DELETE, UPDATE or INSERT; if Spark or delta-rs changed a table,"
+            " `statelake commit` makes a snapshot of it",
         )
     verb = _VERB.match(text)
     name = None if verb is None else DUCKDB.token.match(text, verb.end())

@@ -283,6 +283,8 @@ class SnapshotRecord:
         erased: The erasures by which rows of it went, by their requests.
         sequence: Its place among the job's snapshots: the version of the catalog that it came
             with, 0 in lakes that do not have it yet.
+        applied: The digest of the change by which a migration made it; empty of all others, and in
+            lakes that do not have it yet.
     """
 
     job: str
@@ -308,6 +310,7 @@ class SnapshotRecord:
     holds: list[HoldRecord] = field(default_factory=list)
     erased: list[str] = field(default_factory=list)
     sequence: int = 0
+    applied: str = ""
 
     @property
     def tables(self) -> list[TableRecord]:
@@ -363,6 +366,7 @@ class SnapshotRecord:
             holds=[],
             erased=[],
             sequence=0,
+            applied="",
         )
 
     def to_row(self) -> dict[str, Any]:

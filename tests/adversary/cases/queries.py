@@ -23,10 +23,7 @@ OF_BAD = {
         "DELETE FROM counter.name WHERE key_group = 0", "--job orders --edit bad --as next"
     ),
 }
-NEWEST = {
-    "sql-newest": sql("SELECT * FROM counter.name"),
-    "sql-delete": sql("DELETE FROM counter.name WHERE key_group = 0"),
-}
+NEWEST = {"sql-newest": sql("SELECT * FROM counter.name")}
 CATALOG = {
     "sql-states": sql("SELECT * FROM statelake.states", ""),
     "sql-tables": sql("SELECT * FROM statelake.tables", "--json"),

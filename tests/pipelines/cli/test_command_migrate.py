@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.cli.main import main
 from pipelines.lake.api import Lake
+from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core import open_snapshot
 from tests.support.lakes import assert_whole, import_golden
@@ -132,6 +133,91 @@ def test_expressions_over_all_snapshots_and_once_more(
     before = {row["key"]: row["value"] for row in items["before"]}
     after = {row["key"]: row["value"] for row in items["after"]}
     assert after == {key: [10 * item for item in value] for key, value in before.items()}
+
+
+@pytest.fixture
+def customers(tmp_path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The words that migrate all customers of a lake, and the file's content that does it."""
+    lake = str(tmp_path / "lake")
+    for name in ("one", "two"):
+        import_snapshot(Lake(lake), str(POJO), JOB, snapshot_id=name, uids=["customers"])
+    states = {
+        "customers/customer": {
+            "type": {"pojo": "Judge$Customer", "fields": {**FIELDS, "points": "int"}}
+        }
+    }
+    return ("--lake", lake, "--job", JOB, "--all", "--state", "customers/customer"), states
+
+
+def outcomes(words: tuple[str, ...], to: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What a migration says of each snapshot, and whether its exit code is the answer no."""
+    code = run("migrate", *words, "--to", to, "--json")
+    found = [outcome["outcome"] for outcome in json.loads(capsys.readouterr().out)]
+    assert code == (1 if "failed" in found else 0)
+    return found
+
+
+def test_the_same_migration_twice_is_done_once(
+    customers: tuple[tuple[str, ...], dict[str, Any]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The second run finds what the first made, and makes nothing of that."""
+    words, states = customers
+    to = spec(tmp_path, states)
+    assert outcomes(words, to, capsys) == ["migrated", "migrated"]
+    assert outcomes(words, to, capsys) == ["migrated before", "migrated before"]
+    assert len(Lake(words[1]).summaries(JOB)) == 4
+
+
+@pytest.mark.parametrize("corrected", ["type", "fields"])
+def test_a_corrected_migration_is_not_taken_for_the_first(
+    customers: tuple[tuple[str, ...], dict[str, Any]],
+    corrected: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its name alone does not say that a snapshot is migrated: another suffix makes another."""
+    words, states = customers
+    outcomes(words, spec(tmp_path, states), capsys)
+    points = {"type": {"points": "Integer"}, "fields": {"points": "int", "level": "Integer"}}
+    states["customers/customer"]["type"]["fields"] = {**FIELDS, **points[corrected]}
+    to = spec(tmp_path, states)
+    assert outcomes(words, to, capsys) == ["failed", "failed"]
+    assert run("migrate", *words, "--to", to, "--json") == 1
+    assert "another migration made it" in json.loads(capsys.readouterr().out)[0]["why"]
+    assert outcomes((*words, "--suffix", "-2"), to, capsys)[:2] == ["migrated", "migrated"]
+
+
+def test_a_name_that_something_else_has_is_no_migration(
+    customers: tuple[tuple[str, ...], dict[str, Any]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An import called as a migration's result would be is told, and is migrated itself."""
+    words, states = customers
+    lake = Lake(words[1])
+    import_snapshot(lake, str(POJO), JOB, snapshot_id="two-migrated", uids=["customers"])
+    found = outcomes(words, spec(tmp_path, states), capsys)
+    assert found == ["migrated", "failed", "migrated"]
+    made = {summary.snapshot_id: summary.parent for summary in lake.summaries(JOB)}
+    assert made["two-migrated-migrated"] == "two-migrated"
+
+
+def test_a_migration_of_older_lakes_is_known_by_its_type(
+    customers: tuple[tuple[str, ...], dict[str, Any]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a snapshot does not say what was applied, the state's type tells."""
+    words, states = customers
+    with monkeypatch.context() as patch:
+        patch.setattr(ValueChange, "digest", lambda _: "")
+        outcomes(words, spec(tmp_path, states), capsys)
+    assert outcomes(words, spec(tmp_path, states), capsys) == ["migrated before"] * 2
+    states["customers/customer"]["type"]["fields"] = {**FIELDS, "level": "Integer"}
+    assert outcomes(words, spec(tmp_path, states), capsys) == ["failed", "failed"]
 
 
 def test_a_pojo_gains_and_loses_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

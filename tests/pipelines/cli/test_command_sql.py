@@ -13,12 +13,14 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli.commands.queries import query_output
 from pipelines.cli.commands.queries.shell import Shell
+from pipelines.cli.commands.queries.sql import changing_verb
 from pipelines.lake.api import Lake
 from state_core.errors import StateError
 from tests.support.command import run
@@ -128,7 +130,6 @@ class TestRefused:
             ((COUNT, COUNT), 2, "one query at a time"),
             ((COUNT, "--edit", "monday"), 2, "--as the new one"),
             ((COUNT, "--as", "x"), 2, "--edit names the snapshot"),
-            (("DELETE FROM kinds.total", "--as-of", "monday"), 2, "--edit makes another of it"),
             ((COUNT, "--edit", "monday", "--as", "x", "--as-of", "monday"), 2, "--edit goes"),
             ((COUNT, "--to", "x.xlsx"), 2, "--to writes .parquet, .csv, .json"),
             ((COUNT, "--to", "s3://bucket/x.csv"), 2, "on this machine"),
@@ -137,7 +138,7 @@ class TestRefused:
             (("SELECT collect_list(key) FROM kinds.total",), 3, "--engine spark"),
             (("SELECT * FROM kinds.nope",), 3, "tables are: demo.kinds.avg"),
             (("MERGE INTO kinds.total USING kinds.name ON true WHEN MATCHED THEN DELETE",), 3,
-             "--engine spark"),
+             "statelake commit"),
             ((COUNT + "; " + COUNT,), 3, "2 statements"),
             (("DELETE FROM kinds.total WHERE key = 1", "--edit", "tuesday", "--as", "x"), 1,
              "no row of tuesday"),
@@ -166,17 +167,47 @@ def test_an_edit(lake: Lake) -> None:
     assert ran.lines == [{"n": 119}]
 
 
-def test_the_newest_version_of_a_table(lake: Lake) -> None:
-    """Rows that were changed are counted, as Spark does, and a commit takes them."""
-    words = ["sql", "--lake", lake.location, "--job", "demo", "--json"]
-    ran = run(*words, "UPDATE kinds.total SET value = 0 WHERE key_group < 10")
-    (changed,) = ran.lines
-    assert changed["num_affected_rows"] > 0
-    assert run(*words, "SELECT count(*) AS num_affected_rows FROM kinds.total WHERE value = 0"
-               " AND key_group < 10").lines == [changed]  # fmt: skip
-    ran = run("commit", "--lake", lake.location, "--job", "demo", "--parent", "monday",
-              "--snapshot", "zeroed", "--json")  # fmt: skip
-    assert ran.code == 0, ran.err
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE kinds.total SET value = 0",
+        "DELETE FROM kinds.total",
+        "INSERT INTO kinds.total (key_group, key, value) VALUES (1, 2, 3)",
+    ],
+)
+@pytest.mark.parametrize("words", [("sql", "--as-of", "monday"), ("sql",)], ids=["past", "newest"])
+def test_a_change_without_an_edit_is_refused(
+    lake: Lake, statement: str, words: tuple[str, ...]
+) -> None:
+    """The words that make a snapshot of it are told, and no table has another version."""
+    before = files_of(Path(lake.location))
+    ran = run(*words, "--lake", lake.location, "--job", "demo", statement)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{statement.split(maxsplit=1)[0]} needs --edit" in ran.err
+    assert "--edit SNAPSHOT --as NAME" in " ".join(ran.err.split())
+    assert files_of(Path(lake.location)) == before
+
+
+@pytest.mark.parametrize(
+    ("query", "verb"),
+    [
+        ("UPDATE kinds.total SET value = 0", "UPDATE"),
+        ("-- why\n UPDATE demo.kinds.`total` AS t SET t.value = 0", "UPDATE"),
+        ("/* DELETE */ delete\n from kinds.total WHERE key = 1", "DELETE"),
+        ("WITH x AS (SELECT 1) INSERT INTO kinds.total SELECT * FROM x", "INSERT"),
+        ("FROM kinds.total INSERT OVERWRITE kinds.avg SELECT *", "INSERT"),
+        ("MERGE INTO kinds.total t USING x ON true WHEN MATCHED THEN DELETE", "MERGE"),
+        ("MERGE WITH SCHEMA EVOLUTION INTO kinds.total t USING x ON true", "MERGE"),
+        ("TRUNCATE TABLE kinds.total", "TRUNCATE"),
+        ("CREATE OR REPLACE TABLE kinds.total AS SELECT 1", "REPLACE"),
+        ("SELECT 'DELETE FROM x', update FROM kinds.total -- UPDATE x SET y = 1", ""),
+        ("SELECT update AS set, `merge into x`, replace(key, 'a', 'b') FROM kinds.total", ""),
+        ("VACUUM kinds.total RETAIN 100 HOURS", ""),
+    ],
+)
+def test_what_changes_rows_in_sparks_sql_is_known(query: str, verb: str) -> None:
+    """Wherever the verb stands, and not in text, comments and names."""
+    assert changing_verb(query) == verb
 
 
 class TestShell:
@@ -223,6 +254,7 @@ class TestShell:
             ([".abandon"], "no edit to abandon"),
             ([".as-of nope"], "no job has a snapshot 'nope'"),
             ([".job nope"], "no job 'nope'"),
+            (["DELETE FROM kinds.total;"], r"DELETE needs --edit: .*\.edit SNAPSHOT"),
             ([".edit monday", ".as-of monday"], "monday is being edited"),
             ([".edit monday", "DELETE FROM kinds.nope;"], "tables are"),
             ([".edit monday", "DELETE FROM kinds.total WHERE nope = 1;"], "nope"),
@@ -236,7 +268,7 @@ class TestShell:
         for line in before:
             shell.run(line)
         state = (shell.editing, list(shell.kept), shell.as_of, shell.job)
-        with pytest.raises(StateError, match=message):
+        with pytest.raises((StateError, click.UsageError), match=message):
             shell.run(last)
         assert (shell.editing, shell.kept, shell.as_of, shell.job) == state
 

@@ -29,19 +29,25 @@ from pipelines.cli.options import (
     snapshot_option,
 )
 from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.query.table_names import TableNames
+from pipelines.lake.query.table_names import SPARK, TableNames
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import StateError
 
 __all__ = [
-    "ROWS", "as_of_option", "job_of", "left_out_job_option", "of_job", "on_duckdb", "sql",
+    "ROWS", "as_of_option", "changing_verb", "job_of", "left_out_job_option", "of_job", "on_duckdb",
+    "sql",
 ]  # fmt: skip
 
 as_of_option = snapshot_option("--as-of", help="Tables are read as they were in this snapshot.")
 left_out_job_option = configured_option("job", "A job whose name may be left out of table names.")
 
 READING = ("select", "with", "show", "describe", "desc", "explain", "values", "from", "table")
-INSERTS = re.compile(r"\binsert\b", re.IGNORECASE)  # also behind WITH and FROM
+SPARKS_CHANGES = re.compile(
+    r"""\b(INSERT (?=\s+(?:INTO|OVERWRITE)\b) | DELETE (?=\s+FROM\b) | TRUNCATE (?=\s+TABLE\b)
+    | MERGE (?=\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\b) | REPLACE (?=\s+TABLE\b)
+    | UPDATE (?=\s+(?!AS\b)\w+(?:\s+\w+){0,2}?\s+SET\b))""",
+    re.IGNORECASE | re.VERBOSE,
+)
 SPARKS_ERRORS = ("pyspark.errors", "py4j.protocol")
 ROWS = 100
 
@@ -87,9 +93,9 @@ def sql(
     .states, .key_groups and .tables. With --json each row is a line.
 
     \b
-    DELETE, UPDATE and INSERT with --edit make a new snapshot of one that there is: all of them or
-    nothing, and no other snapshot changes. Without it they change the newest version of a table,
-    which `statelake commit` then registers.
+    DELETE, UPDATE and INSERT go with --edit and --as: they make a new snapshot of one that there
+    is, all of them or nothing, and no other snapshot changes. Without --edit they are refused.
+    Tables that Spark or delta-rs changed become a snapshot by `statelake commit`.
 
     \b
     Examples:
@@ -148,15 +154,11 @@ def _check_options(
         raise click.UsageError("--to writes what DuckDB gives; leave --engine spark out")
 
 
-def _only_reads(query: str) -> bool:
-    """Whether a statement of Spark's changes nothing, by its words."""
-    return query.split(None, 1)[0].lower() in READING and not INSERTS.search(query)
-
-
-def _past() -> click.UsageError:
-    """What is told whoever would change a snapshot that is there."""
+def _unedited(verb: str) -> click.UsageError:
+    """The error of a statement that changes rows where no edit was begun."""
     return click.UsageError(
-        "--as-of reads a snapshot, and a snapshot can't be changed: --edit makes another of it"
+        f"{verb} needs --edit: a snapshot can't be changed, but `--edit SNAPSHOT --as NAME` makes"
+        " another of it (at a prompt .edit SNAPSHOT and .commit NAME)"
     )
 
 
@@ -164,21 +166,27 @@ def _past() -> click.UsageError:
 def on_duckdb(
     lake: Catalog, query: str, as_of: str | None, job: str | None
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Run a query, or change a table, on DuckDB: the columns, and the rows batch by batch."""
+    """Run a query on DuckDB: the columns, and the rows batch by batch.
+
+    Raises:
+        UsageError: The statement changes rows.
+    """
     from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
-    from pipelines.lake.query.statements import CHANGING, parse_statement  # noqa: PLC0415 - same
-    from pipelines.lake.query.table_changes import change_table  # noqa: PLC0415 - the same
+    from pipelines.lake.query.statements import CHANGING  # noqa: PLC0415 - the same
 
     with Session(lake, TableNames(lake, as_of=as_of, job=job)) as session:
-        if session.kind_of(query) in CHANGING:
-            if as_of is not None:
-                raise _past()
-            met = change_table(session, parse_statement(session, query))
-            batch = pa.RecordBatch.from_pydict({"num_affected_rows": [met]})
-            yield batch.schema, iter([batch])
-            return
+        kind = session.kind_of(query)
+        if kind in CHANGING:
+            raise _unedited(kind)
         answer = session.query(query)
         yield answer.schema, answer.batches
+
+
+def changing_verb(query: str) -> str:
+    """The verb by which a statement of Spark's SQL would change rows; empty if it changes none."""
+    text = SPARK.token.sub(lambda found: " " if found["skip"] is not None else " x ", query)
+    found = SPARKS_CHANGES.search(text)
+    return "" if found is None else found[0].upper()
 
 
 @contextmanager
@@ -189,8 +197,11 @@ def _on_spark(
     from pipelines.spark.session import open_session  # noqa: PLC0415 - a JVM only when it is needed
     from pipelines.spark.sql import run_sql  # noqa: PLC0415 - the same
 
+    verb = changing_verb(query)
+    if verb:
+        raise _unedited(verb)
     if as_of is not None and query.split(None, 1)[0].lower() not in READING:
-        raise _past()
+        raise click.UsageError("--as-of reads a snapshot, and that is no query")
     names = TableNames(lake, as_of=as_of, job=job)
     session = open_session("statelake sql")
 
@@ -212,7 +223,7 @@ def _on_spark(
         names.reading.check()  # of two tables, one may have been read before an erasure
         return rows
 
-    reads = as_of is not None or _only_reads(query)
+    reads = query.split(None, 1)[0].lower() in READING
     rows = names.reading.whole(read_whole) if reads else run()
     yield rows.schema, iter(rows.to_batches())
 

@@ -18,8 +18,7 @@ from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 from pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from pipelines.lake.edit.sql_editing import edit_by_sql
 from pipelines.lake.query.session import QueryError, Session
-from pipelines.lake.query.statements import PreparedStatement, parse_statement
-from pipelines.lake.query.table_changes import change_table
+from pipelines.lake.query.statements import PreparedStatement
 from pipelines.lake.query.table_names import TableNames
 from pipelines.lake.tables.tables import StateTable
 from pipelines.lake.tables.unit_writer import UnitWriter
@@ -46,7 +45,7 @@ from tests.support.lakes import (
     import_golden,
     unit_paths,
 )
-from tests.support.steps import Step, do_at, end
+from tests.support.steps import Step, end
 
 ALICE = 116  # her key group of 128
 COUNTS = "orders/keyed/counter/count"
@@ -367,59 +366,6 @@ class TestCommits:
         message = r"of snapshot 'fixed'.*statelake sql --edit day-4 --as"
         with pytest.raises(ConflictError, match=message):
             commit_snapshot(lake, "orders", "again", "day-4", engine=LOCAL)
-
-
-class TestNewestVersions:
-    """Without a snapshot's name the newest version of a table changes, as with other tools."""
-
-    def change(self, lake: Lake, statement: str) -> int:
-        """Carry a statement out."""
-        with Session(lake, TableNames(lake, job="orders")) as session:
-            return change_table(session, parse_statement(session, statement))
-
-    def test_a_commit_of_them(self, lake: Lake, tmp_path: Path) -> None:
-        """Deleted, updated and inserted rows are in the snapshot that is committed."""
-        before = counts(lake, "day-4", tmp_path / "before")
-        first, second = sorted(before)[:2]
-        assert self.change(lake, f"DELETE FROM counter.count WHERE key = '{first}'") == 1
-        assert self.change(lake, f"UPDATE counter.count SET value = -1 WHERE key = '{second}'") == 1
-        statement = "INSERT INTO counter.count (key_group, key, value)"
-        statement += " SELECT key_group('alice', 128), 'alice', 7"
-        assert self.change(lake, statement) == 1
-        commit_snapshot(lake, "orders", "edited", "day-4", engine=LOCAL)
-        expected = {**before, second: -1, "alice": 7}
-        del expected[first]
-        assert counts(lake, "edited", tmp_path / "after") == expected
-        assert_whole(lake, orphans=True)
-
-    def test_nothing_met(self, lake: Lake) -> None:
-        """There is no new version."""
-        before = files_of(Path(lake.location))
-        assert self.change(lake, "DELETE FROM counter.count WHERE key = 'nobody'") == 0
-        assert files_of(Path(lake.location)) == before
-
-    @pytest.mark.parametrize(
-        ("statement", "message"),
-        [
-            ("UPDATE counter.count SET key_group = 3", "another key_group than they had"),
-            ("INSERT INTO counter.count (key, value) VALUES ('a', 1)", "key_group"),
-            ("UPDATE counter.count SET value = 'many'", "Could not convert"),
-        ],
-    )
-    def test_refused(self, lake: Lake, statement: str, message: str) -> None:
-        """Nothing is left of what was written."""
-        before = files_of(Path(lake.location))
-        with pytest.raises(QueryError, match=message):
-            self.change(lake, statement)
-        assert files_of(Path(lake.location)) == before
-
-    def test_somebody_else_was_quicker(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Neither change is lost: the later one is refused."""
-        step: Step = (PreparedStatement, "change", "after", 1)
-        do_at(monkeypatch, step, lambda: edit(lake, COUNTS).delete("key_group = 77"))
-        with pytest.raises(ConflictError, match="somebody else changed the table meanwhile"):
-            self.change(lake, "DELETE FROM counter.count WHERE key_group = 1")
-        assert not list(Path(lake.table(COUNTS).uri).glob("key_group=1/*"))
 
 
 def _import(lake: Lake, number: int) -> None:
