@@ -176,9 +176,12 @@ def prepare_sources(to: Path) -> None:
 
 
 def _savepoint(to: Path, day: int, uid: str) -> None:
-    """A savepoint of one operator with keyed state, operator state and raw state."""
+    """A savepoint of one operator with keyed state, operator state and raw state.
+
+    Its keyed state changes after the first day alone: later imports keep its files.
+    """
     names = [ERASED, KEPT, *(f"person-{at}" for at in range(4))]
-    values = [{"age": 20 + at + day, "city": f"city-{at}"} for at in range(len(names))]
+    values = [{"age": 20 + at + min(day, 1), "city": f"city-{at}"} for at in range(len(names))]
     profile = NewKeyedState("profile", pa.table({"key": names, "value": values}), value=PROFILE)
     pending = NewOperatorState(
         "pending",

@@ -71,6 +71,9 @@ def look(world: Path) -> Seen:
             continue
         for row in rows:
             _see_snapshot(world / "lake", {**partition, **row}, seen)
+    for log in sorted(world.glob("lake/_statelake/*/_delta_log")):  # records of what was done
+        below = log.parent.relative_to(world).as_posix()
+        seen.named |= {f"{below}/{path}" for path, _ in _named_by_log(log.parent, seen)}
     for metadata in sorted(world.glob("exports/*/_metadata")):
         files = sorted(path for path in metadata.parent.rglob("*") if path.is_file())
         found = hashlib.sha256()
@@ -80,21 +83,21 @@ def look(world: Path) -> Seen:
     return seen
 
 
-def _named_by_log(catalog: Path, seen: Seen) -> list[tuple[str, dict[str, Any]]]:
+def _named_by_log(table: Path, seen: Seen) -> list[tuple[str, dict[str, Any]]]:
     """The files of the newest version, and their partitions' values."""
     files: dict[str, dict[str, Any]] = {}
-    log = sorted(catalog.glob("_delta_log/*.json"))
+    log = sorted(table.glob("_delta_log/*.json"))
     entries = [path for path in log if _ENTRY.fullmatch(path.name)]
     for number, entry in enumerate(entries):
         if int(entry.name[:20]) != number:
-            seen.faults.append(f"the catalog's log has no entry {number}")
+            seen.faults.append(f"the log of {table.name} has no entry {number}")
         try:
             actions = [json.loads(line) for line in entry.read_text("utf-8").splitlines() if line]
         except ValueError:
             actions = []
         if not actions:  # torn: as if it were not there
             if entry != entries[-1]:
-                seen.faults.append(f"the catalog's entry {number} is torn, and has followers")
+                seen.faults.append(f"entry {number} of {table.name} is torn, and not the last")
             continue
         for action in actions:
             if "add" in action:

@@ -2,7 +2,8 @@
  *
  * Loaded by LD_PRELOAD, and of no effect until `faults_arm` is called. Calls are counted in memory
  * that the process shares with whoever started it and with its own children; threads count together.
- * A call on a descriptor belongs to the file that /proc/self/fd says.
+ * A call on a descriptor belongs to the file that /proc/self/fd says. Files that are opened for
+ * reading count where a process is to stand still: what it reads may change before it writes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,11 +34,13 @@ struct shared { /* as `Shared` in shim.py has it */
 static struct shared *shared;
 static char root[PATH_MAX];
 static long at_call, offset_seconds;
-static int what_to_do, error_number;
+static int what_to_do, error_number, counts_reads;
 
-void faults_arm(struct shared *memory, const char *below, long at, int action, int error) {
+void faults_arm(struct shared *memory, const char *below, long at, int action, int error,
+                int reads) {
   snprintf(root, sizeof root, "%s/", below);
-  at_call = at, what_to_do = action, error_number = error, shared = memory;
+  at_call = at, what_to_do = action, error_number = error, counts_reads = reads;
+  shared = memory;
 }
 
 void faults_clock(long seconds) { offset_seconds = seconds; }
@@ -122,7 +125,8 @@ static int turn_of(const char *call, int fd, int needs_space) {
   }
 
 static int turn_open(int fd, const char *name, int flags) {
-  if ((flags & O_ACCMODE) == O_RDONLY && !(flags & (O_CREAT | O_TRUNC))) return 0;
+  if ((flags & O_ACCMODE) == O_RDONLY && !(flags & (O_CREAT | O_TRUNC)))
+    return counts_reads && !(flags & (O_DIRECTORY | O_PATH)) ? turn_at("read", fd, name, 0) : 0;
   return turn_at("open", fd, name, (flags & O_CREAT) != 0);
 }
 

@@ -38,13 +38,20 @@ class _Shared(ctypes.Structure):
     )
 
 
+_ACTIONS = {
+    "count": Action.COUNT, "read": Action.COUNT, "full": Action.FULL, "kill": Action.KILL,
+    "half": Action.HALF, "stop": Action.STOP,
+}  # fmt: skip
+
+
 class Fault:
     """What is to happen, and at which call: `kill`, `half`, `stop`, `full` or an error's name."""
 
     def __init__(self, what: str, at: int) -> None:
         self.what, self.at = what, at
+        self.reads = what in {"stop", "read"}  # whether files that are read count, too
         self.error = getattr(errno, what) if what.startswith("E") else errno.ENOSPC
-        self.action = Action.FAIL if what.startswith("E") else Action[what.upper()]
+        self.action = Action.FAIL if what.startswith("E") else _ACTIONS[what]
 
 
 class Calls:
@@ -58,7 +65,7 @@ class Calls:
         """Count this process's calls from now on, and do what is to happen."""
         ctypes.CDLL(None).faults_arm(
             ctypes.byref(self._shared), os.fsencode(root.resolve()), ctypes.c_long(fault.at),
-            int(fault.action), fault.error,
+            int(fault.action), fault.error, int(fault.reads),
         )  # fmt: skip
 
     @property
