@@ -20,8 +20,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("state_core", "pipelines")
 MAX_LINES = 475
 LONGER = {
-    "state_core.files.filesystem": 565
-}  # a directory, and the same one confined: one interface
+    # a directory, and the same one confined: one interface
+    "state_core.files.filesystem": 565,
+    "pipelines.lake.share.sharing": 540,
+}
 MAX_MODULES = {"state_core": 20, "pipelines": 20, "tests": 24}
 
 # Each line may import what stands above it, and nothing beside it. A package stands for its own
