@@ -18,12 +18,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("state_core", "pipelines")
-MAX_LINES = 475
-LONGER = {
-    "state_core.files.confinement": 570,  # what can be done to a file, once without links
-    "state_core.files.filesystem": 580,  # a directory, and the same one confined: one interface
-}
-MAX_MODULES = {"state_core": 20, "pipelines": 20, "tests": 24}
 
 # Each line may import what stands above it, and nothing beside it. A package stands for its own
 # modules, unless they are named apart.
@@ -286,22 +280,6 @@ def test_what_must_not_know_spark_or_dagster_does_not(name: str) -> None:
         if name == unit or name.startswith(f"{unit}."):
             found = {imported.split(".")[0] for imported, _ in imports_of(MODULES[name])}
             assert not found & set(forbidden)
-
-
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_files_can_be_read_in_one_go(name: str) -> None:
-    """No file is longer than it should be."""
-    lines = MODULES[name].read_text("utf-8").splitlines()
-    assert len(lines) <= LONGER.get(name, MAX_LINES), f"{name} has {len(lines)} lines"
-
-
-@pytest.mark.parametrize(("package", "most"), MAX_MODULES.items())
-def test_folders_tell_one_story(package: str, most: int) -> None:
-    """No folder has more modules than a reader takes in at once."""
-    folders = Counter(
-        path.parent for path in (ROOT / package).rglob("*.py") if path.name != "__init__.py"
-    )
-    assert {str(folder): count for folder, count in folders.items() if count > most} == {}
 
 
 def test_modules_of_tests_have_names_of_their_own() -> None:

@@ -27,6 +27,7 @@ from state_core.errors import EncodeError
 from state_core.files.wire import DataOutput
 from state_core.serializers.avro.schema_types import AvroEnum
 from state_core.serializers.basic.enums import EnumSerializer
+from state_core.serializers.basic.values import ConstantSerializer
 from state_core.serializers.composite.namespaces import SingletonSerializer, TimeWindowSerializer
 from state_core.serializers.framework.base import TypeSerializer
 from state_core.serializers.kryo.columns import EnumColumn, JsonColumn
@@ -38,6 +39,7 @@ Steps: TypeAlias = tuple[str, ...]
 OURS = "state_core.serializers."
 MOST_WRAPPERS = 64
 _ENUMS = (EnumSerializer, AvroEnum, EnumColumn)
+_OF_ONE_VALUE = (SingletonSerializer, ConstantSerializer)
 _HASHED = "0f" * 16  # what a hash looks like
 
 
@@ -115,7 +117,7 @@ class ColumnParts:
     @property
     def says_nothing(self) -> bool:
         """Whether its type has one value alone."""
-        return isinstance(self.writer, SingletonSerializer) or not self.parts
+        return not self.parts
 
     @property
     def parts(self) -> list[Part]:
@@ -209,7 +211,7 @@ def _settle(
 def _parts(writer: object, kind: pa.DataType, steps: Steps) -> Iterator[Part]:
     """All parts of a type, with what writes them, as far as the serializers tell."""
     writer = _unwrapped(writer, kind)
-    if pa.types.is_null(kind) or kind == EMPTY_ROW:
+    if kind in (pa.null(), EMPTY_ROW) or isinstance(writer, _OF_ONE_VALUE):
         return
     if not pa.types.is_nested(kind):
         yield Part(steps, kind, writer)

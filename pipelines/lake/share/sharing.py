@@ -17,7 +17,7 @@ import yaml
 
 from pipelines.lake.share.ciphers import Cipher
 from pipelines.lake.share.mask_file import DROP, Mask
-from pipelines.lake.share.masking import KEEP, MaskRule, masked
+from pipelines.lake.share.masking import ALL_COLUMNS, KEEP, MaskRule, masked
 from pipelines.lake.share.parts import ColumnParts, settle
 from pipelines.lake.share.sampling import Sample
 from pipelines.lake.tables.records import (
@@ -391,26 +391,28 @@ class _Planning:
         mask, name = self.sharing.mask, f"{operator.label}/{state}"
         if mask is None:
             return ()
+        there = [column.name for column in columns]
         columns = [column for column in columns if not column.says_nothing]
         said = _said_of(mask.states, operator, f"/{state}")
-        if said == DROP or (said is None and mask.others == DROP and columns):
+        free = state == TIMERS and not columns  # keys alone, which have rules
+        if said == DROP or (said is None and mask.others == DROP and not free):
             self.left_out.append(f"the state {name}")
             return None
         for rule in said or ():
-            if rule.column not in ("", *(column.name for column in columns)):
-                there = ", ".join(column.name for column in columns) or "nothing to be masked"
+            if rule.column not in (ALL_COLUMNS, *there):
                 raise EncodeError(
                     f"{name} has no {rule.column} to be masked",
                     place=mask.path,
-                    remedy=f"it has {there}; keys are masked below `keys`, by operator",
+                    remedy=f"it has {', '.join(there)}; keys are masked below `keys`, by operator",
                 )
         opaque = next((part.name for part in parts if _has_opaque(part)), None)
-        if opaque is not None and said is None and not mask.others:
+        if said is None and not mask.others and (opaque is not None or not columns) and not free:
             self.unnamed.append(name)
-            self.unnamed_states[name] = DROP
+            self.unnamed_states[name] = DROP if columns else KEEP
             return ()
         rules = self._settled(said, columns, name, self.unnamed_states, name)
-        if opaque is not None and (rules or said is None):
+        named = said is not None and not any(settle(said, column).unnamed for column in columns)
+        if opaque is not None and (rules or not named):
             self._leave_out(f"the state {name} of {opaque}, which can't be masked")
             return None
         return rules

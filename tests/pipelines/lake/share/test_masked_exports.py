@@ -389,6 +389,21 @@ def test_a_part_has_its_own_rule_within_that_of_the_whole(lake: Lake, tmp_path: 
         export(lake, mask(tmp_path, states={"customers/person": person}, **said), tmp_path / "no")
 
 
+def test_a_state_of_keys_alone_is_named_too(tmp_path: Path) -> None:
+    """That it has a key says something; `others: drop` leaves it out, and timers stay."""
+    rows = pa.table({"key": ["alice"], "value": [{"empty": True}]})
+    state = NewKeyedState("seen", rows, value={"row_data": []})
+    timers = NewKeyedState.timers("event", pa.table({"key": ["alice"], "timestamp": [7]}))
+    lake = lake_of(tmp_path, NewOperator("op", "String", (state, timers)))
+    said: dict[str, Any] = {"keys": {"op": "keep"}}
+    with pytest.raises(EncodeError) as refused:
+        export(lake, mask(tmp_path, **said), tmp_path / "out")
+    assert advised(refused) == {"states": {"op/seen": "keep"}}
+    to = export(lake, mask(tmp_path, others="drop", **said), tmp_path / "out")
+    left = open_snapshot(to).operator("op").keyed_states
+    assert [each.name for each in left] == [EVENTS]
+
+
 def test_windows_are_named_and_kept(tmp_path: Path) -> None:
     """Of contents and of timers; a window that began at another time would be none."""
     lake = import_golden(Lake(tmp_path / "lake"), ("s", WINDOWS))
