@@ -38,7 +38,7 @@ NEEDED = [
     ("sweep-look", "Whole", {}),
 ]
 NEEDED_OF_AN_ENTRY = [
-    ("read-back", "Once"),
+    ("read-back", "NotMade"),
     ("conclusive", "NotMade"),
     ("past", "Whole"),
     ("kept", "Made"),
@@ -146,7 +146,7 @@ def test_no_order_of_steps_loses_anything_among_others(constants: dict[str, str]
     """Two who erase, two jobs of which one takes from the other, two who import."""
     explored = explore("Lake", model("Lake", **constants), seconds=SECONDS)
     assert explored.holds
-    assert explored.states > 50_000
+    assert explored.states > 30_000
 
 
 @pytest.mark.nightly
@@ -161,7 +161,7 @@ def test_no_order_of_steps_loses_anything_among_many(constants: dict[str, str]) 
     """Three processes that do whatever there is; two who import beside two who erase."""
     explored = explore("Lake", model("Lake", **constants), seconds=NIGHT)
     assert explored.holds
-    assert explored.states > 1_000_000
+    assert explored.states > 200_000
 
 
 @pytest.mark.nightly
@@ -169,4 +169,4 @@ def test_more_left_behind_is_taken_back_and_deleted_in_the_end() -> None:
     """Of three attempts and erasures."""
     explored = explore("Lake", model("LakeInTheEnd", MaxToken="3"), seconds=NIGHT)
     assert explored.holds
-    assert explored.states > 20_000
+    assert explored.states > 10_000
