@@ -3,7 +3,7 @@
 `python -m benchmarks.durability [--entries N]`
 
 An import and an export, each as it is and without a single `fsync`, by turns. An import is to keep
-0.9 of its speed.
+0.9 of its speed; an export waits until the disk has the whole savepoint.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def measure(work: Path, entries: int) -> list[Row]:
 
     return [
         _compared("import", entries, import_anew, lake, wanted=0.9),
-        _compared("export", entries, export_anew, work / "to", wanted=0.7),
+        _compared("export", entries, export_anew, work / "to", wanted=0.5),
     ]
 
 
