@@ -37,8 +37,12 @@ REMEMBERED = 4096
 COPY_BYTES = 8 << 20
 """So much is copied at once."""
 
-SYNC_THREADS = 8
-"""So many files are synced at once: the file system brings them to the disk together."""
+SYNC_THREADS = 32
+"""So many files are synced at once: the file system brings them to the disk together.
+
+The more wait, the fewer times it does so: of 128 files of 300 kB, on two busy cores, one at a time
+took 0.4 to 0.8 s, 8 took 0.2 to 0.4, 32 took 0.05.
+"""
 
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 _ANCHOR = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

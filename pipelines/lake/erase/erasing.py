@@ -60,7 +60,7 @@ from pipelines.lake.erase.task_state import TaskState, all_jobs
 from pipelines.lake.tables.names import is_edited_file, token_of
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
 from pipelines.lake.tables.table_log import LOG_DIRECTORY
-from pipelines.lake.tables.tables import DATA_DIRECTORY
+from pipelines.lake.tables.tables import DATA_DIRECTORY, sync_attempt
 from state_core.errors import ConflictError, LakeError, StateError
 
 __all__ = ["STEPS", "Erasure", "ErasureResult", "erase", "plan_erasure"]
@@ -360,6 +360,8 @@ class Erasure:
         for file, rewritten_file in zip(self.files, self.rewritten, strict=True):
             new = rewritten_file.files[0] if rewritten_file.files else None
             self.replaced.setdefault(file.table, {})[file.unit.path] = new
+        # the catalog is to name them before a log does
+        sync_attempt(self.lake.directory, self.replaced, self.token)
 
     def switch(self) -> None:
         """Let the catalog name the new files, in one commit.

@@ -53,6 +53,7 @@ __all__ = [
     "plain_files",
     "read_rows",
     "refuse_features",
+    "sync_attempt",
     "table_directory",
 ]
 
@@ -293,6 +294,22 @@ class StateTable:
             if self.maker(version) == attempt:
                 return version
         return None
+
+
+def sync_attempt(lake: Directory, tables: Iterable[str], token: str) -> None:
+    """Bring all that an attempt has written below some tables to the disk, in one pass.
+
+    For what the catalog is to name at once: `DeltaCommit` syncs what a log names.
+
+    Args:
+        lake: The lake's directory.
+        tables: The tables' paths below it.
+        token: The attempt's.
+    """
+    if lake.local:
+        lake = lake.confined()
+        folders = (f"{table}/{DATA_DIRECTORY}/{token}" for table in tables)
+        lake.sync_files(path for folder in folders for path, _ in lake.files_below(folder))
 
 
 def table_directory(lake: str, path: str) -> ConfinedDirectory:

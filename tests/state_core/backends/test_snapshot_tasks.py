@@ -12,7 +12,7 @@ import pytest
 from state_core.backends import KeyedStateBackend, SnapshotTarget
 from state_core.backends.states.snapshots import SnapshotRun, merge_by_key_group
 from state_core.backends.states.tables import entries_of
-from state_core.errors import SnapshotError
+from state_core.errors import MissingFileError, SnapshotError
 from state_core.files.filesystem import Directory
 from state_core.formats.metadata.checkpoint_metadata import read_metadata
 from state_core.formats.writing.writer import SavepointDirectory
@@ -143,6 +143,28 @@ def test_of_two_savepoints_at_one_place_the_first_stays(wordcount: Path, tmp_pat
     second.abandon()
     assert [path.name for path in tmp_path.iterdir()] == ["savepoint"]
     assert (tmp_path / "savepoint" / "_metadata").read_bytes() == written
+
+
+def test_what_a_dead_export_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """Not what one that lives has written by then, to the same place or to another."""
+    places = [tmp_path / "savepoint", tmp_path / "savepoint", tmp_path / "other"]
+    dead, living, other = (SavepointDirectory(place) for place in places)
+    for target in (dead, living, other):
+        target.directory.write("file", b"state")
+    dead._release()  # as the system does it for a process that is killed
+    following = SavepointDirectory(tmp_path / "savepoint")
+    left = {target.directory.root for target in (living, other, following)}
+    assert {str(path) for path in tmp_path.iterdir()} == left
+    assert living.directory.read("file") == b"state"
+
+
+def test_a_savepoint_that_misses_a_file_is_not_made(wordcount: Path, tmp_path: Path) -> None:
+    """As when somebody else has removed it from what is being written."""
+    target = SavepointDirectory(tmp_path / "savepoint")
+    with pytest.raises(MissingFileError):
+        target.commit(read_metadata((wordcount / "_metadata").read_bytes()))
+    target.abandon()
+    assert list(tmp_path.iterdir()) == []
 
 
 class Runs:

@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from state_core.files import confinement
-from state_core.files.confinement import ConfinedTree
+from state_core.files.confinement import ConfinedTree, written_is_synced
 from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.files.paths import relative_path
 
@@ -157,6 +157,7 @@ OPERATIONS: dict[str, Callable[[ConfinedDirectory, str], object]] = {
     "moved_from": moved_from,
     "moved_to": moved_to,
     "resize": lambda directory, path: directory.resize(path, 1),
+    "sync_files": lambda directory, path: directory.sync_files([path]),
     "open_output": written,
     "write": lambda directory, path: directory.write(path, b"changed"),
     "create": lambda directory, path: directory.child(path).create(),
@@ -470,6 +471,51 @@ def test_a_confined_directory_does_what_a_directory_does(tmp_path: Path) -> None
     directory.delete("a/note")
     directory.delete_tree("a")
     assert plain.names() == []
+
+
+def test_files_are_synced_before_each_directory_above_them_and_each_once(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the directory that was confined; a file that was made by then is synced, too."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
+    directory = confined(lake).child("a")
+    with directory.open_output("new/one") as file:
+        file.write(b"1")
+    with directory.open_output("new/two") as file:
+        file.write(b"2")
+    directory.sync_files(["new/one", "new/two", "new/two"])
+    inodes = [(lake / name).stat().st_ino for name in ("a/new/one", "a/new/two", "", "a", "a/new")]
+    assert (sorted(synced[:2]), sorted(synced[2:])) == (sorted(inodes[:2]), sorted(inodes[2:]))
+
+
+def test_a_file_is_written_with_every_directory_that_was_made_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the one above the confined directory, which is made, too, to its own."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
+    confined(tmp_path / "new/lake").write("a/b/file", b"1")
+    paths = (tmp_path, *(tmp_path / name for name in ("new", "new/lake", "new/lake/a")))
+    file, folder = tmp_path / "new/lake/a/b/file", tmp_path / "new/lake/a/b"
+    assert synced == [path.stat().st_ino for path in (*paths, file, folder)]
+
+
+def test_what_a_task_writes_is_synced_at_its_end(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not what it has removed again, nor what is written afterwards."""
+    synced: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda file: synced.add(os.fstat(file).st_ino))
+    with written_is_synced():
+        for name in ("a/stays", "a/goes"):
+            confined(lake).open_output(name).close()
+        confined(lake).delete("a/goes")
+        confined(lake).resize("file", 3)
+        assert not synced
+    confined(lake).open_output("a/later").close()
+    names = ("", "a", "a/stays", "file")
+    assert synced == {(lake / name).stat().st_ino for name in names}
 
 
 def _descriptors() -> int:
