@@ -72,7 +72,7 @@ def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> No
         raise pa.ArrowInvalid(f"a page's head can't be read ({error})") from error
 
 
-class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc] - pyarrow has no types
+class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]
     """Writes a file that `open_parquet` reads, whatever its rows pack to.
 
     Args:
