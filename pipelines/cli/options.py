@@ -21,9 +21,9 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from pipelines.cli.settings import ENGINES, FILE, configured
+from pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
-from state_core.errors import StateError
+from state_core.errors import DeclarationError, StateError
 from state_core.extras import require_extra
 from state_core.printable import printable
 
@@ -48,6 +48,7 @@ __all__ = [
     "metadata_version_option",
     "operator_state_version_option",
     "reading_options",
+    "refuse_untrusted",
     "share_options",
     "snapshot_argument",
     "snapshot_named",
@@ -58,6 +59,7 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
 
+UNTRUSTED = "statelake.untrusted"  # the lake that only a file names, in what a command knows
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
 
 
@@ -72,6 +74,10 @@ class _Configured(click.Option):
         if source is ParameterSource.DEFAULT:
             try:
                 setting = configured(self.name)
+                if self.name == "lake" and setting is not None and not is_trusted(setting):
+                    ctx.meta[UNTRUSTED] = setting
+                    if self.required or ctx.resilient_parsing:
+                        refuse_untrusted(ctx)
             except StateError:
                 if not ctx.resilient_parsing:  # which is completion: nobody reads an error there
                     raise
@@ -83,6 +89,22 @@ class _Configured(click.Option):
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """What it may be given by, where it is missing."""
         return f"'--{self.name}' ({self.envvar} or {FILE} may have it, too)"
+
+
+def refuse_untrusted(context: click.Context) -> None:
+    """Refuse a lake elsewhere that only a file names which may be anybody's.
+
+    Raises:
+        DeclarationError: A command is about to open such a lake.
+    """
+    lake = context.meta.get(UNTRUSTED)
+    if lake is not None:
+        shown = re.sub("//[^/]*@", "//", lake.partition("?")[0])
+        raise DeclarationError(
+            f"only {FILE} names the lake {shown}, and it would be opened with your credentials",
+            remedy="name it with --lake or STATELAKE_LAKE, or let ~/statelake.toml trust it: a file"
+            " that lies in a directory is not sent what is yours",
+        )
 
 
 def _rows(context: click.Context, job: str | None = None) -> list[SnapshotRecord]:
@@ -153,10 +175,13 @@ def lake_is_meant() -> bool:
     given; by itself it makes no command do more than it was asked for.
     """
     context = click.get_current_context()
-    return any(
+    is_meant = any(
         context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         for name in ("lake", "job", "snapshot_id")
     )
+    if is_meant:
+        refuse_untrusted(context)
+    return is_meant
 
 
 def answer(*, yes: bool) -> None:
@@ -290,6 +315,8 @@ def _source(
 ) -> Source:
     if savepoint is not None and not lake_is_meant():
         lake = job = None
+    if lake is not None:
+        refuse_untrusted(click.get_current_context())
     if (savepoint is None) == (lake is None) or (lake is None) != (job is None):
         raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
     if lake is None and snapshot_id is not None:

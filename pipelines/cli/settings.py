@@ -11,14 +11,20 @@ It is looked for in the working directory and in those above it, up to that of t
 the user; where neither is above, in the working directory alone. So nobody else can put it in a
 directory that many share, such as `/tmp`, and have it found from below. It names no code, and no
 cluster for Spark: a directory of somebody else's may have one. A Flink cluster that it names is
-shown no credentials.
+shown no credentials, and a lake elsewhere is not opened with them: unless the file is that of the
+user's own directory, or this says whom to trust::
+
+    trust = ["s3://lakes", "https://flink.internal/orders"]
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from state_core.errors import StateError
 
@@ -27,10 +33,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["ENGINES", "FILE", "KEYS", "configured"]
+__all__ = ["ENGINES", "FILE", "KEYS", "configured", "is_trusted"]
 
 FILE = "statelake.toml"
 KEYS = ("lake", "job", "engine", "flink")
+TRUST = "trust"  # of the file in the user's own directory alone
+LARGEST = 1 << 16
 ENGINES = ("auto", "spark", "local")
 
 
@@ -46,13 +54,55 @@ def configured(key: str) -> str | None:
     path = _find()
     if path is None:
         return None
-    value = _read(path).get(key)
+    value: str | None = _read(path).get(key)
     if key != "lake" or value is None or "://" in value:
         return value
     try:
         return str(path.parent / Path(value).expanduser())
     except RuntimeError as error:  # "~somebody/lake"
         raise _wrong(path, f"lake: {error}") from error
+
+
+def is_trusted(location: str) -> bool:
+    """Whether what the file names may be shown credentials of the user's.
+
+    The file in the user's own directory says so of what it names itself, and of what is at or below
+    a location in its `trust`. What is on this machine needs none.
+
+    Args:
+        location: As the file has it.
+
+    Raises:
+        StateError: The user's file can't be read; the message names it.
+    """
+    if "://" not in location or location.startswith("file://"):
+        return True
+    home = _home()
+    if home is None or not os.path.lexists(home / FILE):
+        return False
+    own = _read(home / FILE)
+    named = (own.get("lake"), own.get("flink"), *own.get(TRUST, ()))
+    return any(name is not None and _is_below(location, name) for name in named)
+
+
+def _is_below(location: str, trusted: str) -> bool:
+    """Whether a location is another or one below it, with the same options."""
+    try:
+        parts, others = urlsplit(location), urlsplit(trusted)
+    except ValueError:  # no URI at all
+        return False
+    path, above = parts.path.rstrip("/") + "/", others.path.rstrip("/") + "/"
+    if ".." in path.split("/") or "%" in path or "\\" in path:
+        return location == trusted
+    return parts._replace(path="") == others._replace(path="") and path.startswith(above)
+
+
+def _home() -> Path | None:
+    """The user's own directory; None for a user without one."""
+    try:
+        return Path.home().resolve()
+    except RuntimeError:
+        return None
 
 
 def _find() -> Path | None:
@@ -71,22 +121,22 @@ def _find() -> Path | None:
 
 def _is_end(place: Path) -> bool:
     """Whether a repository or the user's directories begin there."""
-    try:
-        home = Path.home().resolve()
-    except RuntimeError:  # a user without one
-        home = None
-    return place == home or os.path.lexists(place / ".git")
+    return place == _home() or os.path.lexists(place / ".git")
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read(path: Path) -> dict[str, Any]:
     """All settings of a file."""
     try:
-        settings = tomllib.loads(path.read_text("utf-8"))
+        settings = tomllib.loads(_text(path))
     except OSError as error:
         raise _wrong(path, f"it can't be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # no TOML, or no UTF-8
         raise _wrong(path, f"it is no TOML ({error})") from error
     for key, value in settings.items():
+        if key == TRUST and path.parent == _home():
+            if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+                raise _wrong(path, f"{key} is no list of texts")
+            continue
         if key not in KEYS:
             raise _wrong(path, f"there is no setting {key!r}")
         if not isinstance(value, str) or not value:
@@ -94,6 +144,19 @@ def _read(path: Path) -> dict[str, str]:
     if settings.get("engine", ENGINES[0]) not in ENGINES:
         raise _wrong(path, f"there is no engine {settings['engine']!r}: {', '.join(ENGINES)}")
     return settings
+
+
+def _text(path: Path) -> str:
+    """What is in a file: a pipe or a device might be waited for, or have no end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise _wrong(path, "it can't be read (it is no regular file)")
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise _wrong(path, "it can't be read (it is no regular file)")
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise _wrong(path, f"it has more than {LARGEST >> 10} KiB")
+    return data.decode()
 
 
 def _wrong(path: Path, problem: str) -> StateError:

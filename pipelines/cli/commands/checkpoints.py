@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
-from pipelines.cli.options import answer, configured_option, lake_is_meant
+from pipelines.cli.options import answer, configured_option, lake_is_meant, refuse_untrusted
 from pipelines.lake.commits.checkpoint_dropping import drop_records
 from pipelines.lake.commits.checkpoint_migrating import REFUSED, changelog_of, migrate_records
 from pipelines.lake.commits.checkpoint_records import (
@@ -154,6 +154,8 @@ def verify(
     """
     if (blobs or changelogs) and not lake_is_meant():
         lake = job = None
+    if lake is not None:
+        refuse_untrusted(click.get_current_context())
     if bool(lake) != bool(job):
         raise click.UsageError("give --lake and --job together")
     backends = list(_backends(blobs, lake, changelogs))

@@ -132,6 +132,8 @@ class _Pages:
 
     def _column(self, group: int, column: int, chunk: Any) -> None:
         """Take a column of a row group into account."""
+        if chunk.num_values <= 0:  # no reader opens a page of it, and none may be there
+            return
         kind, start = chunk.physical_type, chunk.data_page_offset
         width = self.file.schema.column(column).length if kind == FIXED else WIDTHS.get(kind)
         if chunk.has_dictionary_page:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from state_core.formats.metadata.stream_map import map_streams
@@ -19,12 +21,14 @@ from tests.adversary.cases.lakes import (
     EDIT,
     EXPORT,
     IMPORT,
+    KEYS,
     LIST,
     LOOK,
     MERGE,
     RUN,
     TABLE,
 )
+from tests.adversary.cases.queries import OF_BAD, sql
 from tests.adversary.makers.lake import (
     filled,
     in_turn,
@@ -251,7 +255,83 @@ OUTSIDE = {
     "object-store": "s3://bucket/x.parquet",
 }
 
+
+def bombs(make: Callable[[pa.Schema], pa.Table]) -> Maker:
+    """Files of a table that unpack to far more than their bytes."""
+
+    def change(row: Row, scene: Scene) -> None:
+        (table,) = (table for table in row["operators"][0]["tables"] if table["path"] == TABLE)
+        for unit in table["units"]:
+            path = scene.lake / TABLE / unit["path"]
+            bomb = make(pq.read_schema(path))
+            path.unlink()
+            pq.write_table(bomb, path, compression="zstd", use_dictionary=False)
+            unit["size"] = path.stat().st_size
+
+    return row(change)
+
+
+def equal_rows(schema: pa.Schema) -> pa.Table:
+    """Two million rows in a few kilobytes."""
+    usual = {pa.int32(): 0, pa.string(): "a", pa.binary(): b"a"}
+    columns = [pa.repeat(pa.scalar(usual[of.type], of.type), 2 << 20) for of in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def large_value(schema: pa.Schema) -> pa.Table:
+    """One row whose key has 200 MiB."""
+    usual = {pa.int32(): 0, pa.string(): "a" * (200 << 20), pa.binary(): b"a"}
+    return pa.Table.from_pylist([{of.name: usual[of.type] for of in schema}], schema)
+
+
+def bomb_of_rows(row: Row, _: Scene) -> pa.Table:
+    """A row of the catalog two million times."""
+    return pa.table({name: pa.nulls(2 << 20, pa.string()) for name in row})
+
+
+READS = KEYS | EXPORT | {
+    "diff": LOOK["diff"], "sql": sql("SELECT count(*) FROM counter.name", "--job orders --as-of bad"),
+    "sql-edit": OF_BAD["sql-edit"],
+}  # fmt: skip
+PIPES = {
+    "entry": f"{TABLE}/_delta_log/00000000000000000003.json",
+    "hint": f"{TABLE}/_delta_log/_last_checkpoint",
+    "catalog": "snapshots/_delta_log/00000000000000000009.json",
+}
+FURTHER_FILES = """{"checkpointMetadata": {"version": 0}}
+{"sidecar": {"path": "PLACE", "sizeInBytes": 1, "modificationTime": 1}}
+"""
+
 LAKE_PART_CASES: list[Case] = [
+    *(
+        case
+        for name, make in (("rows", equal_rows), ("value", large_value))
+        for case in over(
+            READS, f"bomb/{name}", bombs(make), says="of a lake", changes=True, honest=False,
+        )
+    ),
+    *over(EXPORT, "bomb/catalog", row(bomb_of_rows), says="rows of one file of a lake"),
+    *(
+        case
+        for name, place in (("absolute", "{victim}/secret.txt"), ("uri", "file://{victim}/secret.txt"))
+        for case in over(
+            COMMIT | {"sql": READS["sql"]}, f"sidecar/{name}",
+            lambda scene, place=place: write(
+                f"{TABLE}/_delta_log/{2:020}.checkpoint.0123.json",
+                FURTHER_FILES.replace("PLACE", str(filled(place, scene))).encode(),
+            )(scene),
+            says="a checkpoint of another kind", honest=False,
+        )
+    ),
+    *(
+        case
+        for name, path in PIPES.items()
+        for case in over(
+            COMMIT | {"sql": READS["sql"]}, f"pipe/{name}",
+            lambda scene, path=path: os.mkfifo(lake_of(scene) / path),
+            says="is no regular file", honest=False,
+        )
+    ),
     *(
         case
         for name, path in CARRIED.items()

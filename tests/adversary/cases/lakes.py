@@ -22,6 +22,7 @@ __all__ = [
     "EVERY",
     "EXPORT",
     "IMPORT",
+    "KEYS",
     "LAKE_CASES",
     "LIST",
     "LOOK",

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pipelines.cli import options
+from pipelines.cli import options, settings
 from pipelines.cli.main import COMMANDS, statelake
 from pipelines.engine import MASTER, cluster_configured
 from tests.support.command import run
@@ -146,6 +146,7 @@ class TestWhereTheFileIs:
         """`~` is the user's directory; a URI stays as it is."""
         (place / "statelake.toml").write_text('lake = "~/shop/lake"\n')
         assert listed() == {"monday", "tuesday"}
+        (place.parent / "statelake.toml").write_text('trust = ["s3://bucket"]')
         (place / "statelake.toml").write_text('lake = "s3://bucket/lake"\njob = "a"\n')
         assert context_of("drop").params["lake"] == "s3://bucket/lake"
         assert lake.is_dir()
@@ -237,3 +238,95 @@ class TestMaster:
             assert os.environ[MASTER] == "spark://host:7077"
         assert os.environ.get(MASTER) == before
         assert not cluster_configured()
+
+
+class TestWhoIsTrusted:
+    """A lake elsewhere gets the user's credentials only where the user has said so."""
+
+    LAKE = "s3://bucket/lake?endpoint_override=127.0.0.1:1&scheme=http"
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("snapshots",), ("drop", "--job", "a"), ("top",), ("top", "--job", "a"),
+            ("check", "integrity", "--job", "a", "--snapshot", "b"),
+            ("bootstrap", "spec.yaml", "--to", "out", "--job", "a"),
+            ("flink", "savepoint", "--job-id", "0" * 32, "--flink", "http://127.0.0.1:1",
+             "--job", "a"),
+            ("checkpoints", "verify", "--log", "log", "--job", "a"),
+        ],
+        ids=" ".join,
+    )  # fmt: skip
+    def test_a_lake_elsewhere_that_only_a_file_names_is_not_opened(
+        self, words: tuple[str, ...], place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its server would be sent signed requests, with a session's token."""
+        monkeypatch.setattr("pipelines.lake.catalog.catalog.Directory", None)
+        (place / "statelake.toml").write_text(f'lake = "{self.LAKE}"\njob = "orders"\n')
+        ran = run(*words)
+        assert ran.code == 3
+        assert "only statelake.toml names the lake s3://bucket" in ran.err
+        assert "--lake or STATELAKE_LAKE" in ran.err
+
+    def test_what_needs_no_lake_is_done(self, place: Path) -> None:
+        """A file that names a lake elsewhere stops nothing that opens none."""
+        (place / "statelake.toml").write_text(f'lake = "{self.LAKE}"\njob = "orders"\n')
+        assert run("inspect", WORDS).code == 0
+
+    def test_nothing_is_opened_for_completion(
+        self, place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A TAB sends nothing either."""
+        (place / "statelake.toml").write_text(f'lake = "{self.LAKE}"\njob = "orders"\n')
+        command = statelake.get_command(ROOT, "drop")
+        assert command is not None
+        context = command.make_context("drop", [], parent=ROOT, resilient_parsing=True)
+        assert context.params["lake"] is None
+
+    @pytest.mark.parametrize(
+        ("own", "trusted"),
+        [
+            ('lake = "s3://bucket/lake"', True),
+            ('trust = ["s3://other", "s3://bucket"]', True),
+            ('trust = ["s3://bucket/lake/"]', True),
+            ('trust = ["s3://bucket/la"]', False),
+            ('trust = ["s3://bucket?scheme=http"]', False),
+            ('trust = ["s3://buck"]', False),
+            ("trust = []", False),
+            ('lake = "lake"', False),
+        ],
+    )
+    def test_the_users_own_file_says_whom_to_trust(
+        self, own: str, trusted: bool, place: Path
+    ) -> None:
+        """Places at or below those that it names, with the same options."""
+        (place.parent / "statelake.toml").write_text(own)
+        (place / "statelake.toml").write_text('lake = "s3://bucket/lake"\njob = "a"\n')
+        assert settings.is_trusted("s3://bucket/lake") is trusted
+        assert not settings.is_trusted("s3://bucket/lake?endpoint_override=evil:1")
+        assert not settings.is_trusted("s3://bucket/lake/../../other")
+        assert not settings.is_trusted("s3://[bucket/lake")
+        assert not settings.is_trusted("s3://key:secret@bucket/lake")
+
+    def test_only_the_users_own_file_trusts(self, place: Path) -> None:
+        """A file of somebody else's would trust itself."""
+        (place / "statelake.toml").write_text('trust = ["s3://bucket"]')
+        assert "there is no setting 'trust'" in run("snapshots").err
+        (place.parent / "statelake.toml").write_text('trust = "s3://bucket"')
+        (place / "statelake.toml").write_text('lake = "s3://bucket/lake"')
+        assert "trust is no list of texts" in run("snapshots").err
+
+
+def test_a_file_that_might_not_end_is_refused(place: Path) -> None:
+    """A pipe, a device, and more than settings can be: none is waited for."""
+    path = place / "statelake.toml"
+    os.mkfifo(path)
+    assert f"error: {path}: it can't be read (it is no regular file)" in run("snapshots").err
+    for device in ("/dev/zero", "/dev/tty"):
+        path.unlink()
+        path.symlink_to(device)
+        assert f"error: {path}: it can't be read (it is no regular file)" in run("snapshots").err
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate(200 << 20)
+    assert f"error: {path}: it has more than 64 KiB" in run("snapshots").err

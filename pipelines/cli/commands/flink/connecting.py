@@ -14,7 +14,7 @@ from rich.console import Console
 
 from pipelines.cli.commands.times import Duration
 from pipelines.cli.options import configured_option, gathered
-from pipelines.cli.settings import FILE
+from pipelines.cli.settings import FILE, is_trusted
 from pipelines.flink.jars import JarRun
 from state_core.errors import DeclarationError
 from state_core.extras import require_extra
@@ -121,11 +121,11 @@ def connected(url: str) -> Iterator[FlinkCluster]:
 
     context = click.get_current_context()
     of_file = context.get_parameter_source("flink") is ParameterSource.DEFAULT_MAP
-    if of_file and ConnectionSettings.has_credentials():
+    if of_file and ConnectionSettings.has_credentials() and not is_trusted(url):
         raise DeclarationError(
             f"only {FILE} names the cluster {url}, and the environment has credentials for one",
-            remedy="name it with --flink or STATELAKE_FLINK: a file that lies in a directory is not"
-            " sent what is yours",
+            remedy="name it with --flink or STATELAKE_FLINK, or let ~/statelake.toml trust it: a"
+            " file that lies in a directory is not sent what is yours",
         )
     with FlinkCluster(ConnectionSettings.from_environment(url)) as cluster:
         yield cluster

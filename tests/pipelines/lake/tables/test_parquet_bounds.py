@@ -112,6 +112,12 @@ def test_a_file_that_unpacks_to_more_than_its_bytes_allow_is_refused(
         read(data)
 
 
+def test_a_file_without_a_row_is_read() -> None:
+    """Its columns may have no page, or a dictionary of nothing."""
+    rows = pa.table({"value": pa.array([], pa.string())})
+    assert read(packed(rows)) == rows
+
+
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_honest_texts_are_read(dictionary: bool) -> None:
     """Also of a dictionary whose longest text is far longer than most."""
