@@ -1,4 +1,4 @@
-"""Readers beside an erasure or a drop: a snapshot as it was, or as it is, and no mixture of both."""
+"""Readers beside an erasure or a drop: a snapshot as it was or as it is, and no mixture of both."""
 
 from __future__ import annotations
 
