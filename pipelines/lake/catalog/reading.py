@@ -19,6 +19,7 @@ from state_core.errors import ConflictError, NotFoundError, StateError
 __all__ = ["SnapshotReading"]
 
 READINGS = 5
+HELD = 64  # results that are held back, so that most readers find all of it or begin again
 Result = TypeVar("Result")
 Key = tuple[str, str]
 
@@ -64,7 +65,7 @@ class SnapshotReading:
         raise _erased(exchanged)
 
     def each(self, read: Callable[..., Iterator[Result]]) -> Iterator[Result]:
-        """Give on what is read as it comes: again from the start while nothing was given on.
+        """Give on what is read, the first results together: again from the start until then.
 
         Args:
             read: Called with the records.
@@ -76,7 +77,7 @@ class SnapshotReading:
 
         def begun(*records: SnapshotRecord) -> tuple[list[Result], Iterator[Result]]:
             results = read(*records)
-            return list(islice(results, 1)), results
+            return list(islice(results, HELD)), results
 
         with self.in_part():
             first, others = begun(*self.records.values()) if self._given else self.whole(begun)
