@@ -1,11 +1,10 @@
-"""Lakes in which somebody else wrote: forged rows, notes and links, and a victim beside them."""
+"""Lakes in which somebody else wrote: forged rows, claims and links, and a victim beside them."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from pipelines.lake.api import Lake
+from pipelines.lake.catalog.processes import this_process
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA
 from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
 from state_core.formats.metadata.checkpoint_metadata import (
@@ -25,11 +25,38 @@ from state_core.formats.metadata.checkpoint_metadata import (
 from state_core.model.handles import OperatorHandle, RelativeHandle
 from tests.support.lakes import Contents, exported, import_as, remove_rows
 
-__all__ = ["DEAD", "NAME", "TOKEN", "Scene", "every_place", "forged", "make_scene", "places_of"]
+__all__ = [
+    "DEAD",
+    "NAME",
+    "TOKEN",
+    "USUAL_CLAIMS",
+    "Scene",
+    "every_place",
+    "forged",
+    "make_scene",
+    "places_of",
+]
 
 NAME = "orders/keyed/counter/name"  # the table of a keyed state
 TOKEN = "0123456789abcdef"  # noqa: S105 - as an attempt is called
 DEAD = (1 << 22) - 7  # a process that there is not
+
+
+_GONE = {**this_process(), "process": DEAD, "begun": ""}
+USUAL_CLAIMS: dict[str, dict[str, Any]] = {
+    "attempt": {
+        "job": "orders", "snapshot_id": "none", "operation": "import", "builds_on": {},
+        "tables": [NAME], "process": _GONE,
+    },
+    "erasure": {
+        "jobs": ["orders"], "every_job": False, "token": TOKEN, "switched": False, "replaced": {},
+        "said": {}, "process": _GONE,
+    },
+    "deletion": {
+        "job": "orders", "files": {}, "tokens": [], "carried": [], "tables": [], "shown": [],
+    },
+}  # fmt: skip
+"""What claims of processes that are gone say, where nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +93,10 @@ class Scene:
         """A text with the victim's place in it."""
         return text.replace("{victim}", str(self.victim))
 
-    def note(self, name: str = f"{TOKEN}.json", **said: Any) -> Path:
-        """Leave a note of an attempt whose process is gone."""
-        usual = {
-            "job": "orders", "snapshot_id": "none", "tables": [NAME], "leans_on": [],
-            "host": socket.gethostname(), "process": DEAD, "started": 1.7e9,
-        }  # fmt: skip
-        path = self.path / "_statelake" / "attempts" / name
-        path.write_text(json.dumps({**usual, **said}), "utf-8")
-        return path
+    def claim(self, kind: str = "attempt", name: str = TOKEN, **said: Any) -> None:
+        """Let the catalog claim something that no process of ours said."""
+        text = self.fill(json.dumps({**USUAL_CLAIMS[kind], **said}))
+        forge_claim(self.path, f"statelake.{kind}.{name}", text)
 
     def link(self, path: str, to: Path) -> None:
         """Put a link in the place of what is there."""

@@ -191,9 +191,9 @@ def remove_rows(lake: Catalog, job: str, snapshot_ids: list[str]) -> None:
     lake.transact(lambda _: CatalogChange(edits=edits))
 
 
-def forge_claim(lake: Catalog, key: str, text: str | None) -> None:
-    """Give the catalog a property past all rules, as anybody could; None takes it out."""
-    log = Path(lake.directory.root) / "snapshots" / "_delta_log"
+def forge_claim(lake: Path, key: str, text: str | None) -> None:
+    """Give a lake's catalog a property past all rules, as anybody could; None takes it out."""
+    log = lake / "snapshots" / "_delta_log"
     entries = sorted(log.glob("*.json"))
     actions = [json.loads(line) for path in entries for line in path.read_text().splitlines()]
     metadata = [action["metaData"] for action in actions if "metaData" in action][-1]

@@ -26,6 +26,7 @@ from pipelines.lake.tables.names import (
     is_edited_file,
     is_table_of,
     is_token,
+    is_unit_path,
     token_of,
 )
 from pipelines.lake.tables.record_rules import Rule, broken_rule
@@ -51,12 +52,24 @@ _FILES = Rule(
     "files by table",
 )
 _IS_SWITCH = Rule(lambda value: isinstance(value, bool), "true or false")
+_NUMBERS = ("partition", "first", "last", "rows", "size")
+_NEW_FILE = Rule(
+    lambda value: (
+        value is None
+        or (
+            isinstance(value, dict)
+            and value.keys() == {"path", *_NUMBERS}
+            and is_unit_path(str(value["path"]))
+            and all(type(value[name]) is int for name in _NUMBERS)
+        )
+    ),
+    "a file of ours",
+)
 _REPLACED = Rule(
     lambda value: (
         isinstance(value, dict)
         and all(
-            isinstance(files, dict)
-            and all(new is None or isinstance(new, dict) for new in files.values())
+            isinstance(files, dict) and all(map(_NEW_FILE.kept, files.values()))
             for files in value.values()
         )
     ),

@@ -191,12 +191,18 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
 def _keep(source: ByteSource, lake: Directory, token: str, known: dict[str, str]) -> str:
     """The name of a file with these bytes in the lake: one that is known, or a new copy."""
     digest = digest_of(source)
-    if digest not in known:
+    if digest not in known or not _is_whole(known[digest], lake):
         name = known[digest] = carried_name(digest, token)
         with lake.open_output(f"{CARRIED_DIRECTORY}/{name}") as file:
             for block in _blocks(source):
                 file.write(block.data)
     return known[digest]
+
+
+def _is_whole(name: str, lake: Directory) -> bool:
+    """Whether a carried file is there, with the bytes that its name says."""
+    path = f"{CARRIED_DIRECTORY}/{name}"
+    return lake.is_file(path) and digest_of(lake.source(path)) == digest_in(name)
 
 
 def digest_of(source: ByteSource) -> str:

@@ -63,7 +63,8 @@ _UNIT = re.compile(r"_data/([0-9a-f]{16})/(\d+/)?(key-groups?|subtask)-\d{5}\.pa
 # what Spark and delta-rs write into a table, and what Hadoop keeps of each file beside it
 _ENGINES_FILE = r"(\.?part-[\w.-]+\.parquet(\.crc)?|\.?_SUCCESS(\.crc)?)"
 _STAGED = re.compile(
-    r"_data/([0-9a-f]{16})/staged/([\w=.-]+/)*[\w.-]*(\.parquet|_SUCCESS)(\.crc)?", re.ASCII
+    r"_data/([0-9a-f]{16})/staged/((?!\.\.?/)[\w=.-]+/)*[\w.-]*(\.parquet|_SUCCESS)(\.crc)?",
+    re.ASCII,
 )
 _EDITED = re.compile(rf"([a-z_]+=[\w-]+/)?{_ENGINES_FILE}", re.ASCII)
 _VERSIONED = re.compile(r"part-(\d{5,20})-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")

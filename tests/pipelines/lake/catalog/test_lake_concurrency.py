@@ -24,7 +24,7 @@ from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.tables.tables import StateTable
 from pipelines.lake.tables.unit_writer import UnitWriter
-from state_core.errors import ConflictError, NotFoundError
+from state_core.errors import ConflictError
 from tests.support.lakes import (
     LOCAL,
     WINDOWS,
@@ -191,7 +191,7 @@ INSIDE: dict[str, Step] = {
     "writes": (UnitWriter, "_create", "before", 1),
     "has no version": (StateTable, "replace_files", "before", 1),
     "has a version": (StateTable, "replace_files", "after", 1),
-    "has no row": (Lake, "append", "before", 1),
+    "has no row": (Attempt, "commit", "before", 1),
 }
 every_step = pytest.mark.parametrize("step", INSIDE.values(), ids=INSIDE.keys())
 
@@ -229,22 +229,22 @@ def test_three_of_which_the_first_succeeds(
     lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taking back one's own never shows what another is about to take back, too."""
-    real = Lake.append
-    waiting: list[SnapshotRecord] = []
+    real = Attempt.commit
+    waiting: list[tuple[Attempt, SnapshotRecord]] = []
+    done: list[SnapshotRecord] = []
 
-    def append(self: Lake, record: SnapshotRecord) -> None:
+    def commit(self: Attempt, record: SnapshotRecord) -> SnapshotRecord:
         """The first two wait for those that come in between; the third lets the first go on."""
-        waiting.append(record)
+        waiting.append((self, record))
         if len(waiting) < 3:
             with pytest.raises(ConflictError):
                 import_as(lake, savepoints[len(waiting)], "s")
-        if len(waiting) == 3 and record is waiting[2]:
-            real(self, waiting[0])
-        if record is not waiting[0]:
-            real(self, record)
+        if len(waiting) == 3 and record is waiting[2][1]:
+            done.append(real(*waiting[0]))
+        return done[0] if record is waiting[0][1] else real(self, record)
 
     import_as(lake, WINDOWS, "before")
-    monkeypatch.setattr(Lake, "append", append)
+    monkeypatch.setattr(Attempt, "commit", commit)
     import_as(lake, savepoints[0], "s")
     assert_whole(lake)
     assert_shown(lake, "s")
@@ -276,14 +276,21 @@ def test_an_import_inside_a_commit(
 def test_a_drop_inside_an_import(
     step: Step, lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that the import shares with the dropped snapshot stay as long as it needs them."""
-    import_golden(lake, ("before", WINDOWS))
-    do_at(monkeypatch, step, lambda: drop_snapshots(lake, "orders", snapshot_ids=["before"]))
+    """What the import builds on is not dropped: by name it is refused, `keep` passes over it."""
+    import_golden(lake, ("oldest", WINDOWS), ("before", WINDOWS))
+
+    def drop() -> None:
+        with pytest.raises(ConflictError, match="for snapshot 's0'"):
+            drop_snapshots(lake, "orders", snapshot_ids=["before"])
+        dropped = drop_snapshots(lake, "orders", keep=0)
+        assert (dropped.dropped, dropped.held) == (["oldest"], ["before"])
+
+    do_at(monkeypatch, step, drop)
     import_as(lake, savepoints[0], "s0")
-    assert ids(lake) == {"s0"}
-    assert_whole(lake, orphans=True)
+    assert ids(lake) == {"before", "s0"}
+    assert_whole(lake)
     assert exported(lake, "s0", tmp_path / "s0") == entries(savepoints[0])
-    drop_snapshots(lake, "orders", keep=1)
+    assert drop_snapshots(lake, "orders", keep=1).dropped == ["before"]
     assert_whole(lake)
 
 
@@ -300,24 +307,22 @@ def test_a_drop_just_before_an_import_begins(
 
 
 def test_a_drop_of_a_parent(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit whose parent was dropped before it began is refused; one that has begun succeeds."""
+    """A commit whose parent was dropped before it began is refused; once begun it keeps it."""
     import_golden(lake, ("before", WINDOWS))
     edit(lake, f"orders/keyed/{TUMBLING}").delete("key_group = 7")
+
+    def drop() -> None:
+        with pytest.raises(ConflictError, match="for snapshot 'edited'"):
+            drop_snapshots(lake, "orders", snapshot_ids=["before"])
+
     with monkeypatch.context() as patch:
-        step: Step = (Lake, "append", "before", 1)
-        do_at(patch, step, lambda: drop_snapshots(lake, "orders", snapshot_ids=["before"]))
+        do_at(patch, (Attempt, "commit", "before", 1), drop)
         commit_snapshot(lake, "orders", "edited", "before", engine=LOCAL)
-    assert_whole(lake, orphans=True)
+    drop_snapshots(lake, "orders", snapshot_ids=["before"])
+    assert_whole(lake)
     edit(lake, f"orders/keyed/{TUMBLING}").delete("key_group = 8")
-    step = (Attempt, "__enter__", "before", 1)
+    step: Step = (Attempt, "__enter__", "before", 1)
     do_at(monkeypatch, step, lambda: drop_snapshots(lake, "orders", snapshot_ids=["edited"]))
-    with pytest.raises(NotFoundError):
+    with pytest.raises(ConflictError, match="'edited' of job 'orders' was dropped"):
         commit_snapshot(lake, "orders", "again", "edited", engine=LOCAL)
     assert ids(lake) == set()
-
-
-def test_a_note_that_is_being_written_is_not_read(tmp_path: Path) -> None:
-    """Until it is whole it has another name, which others may see."""
-    lake = Lake(tmp_path / "lake")
-    lake.directory.write("_statelake/attempts/0123456789abcdef.json.01234567.part", b'{"jo')
-    assert import_as(lake, WINDOWS, "s").snapshot_id == "s"

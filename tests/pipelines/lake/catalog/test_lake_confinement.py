@@ -1,4 +1,4 @@
-"""Nothing that is written in a lake leads out of it: rows, notes, logs, links, carried files.
+"""Nothing that is written in a lake leads out of it: rows, claims, logs, links, carried files.
 
 Each attack is put into a lake that has honest snapshots too, and commands are called on it. What
 lies beside the lake stays as it is, byte for byte, and what is honest is exported as before.
@@ -16,11 +16,15 @@ from typing import Any
 import pytest
 
 from pipelines.lake.api import Lake
+from pipelines.lake.catalog import claims
+from pipelines.lake.catalog.claims import Claims
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.changes import ValueChange
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from pipelines.lake.edit.migrating import migrate_snapshot
+from pipelines.lake.erase.erasing import erase
+from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.export.rescaling import plan_rescale
 from pipelines.lake.verify.diffing import diff_snapshots
@@ -31,16 +35,17 @@ from state_core.formats.metadata.checkpoint_metadata import read_metadata, write
 from state_core.model.handles import RelativeHandle
 from state_core.serializers.type_spec import parse_type
 from tests.support.forged_lakes import (
+    DEAD,
     NAME,
     TOKEN,
+    USUAL_CLAIMS,
     Scene,
     every_place,
     forged,
     make_scene,
     places_of,
 )
-from tests.support.lakes import LOCAL, Contents, entries, exported, import_as
-from tests.support.steps import do_at
+from tests.support.lakes import LOCAL, Contents, entries, exported, forge_claim, import_as
 
 Command = Callable[[Scene], object]
 
@@ -67,6 +72,7 @@ WRITTEN: dict[str, Command] = {
 KEEP: Command = lambda it: drop_snapshots(it.lake, "orders", keep=1)  # noqa: E731
 DROP: Command = lambda it: drop_snapshots(it.lake, "orders", snapshot_ids=["bad"])  # noqa: E731
 IMPORT: Command = lambda it: import_as(it.lake, it.source, "next")  # noqa: E731
+CATALOG_LOG = "snapshots/_delta_log"
 EVERY = {**READ, **WRITTEN, "keep": KEEP, "drop": DROP, "import": IMPORT}
 
 
@@ -100,12 +106,21 @@ def still_whole(scene: Scene, good: Contents) -> None:
     assert exported(scene.lake, "good", scene.root / "out", "clean") == good
 
 
-def refused(scene: Scene, command: Command, kind: type[StateError] = StateError) -> StateError:
-    """A command raises, leaves the lake as it is, and says what to do."""
-    before = every_place(scene.path)
+def refused(
+    scene: Scene, command: Command, kind: type[StateError] = StateError, *, begins: bool = False
+) -> StateError:
+    """A command raises, leaves the lake as it is, and says what to do.
+
+    One that `begins` has said so in the catalog's log, and that it has ended.
+    """
+    before, said = every_place(scene.path), scene.lake.version().properties
     with pytest.raises(kind) as raised:
         command(scene)
-    assert every_place(scene.path) == before
+    after = every_place(scene.path)
+    assert before == {path: after.get(path) for path in before}
+    new = after.keys() - before.keys()
+    assert not new or (begins and {path.rpartition("/")[0] for path in new} == {CATALOG_LOG})
+    assert scene.lake.version().properties == said
     assert not (scene.root / "out").exists()
     assert raised.value.remedy
     return raised.value
@@ -130,7 +145,7 @@ TABLES = [
     "orders/../../victim/lake/orders/keyed/counter/name", "%2e%2e/victim",
     "..%2fvictim", "orders/keyed/counter/name/", "orders//keyed/counter/name",
     "orders/./keyed/counter/name", "..\\victim", "orders/keyed/counter/name\0",
-    "clean/keyed/counter/name", "snapshots", "_statelake/attempts",
+    "clean/keyed/counter/name", "snapshots", "_statelake/alive",
     "orders/keyed/counter", "orders/keyed/counter/total",
     "orders/timers/counter", "orders/operator/counter/name", "orders/keyed/counter/.hidden",
 ]  # fmt: skip
@@ -242,7 +257,7 @@ def test_a_carried_handle_leads_nowhere_else(path: str, scene: Scene, good: Cont
 
     forged(scene, change)
     refused(scene, READ["export"], DamagedLakeError)
-    refused(scene, WRITTEN["merge"], DamagedLakeError)
+    refused(scene, WRITTEN["merge"], DamagedLakeError, begins=True)
     still_whole(scene, good)
 
 
@@ -280,6 +295,17 @@ def test_a_carried_file_that_is_another_is_not_exported(scene: Scene, good: Cont
     assert exported(scene.lake, "next", scene.root / "out") == entries(scene.source)
 
 
+def test_a_carried_file_is_shared_only_while_it_is_whole(scene: Scene) -> None:
+    """The next snapshot that has it gets its own, where the one before has lost it."""
+    import_as(scene.lake, scene.source, "next")
+    first = carried_of(scene, "next")
+    import_as(scene.lake, scene.source, "same")
+    assert carried_of(scene, "same") == first
+    first.write_bytes(b"x" * first.stat().st_size)
+    import_as(scene.lake, scene.source, "again")
+    assert exported(scene.lake, "again", scene.root / "out") == entries(scene.source)
+
+
 def test_a_carried_file_that_is_a_link_is_not_exported(scene: Scene, good: Contents) -> None:
     """No file elsewhere becomes part of a savepoint."""
     path = carried_of(scene, "bad")
@@ -288,114 +314,188 @@ def test_a_carried_file_that_is_a_link_is_not_exported(scene: Scene, good: Conte
     still_whole(scene, good)
 
 
-# --------------------------------------------------------------------------- notes
+# --------------------------------------------------------------------------- claims
 
-NOTED: list[Any] = [
+CLAIMED: list[Any] = [
     ["../victim"], ["{victim}"], ["file://{victim}"], ["orders/../../victim"], ["%2e%2e/victim"],
     [""], ["."], [".."], ["/"], ["orders\0"], ["clean/keyed/counter/name"], ["snapshots"],
     ["_statelake"], [NAME, "../victim"], ["orders/keyed/counter"], [5], [None], [["../victim"]],
     "../victim", None, 7,
 ]  # fmt: skip
 CHANGING = {"keep": KEEP, "drop": DROP, "import": IMPORT, **WRITTEN}
-del CHANGING["merge"]  # into another job, whose notes are others
-
-
-def renoted(scene: Scene, tables: Any) -> None:
-    """A note of these tables, with the victim's place in them."""
-    filled = (
-        [scene.fill(table) if isinstance(table, str) else table for table in tables or []]
-        if isinstance(tables, list)
-        else tables
-    )
-    scene.note(tables=filled)
 
 
 @pytest.mark.parametrize("command", [KEEP, IMPORT], ids=["drop", "import"])
-@pytest.mark.parametrize("tables", NOTED, ids=repr)
-def test_a_note_removes_nothing_elsewhere(
+@pytest.mark.parametrize("tables", CLAIMED, ids=repr)
+def test_a_claim_removes_nothing_elsewhere(
     tables: Any, command: Command, scene: Scene, good: Contents
 ) -> None:
-    """A note of tables that are not the job's is refused by its name; with it gone, all is well."""
-    renoted(scene, tables)
+    """One of tables that are not the job's is refused by its name; with it gone, all is well."""
+    scene.claim(tables=tables)
     assert TOKEN in str(refused(scene, command, DamagedLakeError))
     still_whole(scene, good)
-    (scene.path / "_statelake" / "attempts" / f"{TOKEN}.json").unlink()
+    forge_claim(scene.path, f"statelake.attempt.{TOKEN}", None)
     command(scene)
 
 
 @pytest.mark.parametrize("command", CHANGING.values(), ids=CHANGING)
-def test_a_note_of_tables_elsewhere_stops_what_changes(
+def test_a_claim_of_tables_elsewhere_stops_what_changes(
     command: Command, scene: Scene, good: Contents
 ) -> None:
-    """Whoever recovers reads notes."""
-    renoted(scene, ["{victim}", "../victim"])
+    """Whoever writes reads the claims."""
+    scene.claim(tables=["{victim}", "../victim"])
     refused(scene, command, DamagedLakeError)
     still_whole(scene, good)
 
 
 @pytest.mark.parametrize(
     "name",
-    [".json", "..json", "...json", "..hidden.json", "%2e%2e.json", "abc.json", "readme.txt", TOKEN,
-     f"{TOKEN}.json.json", "0123456789ABCDEF.json", f"{TOKEN}0.json"],
+    ["", ".", "..", ".hidden", "%2e%2e", "abc", "readme.txt", f"{TOKEN}.json", "../victim",
+     "0123456789ABCDEF", f"{TOKEN}0"],
 )  # fmt: skip
-def test_an_attempt_is_called_by_its_token(name: str, scene: Scene, good: Contents) -> None:
-    """The name of a note is the name of the directory that it removes."""
-    scene.note(name)
+@pytest.mark.parametrize("kind", ["attempt", "deletion"])
+def test_a_claim_is_called_by_its_token(kind: str, name: str, scene: Scene, good: Contents) -> None:
+    """Its name is the name of the directory that goes."""
+    scene.claim(kind, name)
     refused(scene, KEEP, DamagedLakeError)
     refused(scene, IMPORT, DamagedLakeError)
     still_whole(scene, good)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "5", "null", "{}", "[" * 100_000, '{"job": 1e999}', "\udcff", '{"a": NaN}'],
-    ids=range(10),
-)  # fmt: skip
-def test_what_is_no_note(text: str, scene: Scene, good: Contents) -> None:
-    """It is told, and no bug."""
-    path = scene.path / "_statelake" / "attempts" / f"{TOKEN}.json"
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert path.name in str(refused(scene, KEEP, DamagedLakeError))
+LIVE = f"_data/{TOKEN}/key-group-00000.parquet"
+OUTSIDE = "../../../../victim/secret.txt"
+DELETED: dict[str, dict[str, Any]] = {
+    "files of a table elsewhere": {"files": {"../victim": [LIVE]}},
+    "files of another job": {"files": {"clean/keyed/counter/name": [LIVE]}},
+    "files of the catalog": {"files": {"snapshots": ["part-00000-a.parquet"]}},
+    "a file elsewhere": {"files": {NAME: [OUTSIDE]}},
+    "a file by its whole path": {"files": {NAME: ["{victim}/secret.txt"]}},
+    "a file above": {"files": {NAME: [f"_data/{TOKEN}/../../key-group-00000.parquet"]}},
+    "a staged file above": {"files": {NAME: [f"_data/{TOKEN}/staged/../../../x.parquet"]}},
+    "a log's entry": {"files": {NAME: ["_delta_log/00000000000000000000.json"]}},
+    "a directory": {"files": {NAME: ["_data"]}},
+    "no list of files": {"files": {NAME: LIVE}},
+    "no files by table": {"files": [NAME]},
+    "no token": {"tokens": ["../victim"], "tables": [NAME]},
+    "an empty token": {"tokens": [""], "tables": [NAME]},
+    "a table elsewhere": {"tokens": [TOKEN], "tables": ["{victim}"]},
+    "a table of another job": {"tokens": [TOKEN], "tables": ["clean/keyed/counter/name"]},
+    "a carried file elsewhere": {"carried": ["../../victim/secret.txt"]},
+    "no carried file": {"carried": ["readme.txt"]},
+    "a shown table elsewhere": {"shown": ["../victim"]},
+    "no job": {"job": 5},
+    "another field": {"more": 5},
+}
+
+
+@pytest.mark.parametrize("said", DELETED.values(), ids=DELETED)
+def test_a_claim_deletes_nothing_elsewhere(
+    said: dict[str, Any], scene: Scene, good: Contents
+) -> None:
+    """What it names is a file of ours in a table of its job, or it is refused by its name."""
+    scene.claim("deletion", **said)
+    for command in (KEEP, DROP, IMPORT):
+        assert f"statelake.deletion.{TOKEN}" in str(refused(scene, command, DamagedLakeError))
+    still_whole(scene, good)
+
+
+FIELDS = {"path": LIVE, "partition": 0, "first": 0, "last": 0, "rows": 1, "size": 1}
+ERASED: dict[str, dict[str, Any]] = {
+    "a table elsewhere": {"replaced": {"../victim": {}}},
+    "a table of another job": {"replaced": {"clean/keyed/counter/name": {}}},
+    "a file elsewhere": {"replaced": {NAME: {LIVE: {**FIELDS, "path": OUTSIDE}}}},
+    "a file without a size": {"replaced": {NAME: {LIVE: {"path": LIVE}}}},
+    "a file with more": {"replaced": {NAME: {LIVE: {**FIELDS, "more": 1}}}},
+    "a size that is text": {"replaced": {NAME: {LIVE: {**FIELDS, "size": "1"}}}},
+    "no token": {"token": "../victim"},
+    "no switch": {"switched": "yes"},
+    "no jobs": {"jobs": "orders"},
+    "no process": {"process": {"process": DEAD}},
+}
+
+
+@pytest.mark.parametrize("said", ERASED.values(), ids=ERASED)
+def test_a_claim_of_an_erasure_names_files_of_ours(
+    said: dict[str, Any], scene: Scene, good: Contents
+) -> None:
+    """Nobody goes on with what no erasure of ours has begun."""
+    scene.claim("erasure", "gdpr-1", **{"switched": True, **said})
+    for command in (KEEP, IMPORT, erase_one):
+        assert "statelake.erasure.gdpr-1" in str(refused(scene, command, DamagedLakeError))
+    still_whole(scene, good)
+
+
+def erase_one(scene: Scene) -> None:
+    """An erasure of the request that is claimed."""
+    erase(scene.lake, ErasureRequest("gdpr-1", ["key-1"], carried="keep"), ["orders"])
+
+
+TEXTS = [
+    "", "{", "[]", "5", "null", "{}", "[" * 100_000, '{"job": 1e999}', '{"a": NaN}', "{" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+@pytest.mark.parametrize("kind", ["attempt", "erasure", "deletion"])
+def test_what_is_no_claim(kind: str, text: str, scene: Scene, good: Contents) -> None:
+    """It is told, and no bug; what stands in properties of other names is nobody's."""
+    forge_claim(scene.path, "statelake.colour.red", text)
+    forge_claim(scene.path, f"else.{kind}.{TOKEN}", text)
+    drop_snapshots(scene.lake, "orders", snapshot_ids=[])
+    forge_claim(scene.path, f"statelake.{kind}.{TOKEN}", text)
+    assert f"statelake.{kind}.{TOKEN}" in str(refused(scene, KEEP, DamagedLakeError))
+    still_whole(scene, good)
+
+
+def test_a_claim_is_so_long_at_most(
+    scene: Scene, good: Contents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A longer one is not even looked into."""
+    scene.claim(snapshot_id="x" * 5000)
+    monkeypatch.setattr(claims, "LONGEST", 5000)
+    assert TOKEN in str(refused(scene, IMPORT, DamagedLakeError))
     still_whole(scene, good)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("job", 5), ("job", None), ("leans_on", 7), ("leans_on", [7]), ("started", "x"),
-     ("started", None), ("started", 1e300), ("started", float("nan")), ("process", "x"),
-     ("process", 10**30), ("process", -1), ("process", 0), ("process", True), ("host", ["a"]),
-     ("snapshot_id", None)],
+    [("job", 5), ("job", None), ("builds_on", 7), ("builds_on", [7]), ("builds_on", {"a": 7}),
+     ("operation", 5), ("snapshot_id", None), ("process", None),
+     *(("process", {**USUAL_CLAIMS["attempt"]["process"], field: wrong}) for field, wrong in [
+         ("started", "x"), ("started", None), ("started", float("nan")), ("process", "x"),
+         ("process", 10**30), ("process", -1), ("process", 0), ("process", True), ("host", ["a"]),
+     ])],
 )  # fmt: skip
-def test_a_note_with_another_value(name: str, value: Any, scene: Scene, good: Contents) -> None:
+def test_a_claim_with_another_value(name: str, value: Any, scene: Scene, good: Contents) -> None:
     """The message names the field."""
-    scene.note(**{name: value})
+    scene.claim(**{name: value})
     assert f"{name}: " in str(refused(scene, KEEP, DamagedLakeError))
     still_whole(scene, good)
 
 
-@pytest.mark.parametrize("part", ["1234", "0a1b2c3d"])
-def test_a_note_that_is_being_written(part: str, scene: Scene) -> None:
-    """It is none yet, and nobody waits for it."""
-    path = scene.note(f"{TOKEN}.json.{part}.part")
+def test_an_entry_that_is_being_written(scene: Scene) -> None:
+    """It is none yet, nobody waits for it, and what was left of one goes."""
+    log = scene.path / "snapshots" / "_delta_log"
+    part = log / f"{len(list(log.glob('*.json'))):020d}.json.0a1b2c3d.part"
+    part.write_text('{"add": ')
     import_as(scene.lake, scene.source, "next")
     drop_snapshots(scene.lake, "orders", keep=1)
-    assert path.exists()
+    assert not part.exists()
 
 
-def test_a_note_of_a_version_before(scene: Scene) -> None:
-    """Which leaned on one snapshot, or on none."""
-    scene.note(leans_on="good")
-    drop_snapshots(scene.lake, "orders", keep=1)
-    assert scene.lake.directory.names("_statelake/attempts") == []
-
-
-def test_a_note_takes_no_files_of_a_snapshot(scene: Scene) -> None:
-    """A note with the token of a snapshot's own attempt, for a snapshot that there is not."""
+def test_a_claim_takes_no_files_of_a_snapshot(scene: Scene) -> None:
+    """One with the token of a snapshot's own attempt, or that names the snapshot's files."""
     record = scene.lake.snapshot("orders", "bad")
-    paths = [table.path for table in record.operators[0].tables]
-    for unit in (unit for table in record.operators[0].tables for unit in table.units):
-        scene.note(f"{unit.path.split('/')[1]}.json", tables=paths)
+    files = {table.path: [unit.path for unit in table.units] for table in record.tables}
+    tokens = sorted({path.split("/")[1] for paths in files.values() for path in paths})
+    carried = [file.blob for file in record.carried]
+    for token in tokens:
+        scene.claim(name=token, tables=[*files])
+    scene.claim(
+        "deletion", files=files, tokens=tokens, tables=[*files], shown=[*files], carried=carried
+    )
     drop_snapshots(scene.lake, "orders", snapshot_ids=[])
+    assert scene.lake.version().claims == Claims()
     assert exported(scene.lake, "bad", scene.root / "out") == exported(
         Lake(scene.victim / "lake"), "bad", scene.root / "honest"
     )
@@ -404,13 +504,13 @@ def test_a_note_takes_no_files_of_a_snapshot(scene: Scene) -> None:
 # --------------------------------------------------------------------------- links
 
 LINKS = {
-    "own directory": "_statelake", "notes": "_statelake/attempts", "carried": "_statelake/carried",
+    "own directory": "_statelake", "signs": "_statelake/alive", "carried": "_statelake/carried",
     "catalog": "snapshots", "catalog's log": "snapshots/_delta_log",
     "rows": "snapshots/job=orders", "job": "orders", "area": "orders/keyed",
     "operator": "orders/keyed/counter", "table": NAME, "files": f"{NAME}/_data",
     "log": f"{NAME}/_delta_log", "version": f"{NAME}/_delta_log/00000000000000000000.json",
 }  # fmt: skip
-NOT_EXPORTED = ("own directory", "notes", "log", "version")  # which an export has no need of
+NOT_EXPORTED = ("own directory", "signs", "log", "version")  # which an export has no need of
 
 
 @pytest.mark.parametrize("command", [KEEP, DROP, IMPORT], ids=["keep", "drop", "import"])
@@ -445,7 +545,8 @@ def test_a_link_that_nothing_names_is_left_alone(link: str, scene: Scene) -> Non
     """A drop goes on, and nothing behind the link goes with it."""
     path, to = STRAY[link]
     scene.link(path, scene.victim / to)
-    scene.note(tables=[NAME])
+    scene.claim(tables=[NAME])
+    scene.claim("deletion", "f" * 16, tokens=[TOKEN], tables=[NAME])
     assert drop_snapshots(scene.lake, "orders", keep=1).kept == ["bad"]
     assert (scene.path / path).is_symlink()
     assert exported(scene.lake, "bad", scene.root / "out") == exported(
@@ -477,11 +578,14 @@ def test_links_swapped_between_look_and_use(scene: Scene, monkeypatch: pytest.Mo
     stray = scene.path / NAME / "_data" / TOKEN
     shutil.copytree(scene.victim / "_data" / TOKEN, stray)
 
-    def swap() -> None:
-        if stray.is_dir() and not stray.is_symlink():
-            scene.link(f"{NAME}/_data/{TOKEN}", scene.victim / "_data" / TOKEN)
+    remove = ConfinedTree.remove
 
-    do_at(monkeypatch, (ConfinedTree, "remove", "before", 1), swap)
+    def swapped(tree: ConfinedTree, path: str) -> None:
+        if f"{TOKEN}/" in path and not stray.is_symlink():
+            scene.link(f"{NAME}/_data/{TOKEN}", scene.victim / "_data" / TOKEN)
+        remove(tree, path)
+
+    monkeypatch.setattr(ConfinedTree, "remove", swapped)
     with pytest.raises(UnsafePathError):
         drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"])
     assert stray.is_symlink()

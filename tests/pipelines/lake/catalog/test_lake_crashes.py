@@ -15,6 +15,8 @@ import pytest
 
 from pipelines.lake.api import Lake
 from pipelines.lake.catalog.attempts import Attempt
+from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.claims import Claims
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.ingest import importing
@@ -43,8 +45,9 @@ NO_VERSION: Step = (StateTable, "replace_files", "before", 1)
 ONE_VERSION: Step = (StateTable, "replace_files", "after", 1)
 ALL_VERSIONS: Step = (importing, "carry_state", "before", 1)
 CARRIED: Step = (importing, "carry_state", "after", 1)
-NO_ROW: Step = (Lake, "append", "before", 1)
-ROW: Step = (Lake, "append", "after", 1)
+BEGUN: Step = (Catalog, "transact", "after", 1)
+NO_ROW: Step = (Catalog, "transact", "before", 2)
+ROW: Step = (Catalog, "transact", "after", 2)
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +124,11 @@ def test_a_second_import(
 def test_the_first_import(
     step: Step, way: str, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
-    """There is no lake, and a second run makes one."""
+    """There is no snapshot, and a second run makes one."""
     lake = Lake(tmp_path / "lake")
     end(lambda: import_as(lake, WINDOWS, "first"), step, way)
-    assert not lake.exists()
+    assert ids(lake) == []
+    assert len(lake.version().claims.attempts) == (1 if way == "death" else 0)
     import_as(lake, WINDOWS, "first")
     assert_whole(lake)
     assert_shown(lake, "first")
@@ -146,13 +150,23 @@ def test_an_end_behind_the_row_is_no_loss(
     assert_whole(lake)
 
 
+def test_a_death_as_soon_as_it_has_begun(lake: Lake, later: Path) -> None:
+    """The next one takes it back."""
+    end(lambda: import_as(lake, later, "later"), BEGUN, "death")
+    assert len(lake.version().claims.attempts) == 1
+    assert_whole(lake, orphans=True)
+    import_as(lake, later, "later")
+    assert_whole(lake)
+
+
 def test_a_killed_process(lake: Lake, later: Path) -> None:
     """A process that is really gone, its files and versions behind it."""
     program = (
         "import os, sys\n"
         "from pipelines.lake.api import Lake\n"
+        "from pipelines.lake.catalog.attempts import Attempt\n"
         "from pipelines.lake.ingest.importing import import_snapshot\n"
-        "Lake.append = lambda *_: os._exit(9)\n"
+        "Attempt.commit = lambda *_: os._exit(9)\n"
         "import_snapshot(Lake(sys.argv[1]), sys.argv[2], 'orders', engine='local')\n"
     )
     gone = subprocess.run(
@@ -160,7 +174,7 @@ def test_a_killed_process(lake: Lake, later: Path) -> None:
     )
     assert gone.returncode == 9
     assert ids(lake) == ["first"]
-    assert len(lake.directory.names("_statelake/attempts")) == 1
+    assert len(lake.version().claims.attempts) == 1
     import_as(lake, later, "later")
     assert_whole(lake)
 
@@ -217,13 +231,15 @@ def test_a_commit(
 
 
 DROP_STEPS: dict[str, Step] = {
-    "rows are gone": (Lake, "remove", "after", 1),
+    "rows are gone": (Catalog, "transact", "after", 1),
     "a table is shown": (StateTable, "replace_files", "after", 1),
-    "a file is deleted": (ConfinedTree, "remove", "after", 1),
+    "a file is deleted": (StateTable, "open", "after", 20),
+    "all is deleted": (Catalog, "transact", "before", 2),
 }
+every_drop_step = pytest.mark.parametrize("step", DROP_STEPS.values(), ids=DROP_STEPS.keys())
 
 
-@pytest.mark.parametrize("step", DROP_STEPS.values(), ids=DROP_STEPS.keys())
+@every_drop_step
 def test_a_drop(
     step: Step, lake: Lake, later: Path, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
@@ -235,6 +251,27 @@ def test_a_drop(
     drop_snapshots(lake, "orders", keep=1)
     assert_whole(lake)
     assert_shown(lake, "first")
+
+
+@every_drop_step
+def test_a_drop_of_all_that_a_job_has(step: Step, lake: Lake) -> None:
+    """Whoever writes next, into whatever job, finishes it: no row of it is left."""
+    end(lambda: drop_snapshots(lake, "orders", keep=0), step, "error")
+    assert ids(lake) == []
+    import_as(lake, WINDOWS, "other", "returns")
+    assert not [name for name in files_of(Path(lake.location) / "orders") if "_data/" in name]
+    assert_whole(lake)
+
+
+def test_a_drop_that_ends_before_its_entry_changes_nothing(
+    lake: Lake, contents: dict[str, Contents], tmp_path: Path
+) -> None:
+    """What is still in the catalog exists."""
+    step: Step = (Catalog, "transact", "before", 1)
+    end(lambda: drop_snapshots(lake, "orders", keep=0), step, "error")
+    assert lake.version().claims == Claims()
+    assert exported(lake, "first", tmp_path / "first") == contents["first"]
+    assert_whole(lake)
 
 
 EXPORT_STEPS: dict[str, Step] = {
