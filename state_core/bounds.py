@@ -33,12 +33,15 @@ __all__ = [
     "LOGICAL_NESTING",
     "MEMBERS",
     "OPERATORS",
+    "PAGE_BYTES",
     "RECOVERY_WORK",
     "SERIALIZER_NESTING",
     "SHARED_BYTES",
     "STATES",
     "SUBCLASSES",
     "SUBTASKS",
+    "TABLE_BYTES",
+    "TABLE_ROWS",
     "THINGS",
     "UNKNOWN_WORK",
     "Beyond",
@@ -72,6 +75,7 @@ class Bound:
         reason: Why so many.
         bytes_each: Above `most` there may be one for so many bytes of the snapshot; 0 if not.
         beyond: What becomes of more.
+        each_byte: Above `most` there may be so many for each byte of a file; 0 if not.
     """
 
     name: str
@@ -79,10 +83,16 @@ class Bound:
     reason: str
     bytes_each: int = 0
     beyond: Beyond = Beyond.REFUSED
+    each_byte: int = 0
 
     def allowed(self, size: int = 0) -> int:
-        """How many there may be in a snapshot of so many bytes."""
-        return max(self.most, size // self.bytes_each) if self.bytes_each else self.most
+        """How many there may be in a snapshot, or a file, of so many bytes."""
+        by_size = size // self.bytes_each if self.bytes_each else size * self.each_byte
+        return max(self.most, by_size)
+
+    def least_size(self, count: int) -> int:
+        """The bytes of a file in which there may be so many, also when files are made one."""
+        return -(-count // self.each_byte) if count > self.most // 64 and self.each_byte else 0
 
     def check(self, count: int, source: Placed | str) -> None:
         """Refuse more than there may be in any snapshot.
@@ -198,5 +208,15 @@ RECOVERY_WORK = Bound(
     "passes over a key group of the heap to find where values end", 64,
     "one for each state, and for each place where the next may begin",
 )  # fmt: skip
+TABLE_ROWS = Bound("rows of one file of a lake", 1 << 20, "equal rows take no bytes", each_byte=8)
+TABLE_BYTES = Bound(
+    "bytes that one file of a lake unpacks to", 1 << 28, "zeros take no bytes", each_byte=512
+)
+PAGE_BYTES = Bound(
+    "bytes that one page of a file of a lake unpacks to",
+    1 << 26,
+    "a page has a megabyte, or one value that is larger",
+    each_byte=32,
+)
 
 BOUNDS = tuple(value for value in list(globals().values()) if isinstance(value, Bound))

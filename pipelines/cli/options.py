@@ -56,6 +56,7 @@ __all__ = [
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
 
@@ -231,6 +232,13 @@ class Source:
         lake, named = Catalog(self.lake or ""), self.snapshot_id
         snapshot_id = None if named is None else snapshot_named(lake, self.job, named)
         return lake, newest_snapshot(lake, self.job, snapshot_id)
+
+    def read(self, read: Callable[[Catalog, SnapshotRecord], Result]) -> Result:
+        """Read a snapshot of the lake to its end: see `SnapshotReading.whole`."""
+        from pipelines.lake.catalog.reading import SnapshotReading  # noqa: PLC0415 - the same
+
+        lake, record = self.recorded()
+        return SnapshotReading(lake, record).whole(partial(read, lake))
 
 
 def gathered(

@@ -6,17 +6,27 @@ which Flink knows it again, and anything that never left this machine.
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from http.client import HTTPResponse
 from pathlib import Path
+from threading import Timer
+from types import TracebackType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from typing_extensions import Self
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 from urllib3.exceptions import TimeoutError as PoolTimeoutError
 
@@ -34,6 +44,12 @@ __all__ = ["Connection", "ConnectionSettings"]
 TIMEOUT_SECONDS = 30.0
 LARGEST_ANSWER = 64 << 20
 """So many bytes of an answer are read."""
+
+HEADS = 1 << 20
+"""So many bytes more may be in what is around it: headers, and the lengths of its chunks."""
+
+MOST_VALUES = 1 << 20
+"""So many values may be in it: each takes far more memory than its letters."""
 
 RETRIES = 3
 FIRST_PAUSE_SECONDS = 0.25
@@ -212,8 +228,8 @@ class Connection:
         self.retries = retries
         self._session = requests.Session()
         self._session.auth = _Credentials(settings)
-        self._session.mount("http://", HTTPAdapter(max_retries=0))
-        self._session.mount("https://", HTTPAdapter(max_retries=0))
+        self._session.mount("http://", _Adapter(max_retries=0))
+        self._session.mount("https://", _Adapter(max_retries=0))
         self._session.headers.update(settings.headers)
         self._session.headers["Accept"] = "application/json"
         self._session.headers["Accept-Encoding"] = "identity"
@@ -277,10 +293,9 @@ class Connection:
 
     def _once(self, method: str, path: str, body: Mapping[str, Any] | None, upload: str) -> Any:
         place = f"{method} {self.settings.url}{path}"
-        until = time.monotonic() + self.settings.timeout
         try:
-            with self._sent(method, path, body, upload) as response:
-                text = _read(response, until, place)
+            with _Call(self.settings.timeout), self._sent(method, path, body, upload) as response:
+                text = _read(response, place)
                 status, location = response.status_code, response.headers.get("Location", "")
         except (ValueError, TypeError) as error:  # its words would show what it is about
             raise ClusterError(
@@ -288,6 +303,8 @@ class Connection:
                 place=place,
                 remedy="see to the URL and to STATELAKE_FLINK_HEADERS",
             ) from None
+        except _EndlessError:
+            raise _too_large("an answer whose headers or chunks do not end", place) from None
         except requests.exceptions.SSLError as error:
             raise ClusterError(
                 f"no secure connection ({self._hidden(_innermost(error))})",
@@ -311,7 +328,7 @@ class Connection:
         if not text.strip():
             return None
         try:
-            return json.loads(text)
+            return _parsed(text, place)
         except (ValueError, RecursionError):
             raise ClusterError(
                 f"it answers {self._hidden(_beginning(text))!r}, which is no JSON",
@@ -381,20 +398,158 @@ class _TryAgainError(Exception):
         self.never_sent = never_sent
 
 
-def _read(response: requests.Response, until: float, place: str) -> str:
-    """The whole answer, if it comes in time and has an end."""
+class _Call:
+    """A call that ends in time, whatever comes: its connection is cut when its time is over.
+
+    A timeout of a socket begins anew with each byte.
+
+    Args:
+        seconds: The time that it has.
+
+    Raises:
+        TimeoutError: It was cut.
+    """
+
+    current: ContextVar[_Call | None] = ContextVar("call", default=None)
+
+    def __init__(self, seconds: float) -> None:
+        self._is_over = False
+        self._sockets: list[socket.socket] = []
+        self._timer = Timer(seconds, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._outer = self.current.set(self)
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+        self.current.reset(self._outer)
+        for connection in self._sockets:
+            connection.close()
+        if self._is_over and not isinstance(error, StateError):
+            raise TimeoutError from None
+
+    def take(self, connection: socket.socket) -> None:
+        """Cut a connection too: through a descriptor of its own, as TLS takes the other."""
+        self._sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
+        if self._is_over:
+            self._cut()
+
+    def _cut(self) -> None:
+        self._is_over = True
+        for connection in list(self._sockets):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class _EndlessError(Exception):
+    """What is around an answer has no end."""
+
+
+class _Bounded(io.RawIOBase):
+    """What comes of a connection for one answer, up to a number of bytes."""
+
+    def __init__(self, stream: io.RawIOBase) -> None:
+        self._stream = stream
+        self._left = LARGEST_ANSWER + HEADS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        count = self._stream.readinto(buffer)
+        self._left -= count or 0
+        if self._left < 0:
+            raise _EndlessError
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    """An answer whose lines and headers are bounded too."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Bounded(sock.makefile("rb", buffering=0)))
+
+
+class _Connection(HTTPConnection):
+    """A connection that a call may cut."""
+
+    response_class = _Response
+
+    def _new_conn(self) -> socket.socket:
+        return _taken(super()._new_conn())
+
+    def putrequest(self, *arguments: Any, **options: Any) -> None:
+        if self.sock is not None:
+            _taken(self.sock)
+        super().putrequest(*arguments, **options)
+
+
+class _SecureConnection(_Connection, HTTPSConnection):
+    """The same with TLS."""
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class _Adapter(HTTPAdapter):
+    """Opens such connections, through proxies too."""
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **options)
+        manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        return manager
+
+
+def _taken(connection: socket.socket) -> socket.socket:
+    call = _Call.current.get()
+    if call is not None:
+        call.take(connection)
+    return connection
+
+
+def _parsed(text: str, place: str) -> Any:
+    """What JSON says, if it is not of too many values."""
+    if sum(map(text.count, ",[{")) > MOST_VALUES:
+        raise _too_large(f"an answer of more than {MOST_VALUES} values", place)
+    return json.loads(text)
+
+
+def _too_large(problem: str, place: str) -> ClusterError:
+    remedy = "Flink's REST API gives none such: see to the URL"
+    return ClusterError(problem, place=place, remedy=remedy)
+
+
+def _read(response: requests.Response, place: str) -> str:
+    """The whole answer, if it has an end."""
     pieces, size = [], 0
     while piece := response.raw.read1(_PIECE, decode_content=True):
         pieces.append(piece)
         size += len(piece)
         if size > LARGEST_ANSWER:
-            raise ClusterError(
-                f"an answer of more than {LARGEST_ANSWER >> 20} MiB",
-                place=place,
-                remedy="Flink's REST API gives none such: see to the URL",
-            )
-        if time.monotonic() > until:
-            raise TimeoutError
+            raise _too_large(f"an answer of more than {LARGEST_ANSWER >> 20} MiB", place)
     return b"".join(pieces).decode("utf-8", "replace")
 
 
@@ -424,8 +579,8 @@ def _innermost(error: BaseException) -> str:
 def _errors_in(text: str) -> str:
     """What Flink says for a failed call, in `{"errors": [...]}`."""
     try:
-        answer = json.loads(text)
-    except (ValueError, RecursionError):
+        answer = _parsed(text, "")
+    except (ClusterError, ValueError, RecursionError):
         return ""
     errors = answer.get("errors") if isinstance(answer, dict) else None
     if not isinstance(errors, list):

@@ -35,7 +35,7 @@ def expression_staging(session: SparkSession, lake: Catalog, change: ValueChange
     def stage(operator: OperatorRecord, table: TableRecord, token: str) -> Mapping[int, str]:
         opened = lake.table(table.path)
         value, part = _new_value(operator, table, change)
-        table_path = spark_path(session, opened.checked_directory(table.version))
+        table_path = spark_path(session, opened.checked_directory(table))
         source = f"delta.`{table_path}` VERSION AS OF {table.version}"
         rows = session.sql(f"SELECT *, value AS old FROM {source}")  # noqa: S608 - our own table
         kept = [f"`{name}`" for name in rows.columns if name not in ("value", "old")]

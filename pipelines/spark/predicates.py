@@ -29,7 +29,7 @@ def predicate_staging(session: SparkSession, lake: Catalog) -> Staging:
         path = f"{DATA_DIRECTORY}/{token}/{STAGED}"
         opened.directory.checked_path(path)  # as Spark writes there by its path
         target = spark_path(session, opened.directory.child(path))
-        table_path = spark_path(session, opened.checked_directory(table.version))
+        table_path = spark_path(session, opened.checked_directory(table))
         source = f"delta.`{table_path}` VERSION AS OF {table.version}"
         try:
             rows = session.sql(f"SELECT * FROM {source}")  # noqa: S608 - our own table

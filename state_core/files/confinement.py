@@ -12,6 +12,7 @@ into that was there before: it is replaced.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import uuid
@@ -188,17 +189,51 @@ class ConfinedTree:
             self._folder_of(path, create=True, sync=True) as (folder, name),
         ):
             self._is_file(folder, name, path)
-            part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
-            try:
-                with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
-                    file.writelines(chunks)
-                    file.flush()
-                    _sync(file.fileno())
+            with self._part_of(folder, name, path, chunks) as part:
                 os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-                _sync(folder)
-            except BaseException:
-                self._remove(folder, part, path)
-                raise
+            _sync(folder)
+
+    @contextmanager
+    def _part_of(self, folder: int, name: str, path: str, chunks: Iterable[bytes]) -> Iterator[str]:
+        """The name of a file with some content, on the disk, before it gets its own name.
+
+        It is locked while its writer lives, and removed unless it was renamed.
+        """
+        part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
+        try:
+            with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
+                with suppress(OSError):  # a file system without locks: nothing is taken for left
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                file.writelines(chunks)
+                file.flush()
+                _sync(file.fileno())
+                yield part
+        finally:
+            with suppress(OSError):  # else whoever sweeps finds it
+                os.unlink(part, dir_fd=folder)
+
+    def remove_left_part(self, path: str) -> bool:
+        """Remove a file that a dead writer left before it got its name; whether it was left.
+
+        A writer that lives holds a lock on it, as `_part_of` takes one.
+        """
+        with (
+            self._telling("removed", path),
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._folder_of(path) as (folder, name),
+        ):
+            if not self._is_file(folder, name, path):
+                return False
+            handle = os.open(name, _READ, dir_fd=folder)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(name, dir_fd=folder)
+            except BlockingIOError:
+                return False
+            finally:
+                os.close(handle)
+            return True
+        return False
 
     def write_new(self, path: str, data: bytes) -> bool:
         """Write a whole file under a name that nothing has, so that only one writer ever can.
@@ -210,12 +245,7 @@ class ConfinedTree:
             Whether it was written; False if the name is taken.
         """
         with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
-            part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
-            try:
-                with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+            with self._part_of(folder, name, path, [data]) as part:
                 try:
                     os.link(part, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
                 except FileExistsError:
@@ -226,12 +256,10 @@ class ConfinedTree:
                         place=f"{self.anchor}/{path}",
                         remedy="keep the lake on a file system with hard links, or in a store",
                     ) from error
-                names = path.split("/")
-                for depth in range(len(names) - 1, -1, -1):
-                    self._sync_one("/".join(names[:depth]))
-                return True
-            finally:
-                self._remove(folder, part, path)
+            names = path.split("/")
+            for depth in range(len(names) - 1, -1, -1):
+                self._sync_one("/".join(names[:depth]))
+            return True
 
     def sync_files(self, paths: Iterable[str]) -> None:
         """Bring files to the disk, and then each directory between them and the anchor, once.

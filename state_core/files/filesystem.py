@@ -464,6 +464,10 @@ class ConfinedDirectory(Directory):
         """Give a file of another directory a second path here; whether that was possible."""
         return False
 
+    def remove_left_part(self, path: str) -> bool:
+        """Remove a file that a dead writer left before it got its name; whether it was left."""
+        return False
+
     def resize(self, path: str, size: int) -> None:
         """Cut a file off, or make it longer, on a local disk."""
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
@@ -532,6 +536,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def open_output(self, path: str) -> pa.NativeFile:
         return given_to_arrow(self.tree.create(self.below(path)), "wb")
+
+    def remove_left_part(self, path: str) -> bool:
+        return self.tree.remove_left_part(self.below(path))
 
     def resize(self, path: str, size: int) -> None:
         self.tree.resize(self.below(path), size)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
-ROW = re.compile(r"\| ([\d,]+) \| (.+?) \| ([\d,]*) ?\| (refused|carried) \|")
+ROW = re.compile(r"\| ([\d,]+) \| (.+?) \| ([\d,/]*) ?\| (refused|carried) \|")
 
 bounds = pytest.importorskip("state_core.bounds", reason="the table comes with the bounds")
 
@@ -20,7 +20,11 @@ def test_the_table_of_bounds_is_the_codes() -> None:
         (
             f"{bound.most:,}",
             bound.name,
-            f"{bound.bytes_each:,}" if bound.bytes_each else "",
+            f"{bound.bytes_each:,}"
+            if bound.bytes_each
+            else f"1/{bound.each_byte}"
+            if bound.each_byte
+            else "",
             bound.beyond.name.lower(),
         )
         for bound in bounds.BOUNDS

@@ -19,6 +19,7 @@ from tests.integration.hdfs.cluster import hadoop_jars
 from tests.integration.kafka.broker import kafka_jars
 from tests.integration.s3.proxy import s3proxy_jars
 from tests.integration.samza.distribution import samza_jars
+from tests.support.model_checking import tlc_jars
 
 __all__ = ["fetch", "main"]
 
@@ -29,6 +30,7 @@ def fetch() -> None:
         for version in ("2.3.0", "1.20.0"):
             flink_jars(version)
         s3proxy_jars()
+        tlc_jars()
         kafka_jars()
         hadoop_jars()
         for version in (NEW, OLD):

@@ -23,7 +23,7 @@ from state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from state_core.model.handles import OperatorHandle, RelativeHandle
-from tests.support.lakes import Contents, exported, import_as
+from tests.support.lakes import Contents, exported, import_as, remove_rows
 
 __all__ = ["DEAD", "NAME", "TOKEN", "Scene", "every_place", "forged", "make_scene", "places_of"]
 
@@ -147,7 +147,7 @@ def make_savepoint(to: Path, text: str) -> None:
 def forged(scene: Scene, change: Callable[[dict[str, Any]], Any], snapshot_id: str = "bad") -> None:
     """Change a row of the catalog past all rules, as anybody could."""
     row = scene.lake.snapshot("orders", snapshot_id).to_row()
-    scene.lake.remove("orders", [snapshot_id])
+    remove_rows(scene.lake, "orders", [snapshot_id])
     change(row)
     table = pa.Table.from_pylist([row], SNAPSHOT_SCHEMA)
     write_deltalake(str(scene.path / "snapshots"), table, mode="append", partition_by=["job"])

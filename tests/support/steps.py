@@ -7,13 +7,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
 
+from pipelines.lake.catalog import processes
 from pipelines.lake.catalog.attempts import Attempt
+from pipelines.lake.erase.erasing import Erasure
 
-__all__ = ["EndError", "Step", "do_at", "end", "stop"]
+__all__ = ["EndError", "Step", "as_process", "do_at", "end", "stop"]
 
 Step: TypeAlias = "tuple[Any, str, str, int]"
 
@@ -44,6 +47,19 @@ def do_at(patch: pytest.MonkeyPatch, step: Step, action: Callable[[], object]) -
     patch.setattr(owner, name, watched)
 
 
+def as_process(patch: pytest.MonkeyPatch, number: int, table: str | None = None) -> None:
+    """Let this process say that it is another one.
+
+    Args:
+        patch: Takes it back.
+        number: Its number.
+        table: The table of processes that shows it, as of another container; this one's by default.
+    """
+    patch.setattr(processes, "os", SimpleNamespace(getpid=lambda: number))
+    if table is not None:
+        patch.setattr(processes, "_process_table", lambda: table)
+
+
 class EndError(Exception):
     """Where a run is made to end."""
 
@@ -60,7 +76,8 @@ def end(work: Callable[[], object], step: Step, way: str) -> None:
         if way == "death":
             gone = subprocess.Popen([sys.executable, "-c", ""])
             gone.wait()
-            patch.setattr("pipelines.lake.catalog.attempts.os.getpid", lambda: gone.pid)
-            patch.setattr(Attempt, "__exit__", lambda *_: None)
+            as_process(patch, gone.pid)
+            patch.setattr(Attempt, "__exit__", lambda attempt, *_: attempt._beats._ended.set())
+            patch.setattr(Erasure, "_take_back", lambda _: None)
         with pytest.raises(EndError):
             work()

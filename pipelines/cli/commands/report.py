@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from functools import partial
 
 import click
 
@@ -55,7 +56,9 @@ def report(
     _refuse(directory, name, target, overwrite=overwrite)
     with progress_bar("reading", quiet=as_json_) as progress:
         if source.in_lake:
-            gathered = lake_report(*source.recorded(), limit, check=check, progress=progress)
+            gathered = source.read(
+                partial(lake_report, limit=limit, check=check, progress=progress)
+            )
         else:
             gathered = savepoint_report(
                 source.savepoint, limit, check=check, progress=progress, **source.reading

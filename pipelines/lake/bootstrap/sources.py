@@ -22,6 +22,7 @@ from pyarrow import fs
 
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.names import TIMERS
+from pipelines.lake.tables.records import TableRecord
 from pipelines.lake.tables.tables import READABLE_FEATURES
 from state_core.errors import EncodeError, NotFoundError, StateError, UnreadableTableError
 from state_core.files.filesystem import Directory
@@ -135,25 +136,26 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
 
     Raises:
         NotFoundError: The snapshot has no such state.
+        ConflictError: An erasure has not ended.
     """
     opened = Catalog(lake)
     record = opened.snapshot(job, snapshot)
-    tables_by_name: dict[str, tuple[str, int]] = {}
+    tables_by_name: dict[str, TableRecord] = {}
     for operator in record.operators:
-        versions = {table.path: table.version for table in operator.tables}
+        tables = {table.path: table for table in operator.tables}
         # timers share one table, of which none is a state's alone
         held = [(each.name, each.table) for each in operator.all_states if each.kind != TIMERS]
         for label in (operator.label, operator.operator_id):
             for state_name, path in held:  # of two of one name the first, which is keyed
-                tables_by_name.setdefault(f"{label}/{state_name}", (path, versions[path]))
+                tables_by_name.setdefault(f"{label}/{state_name}", tables[path])
     if state not in tables_by_name:
         raise NotFoundError(
             f"snapshot {snapshot} has no state {state}", place=name,
             remedy=f"it has: {', '.join(tables_by_name)}",
         )  # fmt: skip
-    path, version = tables_by_name[state]
-    location = opened.table(path).directory.location
-    return FileSource(name, location, "delta", version=version, of_lake=True)
+    table = tables_by_name[state]
+    location = opened.table(table.path).checked_directory(table).location
+    return FileSource(name, location, "delta", version=table.version, of_lake=True)
 
 
 def pieces_of(source: FileSource) -> list[Piece]:

@@ -22,7 +22,6 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
@@ -37,6 +36,7 @@ from pipelines.lake.tables.names import (
     path_segment,
     version_in,
 )
+from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from pipelines.lake.tables.tables import (
@@ -118,13 +118,13 @@ class CatalogVersion:
     def __init__(self, table: StateTable, looks: CatalogLooks, log: DeltaTable) -> None:
         self._catalog = table
         self._looks = looks
+        metadata = log.metadata()
+        if metadata.partition_columns != ["job"]:
+            raise _no_lake(table.directory.uri)
         self.number = log.version()
         self.files = _files(log)
         self.is_exchanged = False
-        metadata = log.metadata()
         self.properties: dict[str, str] = dict(metadata.configuration)
-        if metadata.partition_columns != ["job"]:
-            raise _no_lake(table.directory.uri)
 
     @cached_property
     def claims(self) -> Claims:
@@ -206,7 +206,7 @@ class CatalogVersion:
                 continue
             try:
                 with self._looks.open_file(log_path(path, self._catalog.uri)) as file:
-                    rows = rows_of(pq.ParquetFile(file), stored, snapshot_id)
+                    rows = rows_of(open_parquet(file, path), stored, snapshot_id)
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
                 continue
@@ -278,7 +278,7 @@ class CatalogVersion:
         """
         try:
             with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
-                return pq.read_table(file, partitioning=None)
+                return open_parquet(file, path).read()
         except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
             raise self.unreadable(path, error) from error
 

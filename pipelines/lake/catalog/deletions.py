@@ -40,9 +40,10 @@ from pipelines.lake.tables.names import (
     version_in,
 )
 from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.tables.table_log import LOG_DIRECTORY, log_entry
+from pipelines.lake.tables.table_log import log_entry
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
 from state_core.errors import MissingFileError, UnsafePathError
+from state_core.files.held_directories import remove_left, stale_temporary_directories
 from state_core.files.paths import is_part
 
 __all__ = [
@@ -51,7 +52,9 @@ __all__ = [
     "Freed",
     "carry_out",
     "finish_deletions",
+    "remove_left_directories",
     "sweep_carried",
+    "sweep_parts",
     "sweep_rows",
     "sweep_signs",
     "sweep_tables",
@@ -383,12 +386,6 @@ def sweep_rows(lake: Catalog, path: str, *, dry_run: bool = False) -> Freed:
             if not dry_run:
                 table.directory.delete(name)
             freed += Freed(1, size)
-    for name, size in table.directory.files_below(LOG_DIRECTORY):
-        number = posixpath.basename(name).partition(".")[0]
-        if is_part(name) and log is not None and int(number) <= log.version():
-            if not dry_run:
-                table.directory.delete(name)
-            freed += Freed(1, size)
     return freed
 
 
@@ -405,6 +402,29 @@ def _is_named(table: StateTable, version: int, path: str) -> bool:
         return path in {unquote(str(file.get("path"))) for file in added}
     except (MissingFileError, ValueError, AttributeError, RecursionError):
         return True
+
+
+def sweep_parts(lake: Catalog, folders: Iterable[str], *, dry_run: bool = False) -> Freed:
+    """Delete files that dead writers left before these got their names, of a local disk.
+
+    Args:
+        lake: The lake.
+        folders: Where to look, and in all that is below; the whole lake if one is empty.
+        dry_run: Only look.
+    """
+    running = _running(lake.version())
+    freed = Freed()
+    for folder in folders if lake.directory.local else ():
+        for path, size in lake.directory.files_below(folder):
+            if is_part(posixpath.basename(path)) and running.isdisjoint(path.split("/")):
+                freed += Freed(int(dry_run or lake.directory.remove_left_part(path)), size)
+    return freed
+
+
+def remove_left_directories(*, dry_run: bool = False) -> Freed:
+    """Delete this user's temporary directories whose process is dead."""
+    left = stale_temporary_directories()
+    return Freed(len(left) if dry_run else sum(map(remove_left, left)), 0)
 
 
 def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:

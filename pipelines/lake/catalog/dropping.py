@@ -28,7 +28,9 @@ from pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
 from pipelines.lake.catalog.deletions import (
     Freed,
     finish_deletions,
+    remove_left_directories,
     sweep_carried,
+    sweep_parts,
     sweep_rows,
     sweep_signs,
     sweep_tables,
@@ -36,6 +38,7 @@ from pipelines.lake.catalog.deletions import (
 )
 from pipelines.lake.tables.names import ERASURE_RECORDS, SNAPSHOTS, areas_of, is_table_of
 from pipelines.lake.tables.records import SnapshotRecord
+from pipelines.lake.tables.table_log import LOG_DIRECTORY
 from pipelines.lake.tables.tables import files_of
 from state_core.errors import ConflictError, DamagedLakeError, NotFoundError, UnsafePathError
 
@@ -106,7 +109,8 @@ def plan_drop(
     """
     version = lake.version()
     dropped, held = _chosen(version, job, snapshot_ids, keep)
-    records, _ = version.records(job)
+    records, bad = version.records(job)
+    _refuse_unbelieved(bad, snapshot_ids or ())
     going = [record for record in records if record.snapshot_id in dropped]
     staying = [record for record in records if record.snapshot_id not in dropped]
     for record in going:
@@ -167,13 +171,16 @@ def drop_snapshots(
     def decide(version: CatalogVersion) -> CatalogChange:
         nonlocal dropped, held
         dropped, held = _chosen(version, job, snapshot_ids, keep)
-        return _drop(lake, version, job, dropped, token)
+        return _drop(lake, version, job, dropped, snapshot_ids or (), token)
 
     with lake.room_for_an_entry():
         lake.transact(decide)
         freed = finish_deletions(lake)
     freed += sweep_tables(lake, job, tables) + sweep_carried(lake) + sweep_rows(lake, SNAPSHOTS)
+    logs = [f"{path}/{LOG_DIRECTORY}" for path in (*tables, SNAPSHOTS)]
+    freed += sweep_parts(lake, [*logs, "_statelake"])
     sweep_signs(lake)
+    remove_left_directories()
     left = [record.snapshot_id for record in records if record.snapshot_id not in set(dropped)]
     return DropResult(dropped, left, freed.files, freed.size, held)
 
@@ -231,12 +238,18 @@ def _builders(
 
 
 def _drop(
-    lake: Catalog, version: CatalogVersion, job: str, dropped: list[str], token: str
+    lake: Catalog,
+    version: CatalogVersion,
+    job: str,
+    dropped: list[str],
+    named: Collection[str],
+    token: str,
 ) -> CatalogChange:
     """What takes snapshots out of the catalog, and names their files.
 
     Raises:
         ConflictError: Somebody builds on one, or the job is being erased from.
+        DamagedLakeError: A row of the job can't be believed, and is not dropped by its name.
     """
     refuse_during_erasure(version.claims, job)
     claims = without_gone(version.claims)
@@ -247,7 +260,8 @@ def _drop(
                 " at this moment",
                 remedy="try again when that is done",
             )
-    records, _ = version.records()
+    records, bad = version.records()
+    _refuse_unbelieved((row for row in bad if row.job == job), named)
     going = [r for r in records if r.job == job and r.snapshot_id in dropped]
     staying = [r for r in records if not (r.job == job and r.snapshot_id in dropped)]
     files = _only_in(going, staying)
@@ -321,7 +335,9 @@ def clean_lake(lake: Catalog, *, dry_run: bool = True) -> Freed:
             freed += sweep_tables(lake, job, table_paths(lake, folder), dry_run=dry_run)
     for path in (SNAPSHOTS, ERASURE_RECORDS):
         freed += sweep_rows(lake, path, dry_run=dry_run)
-    return freed + sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
+    freed += sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
+    freed += remove_left_directories(dry_run=dry_run)
+    return freed + sweep_parts(lake, [""], dry_run=dry_run)
 
 
 def tables_of_job(lake: Catalog, job: str, records: list[SnapshotRecord]) -> list[str]:

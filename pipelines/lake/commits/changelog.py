@@ -23,11 +23,11 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import Transaction
 
 from pipelines.lake.commits.partition_files import PartitionFile, PartitionFiles
 from pipelines.lake.tables.names import changelog_table
+from pipelines.lake.tables.parquet_bounds import BoundedWriter
 from pipelines.lake.tables.tables import StateTable
 from state_core.commit.backends.changelog import Change, Changelog, EmbeddedChangelogs, no_matter
 from state_core.commit.records.records import SystemStreamPartition
@@ -162,7 +162,9 @@ class _DeltaChangelog:
         name = f"{first:020}-{last:020}-{uuid.uuid4().hex[:12]}.parquet"
         path = f"{self._files.directory}/{name}"
         with self._table.directory.open_output(path) as target:
-            pq.write_table(rows, target, compression="zstd", write_page_checksum=True)
+            options = {"compression": "zstd", "write_page_checksum": True}
+            with BoundedWriter(target, rows.schema, **options) as writer:
+                writer.write_table(rows)
             size = target.tell()
         return _Segment(first, last, PartitionFile(path, size, rows.num_rows))
 

@@ -11,10 +11,10 @@ from threading import Lock
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError
 
-from pipelines.lake.tables.delta_commit import DeltaCommit
+from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import commits_table, new_edited_file
 from pipelines.lake.tables.tables import create_table, open_table, read_rows
 from state_core.commit import CommitMeasures
@@ -85,7 +85,7 @@ class CommitReports:
                     reports.append(CommitReport(task, now, since))
                     self._told[task] = counts
             if reports:
-                self._write(open_table(self.directory), reports)
+                self._write(reports)
 
     def append_counts(self, counts: Mapping[str, Mapping[str, int]], version: int) -> None:
         """Add a row for every task of a run, once however often this is called.
@@ -94,19 +94,13 @@ class CommitReports:
             counts: The counts of each task, by the names that `CommitMeasures` has.
             version: The run's number; what is not above the last one was told before.
         """
-        table = open_table(self.directory)
-        told = None if table is None else table.transaction_version(RUNS)
-        if not counts or (told is not None and version <= told):
-            return
         now = self.clock()
-        self._write(
-            table,
-            [
-                CommitReport(task, now, {name: found.get(name, 0) for name in COUNTED})
-                for task, found in counts.items()
-            ],
-            [Transaction(RUNS, version, now)],
-        )
+        reports = [
+            CommitReport(task, now, {name: found.get(name, 0) for name in COUNTED})
+            for task, found in counts.items()
+        ]
+        if reports:
+            self._write(reports, version)
 
     def read(self, since: int = 0) -> list[CommitReport]:
         """The reports from a time on, in milliseconds since 1970, in their order."""
@@ -132,22 +126,30 @@ class CommitReports:
             for task, at, found in zip(tasks, times, counts, strict=True)
         ]
 
-    def _write(
-        self,
-        table: DeltaTable | None,
-        reports: list[CommitReport],
-        transactions: Sequence[Transaction] = (),
-    ) -> None:
+    def _write(self, reports: Sequence[CommitReport], run: int | None = None) -> None:
+        """Add rows; those of a run only if no run of that number, or a later one, was told of."""
         columns = [
             [report.task for report in reports],
             [report.reported_at * 1000 for report in reports],
             *([report.counts[name] for report in reports] for name in COUNTED),
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
-        properties = CommitProperties(app_transactions=list(transactions))
-        change = DeltaCommit(self.directory, SCHEMA, None, properties)
-        change.add_rows(new_edited_file(), pa.Table.from_arrays(arrays, schema=SCHEMA))
-        change.write(table or create_table(self.directory, SCHEMA, name="commits"))
+        rows = pa.Table.from_arrays(arrays, schema=SCHEMA)
+        moment = [] if run is None else [Transaction(RUNS, run, reports[0].reported_at)]
+
+        def commit() -> bool:
+            table = open_table(self.directory)
+            told = None if table is None else table.transaction_version(RUNS)
+            if run is not None and told is not None and run <= told:
+                return True
+            table = table or create_table(self.directory, SCHEMA, name="commits")
+            properties = CommitProperties(app_transactions=moment)
+            change = DeltaCommit(self.directory, SCHEMA, None, properties)
+            change.add_rows(new_edited_file(table.version() + 1), rows)
+            change.write(table)
+            return True
+
+        until_committed(commit, self.directory)
 
 
 def total(reports: Iterable[CommitReport]) -> dict[str, int]:

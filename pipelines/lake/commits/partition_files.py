@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import path_segment
+from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.tables import (
     ATTEMPT_KEY,
     CONFIGURATION,
@@ -97,7 +97,8 @@ class PartitionFiles:
         count, directory = 0, self.table.directory
         try:
             with directory.open_input(file.path) as source:
-                parquet = pq.ParquetFile(source, page_checksum_verification=True)
+                place = directory.full(file.path)
+                parquet = open_parquet(source, place, page_checksum_verification=True)
                 for batch in parquet.iter_batches(rows, columns=columns.names):
                     count += batch.num_rows
                     yield batch.cast(columns)

@@ -26,11 +26,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, Transaction
 
 from pipelines.lake.commits.partition_files import PartitionFile, PartitionFiles
 from pipelines.lake.tables.names import store_table
+from pipelines.lake.tables.parquet_bounds import BoundedWriter
 from pipelines.lake.tables.tables import StateTable
 from state_core.commit import (
     Checkpoint,
@@ -208,7 +208,7 @@ class TaskPart:
         path = f"{self.directory}/{checkpoint}-{kind}-{uuid.uuid4().hex[:12]}.parquet"
         count = 0
         with self.table.directory.open_output(path) as target:
-            with pq.ParquetWriter(
+            with BoundedWriter(
                 target, ROWS, compression="zstd", write_page_checksum=True
             ) as writer:
                 for group in _groups(rows):

@@ -29,7 +29,6 @@ from pipelines.lake.edit.rewriting import (
 from pipelines.lake.query.literals import without_literals
 from pipelines.lake.query.session import QueryError, Session
 from pipelines.lake.query.statements import PreparedStatement, Statement, parse_statement
-from pipelines.lake.query.table_datasets import OpenedTable
 from pipelines.lake.query.table_names import TableNames
 from pipelines.lake.tables.operator_tables import write_operator_unit
 from pipelines.lake.tables.records import OperatorRecord, TableRecord
@@ -123,7 +122,7 @@ def check_statements(session: Session, statements: Sequence[str]) -> list[Statem
 
 def _try(session: Session, statement: Statement) -> None:
     """Carry a statement out over no row: what it calls by wrong names is told at once."""
-    table = OpenedTable(session.lake.table(statement.table.path), statement.table.version)
+    table = session.open(statement.table)
     prepared = PreparedStatement(session, statement)
     if statement.kind == "INSERT":
         prepared.inserted(table.schema)

@@ -15,9 +15,9 @@ from pipelines.lake.edit.keeping import ListedKeys, key_groups_of_keys
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import Transform, kept_rows, layout_of
 from pipelines.lake.edit.sql_editing import ChangedRows, queues_in
-from pipelines.lake.query.session import Session, quoted
+from pipelines.lake.query.session import Session
 from pipelines.lake.query.statements import PreparedStatement, parse_statement
-from pipelines.lake.query.table_names import operator_tables_by_name
+from pipelines.lake.query.table_names import operator_tables_by_name, quoted
 from pipelines.lake.tables.records import OperatorRecord, TableRecord
 from pipelines.lake.tables.units import Unit
 from state_core.errors import EncodeError, UnknownHashError

@@ -21,6 +21,7 @@ from pipelines.lake.erase.log_rewriting import check_log, named_files, rewrite_l
 from pipelines.lake.erase.needles import needles_of, whole_forms
 from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
+from pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
 from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
 from pipelines.lake.tables.table_log import LOG_DIRECTORY
 from pipelines.lake.tables.tables import StateTable
@@ -197,7 +198,7 @@ class PairTable:
         """The rows of a file."""
         try:
             with self.table.directory.open_input(path) as file:
-                rows = pq.ParquetFile(file)
+                rows = open_parquet(file, self.table.directory.full(path))
                 if not {"key", "value"} <= set(rows.schema_arrow.names):
                     raise pa.ArrowInvalid("no columns key and value")
                 yield from rows.iter_batches(BATCH_ROWS)
@@ -220,7 +221,7 @@ class PairTable:
         with directory.open_input(path) as file:
             schema = pq.read_schema(file)
         with directory.open_output(new) as target:
-            with pq.ParquetWriter(
+            with BoundedWriter(
                 target, schema, compression="zstd", write_page_checksum=True
             ) as writer:
                 for batch in self._batches(path):

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from pipelines.lake.tables.parquet_bounds import open_parquet
 from state_core.errors import DamagedLakeError
 
 __all__ = ["pages_of"]
@@ -35,7 +35,7 @@ def pages_of(data: pa.Buffer) -> Iterator[tuple[str, pa.Buffer | bytes]]:
         DamagedLakeError: The file can't be read.
     """
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
+        file = open_parquet(pa.BufferReader(data), "a Parquet file")
         for group in range(file.num_row_groups):
             row_group = file.metadata.row_group(group)
             for index in range(row_group.num_columns):

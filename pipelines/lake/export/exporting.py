@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.reading import SnapshotReading
 from pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
 from pipelines.lake.export.channel_state import (
     dropped_records,
@@ -122,25 +123,29 @@ def export_snapshot(
         progress: Called with (done, total) in bytes after each slice.
 
     Raises:
-        NotFoundError: There is no such snapshot.
+        NotFoundError: There is no such snapshot, or it was dropped meanwhile.
+        ConflictError: It was erased from meanwhile, time and again.
         KeyGroupError: The parallelism is out of range, or keys can't be given new key groups.
         UnsupportedFormatError: It holds state that can't be redistributed, sampled or masked.
         EncodeError: A value can't be masked as is said, or a state is not spoken of.
         DamagedLakeError: What the lake says of it contradicts itself.
         SnapshotError: The target can't be written.
     """
-    record = lake.snapshot(job, snapshot_id)
     chosen = choose_engine(engine)
-    target = SavepointDirectory(to)
-    work = _Export(lake, record, target, chosen, parallelism, max_parallelism, compression)
-    work.operator_state_version = operator_state_version
-    work.sharing = sharing
-    work.drop_channel_state = drop_channel_state
-    try:
-        return work.run(metadata_version, progress)
-    except BaseException:
-        target.abandon()
-        raise
+
+    def export(record: SnapshotRecord) -> ExportResult:
+        target = SavepointDirectory(to)
+        work = _Export(lake, record, target, chosen, parallelism, max_parallelism, compression)
+        work.operator_state_version = operator_state_version
+        work.sharing = sharing
+        work.drop_channel_state = drop_channel_state
+        try:
+            return work.run(metadata_version, progress)
+        except BaseException:
+            target.abandon()
+            raise
+
+    return SnapshotReading(lake, lake.snapshot(job, snapshot_id)).whole(export)
 
 
 class _Export:

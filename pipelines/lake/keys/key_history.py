@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.reading import SnapshotReading
 from pipelines.lake.keys.one_key import KeyTables, key_tables
 from pipelines.lake.tables.key_rows import read_key
 from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
@@ -127,14 +128,30 @@ def key_history(
     Raises:
         EncodeError: The text is no key of any operator of any snapshot.
         LakeError: A file can't be read.
-        NotFoundError: There is no such job, or no snapshot has such an operator or state.
+        NotFoundError: There is no such job, or no snapshot has such an operator or state; or one
+            was dropped meanwhile.
         DamagedLakeError: The row of a snapshot can't be believed.
+        ConflictError: A snapshot was erased from meanwhile, time and again.
     """
     records, bad = lake.records(job)
     if bad:
         raise bad[0].error
     if not records:
         lake.snapshot(job, "")  # which says what there is
+
+    def history(*records: SnapshotRecord) -> KeyHistory:
+        return _history(lake, records, text, operator, state)
+
+    return SnapshotReading(lake, *records).whole(history)
+
+
+def _history(
+    lake: Catalog,
+    records: Iterable[SnapshotRecord],
+    text: str,
+    operator: str | None,
+    state: str | None,
+) -> KeyHistory:
     reader = _Reader()
     history: list[KeySnapshot] = []
     before: _Held = {}

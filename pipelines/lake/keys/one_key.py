@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
 from pipelines.keys import KeyRows, check_states, keys_from_text
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.reading import SnapshotReading
 from pipelines.lake.tables.key_rows import (
     SoughtKey,
     key_serializer,
@@ -76,18 +78,29 @@ def rows_in_lake(
 
     Raises:
         EncodeError: The text is no key of any operator.
-        LakeError: A file can't be read; raised where the rows are taken.
-        NotFoundError: There is no such operator or state, or no keyed state at all.
+        LakeError: A file can't be read; raised where the rows are taken, as are the next two.
+        ConflictError: The snapshot was erased from after some rows were taken.
+        NotFoundError: There is no such operator or state, or no keyed state at all; or the snapshot
+            was dropped meanwhile.
     """
+    found = key_tables(lake, record, text, operator=operator, state=state)
+    reading = SnapshotReading(lake, record)
+
+    def batches(number: int, now: SnapshotRecord) -> Iterator[tuple[KeyedState, pa.Table]]:
+        tables = found
+        if now is not record:
+            tables = key_tables(lake, now, text, operator=operator, state=state)
+        return _batches(tables[number])
+
     return [
         KeyRows(
             places.operator.label,
             places.operator.key_type,
             plain(places.key.value),
             places.key.encoded.key_group,
-            _batches(places),
+            reading.each(partial(batches, number)),
         )
-        for places in key_tables(lake, record, text, operator=operator, state=state)
+        for number, places in enumerate(found)
     ]
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import duckdb
 import pyarrow as pa
@@ -27,11 +28,13 @@ from pipelines.lake.query.table_names import (
     NamedTable,
     TableNames,
     operator_tables_by_name,
+    quoted,
     resolve_names,
+    shown_name,
 )
 from state_core.errors import LakeError, StateError
 
-__all__ = ["Answer", "QueryError", "Session", "quoted"]
+__all__ = ["Answer", "QueryError", "Session"]
 
 CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": False,
@@ -76,6 +79,7 @@ class Session:
         self._reader: pa.RecordBatchReader | None = None
         self.alone = threading.Lock()  # whose holder has DuckDB for itself, which uses all cores
         self.columns: dict[str, list[str]] = {}  # of the tables of a query, for messages
+        self._called: dict[str, tuple[str, ...]] = {}  # the table of each name that DuckDB knows
         self._spilled = tempfile.TemporaryDirectory(prefix="statelake-sql-")
         self.connection = duckdb.connect(":memory:", config=CONFIGURATION)
         for setting in (
@@ -134,7 +138,9 @@ class Session:
             QueryError: The statement does not read, or DuckDB refuses it.
             StateError: A table that it names can't be read.
         """
-        self._end()
+        if self._reader is not None:
+            self._end()
+            self.names.forget()
         kind = self.kind_of(query)
         if kind not in READING:
             raise QueryError(
@@ -142,6 +148,11 @@ class Session:
                 remedy="give SELECT, or DELETE, UPDATE or INSERT with --edit; if Spark or delta-rs"
                 " changed a table, `statelake commit` makes a snapshot of it",
             )
+        return self.names.reading.whole(lambda *_: self._answer(query, kind))
+
+    def _answer(self, query: str, kind: str) -> Answer:
+        """Run a query up to its first rows."""
+        self._end()
         with self.telling():
             self.columns.clear()
             text = self.resolved(query)
@@ -150,16 +161,19 @@ class Session:
             relation = self.connection.sql(text)
             kinds = [str(column_type) for column_type in relation.types]
             reader = self._reader = relation.to_arrow_reader(BATCH_ROWS)
+            first = list(islice(reader, 1))
         fields = [
             pa.field(field.name, pa.int64()) if kind == "HUGEINT" else field
             for field, kind in zip(reader.schema, kinds, strict=True)
         ]  # Spark's sum of BIGINT is a BIGINT
         schema = pa.schema(fields)
-        return Answer(schema, self._batches(reader, schema))
+        return Answer(schema, self._batches(chain(first, reader), schema))
 
-    def _batches(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        with self.telling():
-            for batch in reader:
+    def _batches(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        with self.names.reading.in_part(), self.telling():
+            for batch in batches:
                 if batch.schema == schema:
                     yield batch
                     continue
@@ -197,9 +211,16 @@ class Session:
                 return None
             if register:
                 self.register(table)
-            return quoted(table.name)
+            return quoted(self._name_of(table.job, table.operator, table.state))
 
         return resolve_names(query, target, DUCKDB)
+
+    def _name_of(self, *parts: str) -> str:
+        """What DuckDB calls a table: no two alike, as it tells no capital letters apart."""
+        name = shown_name(parts)
+        while self._called.setdefault(name.lower(), parts) != parts:
+            name += "'"
+        return name
 
     def tables_in(self, query: str) -> set[str]:
         """The paths of the lake's tables that a piece of a query names."""
@@ -218,9 +239,17 @@ class Session:
 
     def columns_in(self, query: str) -> list[str]:
         """The columns of the lake's tables that a piece of a query names."""
-        tables = self._tables_in(query).values()
-        opened = [OpenedTable(self.lake.table(table.path), table.version) for table in tables]
+        opened = map(self.open, self._tables_in(query).values())
         return list(dict.fromkeys(name for table in opened for name in table.schema.names))
+
+    def open(self, table: NamedTable) -> OpenedTable:
+        """Open a table as its snapshot has it; with what others changed since, unless as of one.
+
+        Raises:
+            StateError: The table can't be opened.
+        """
+        recorded, edits = self.names.recorded(table), self.names.as_of is None
+        return OpenedTable(self.lake.table(table.path), recorded, edits=edits)
 
     def register(self, table: NamedTable) -> None:
         """Give DuckDB a table under its name.
@@ -231,31 +260,29 @@ class Session:
         if table.every_snapshot:
             self._register_every_snapshot(table)
         else:
-            self._register(table.name, table.path, table.version)
+            name = self._name_of(table.job, table.operator, table.state)
+            self._register(name, self.open(table))
 
-    def _register(self, name: str, path: str, version: int | None) -> None:
-        opened = OpenedTable(self.lake.table(path), version)
+    def _register(self, name: str, opened: OpenedTable) -> None:
         self.columns[name] = opened.schema.names
         self.connection.register(name, opened.dataset())
 
     def _register_every_snapshot(self, table: NamedTable) -> None:
         state = table.state.removesuffix(EVERY_SNAPSHOT)
-        records, bad = self.lake.records(table.job)
-        if bad:
-            raise bad[0].error
         selects = []
-        for record in records:
+        for record in self.names.snapshots_of(table.job):
             for operator in record.operators:
                 paths = dict(operator_tables_by_name(operator))
                 if operator.label != table.operator or state not in paths:
                     continue
-                versions = {recorded.path: recorded.version for recorded in operator.tables}
-                name = f"{table.name} {record.snapshot_id}"
-                self._register(name, paths[state], versions[paths[state]])
+                (recorded,) = (each for each in operator.tables if each.path == paths[state])
+                name = self._name_of(table.job, table.operator, table.state, record.snapshot_id)
+                self._register(name, OpenedTable(self.lake.table(recorded.path), recorded))
                 snapshot = record.snapshot_id.replace("'", "''")
                 selects.append(f"SELECT '{snapshot}' AS snapshot, * FROM {quoted(name)}")  # noqa: S608 - quoted
         union = " UNION ALL BY NAME ".join(selects)
-        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(table.name)} AS {union}")
+        name = self._name_of(table.job, table.operator, table.state)
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {union}")
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -295,12 +322,6 @@ class Session:
         else:
             remedy = ""
         return QueryError(refused, remedy=remedy)
-
-
-def quoted(name: str) -> str:
-    """A name as DuckDB's SQL writes it."""
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
 
 
 def _explained(rows: list[tuple[str, str]]) -> Answer:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pipelines.lake.query.session import QueryError, Session, quoted
-from pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of
+from pipelines.lake.query.session import QueryError, Session
+from pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of, quoted
 from pipelines.lake.tables.units import BUCKET, KEY_GROUP
 from state_core.errors import NotFoundError
 

@@ -1,4 +1,4 @@
-"""A version of a table as an Arrow dataset: its log says which files, and what partition each is.
+"""A table as an Arrow dataset: a snapshot's record, or its log, says which files it has.
 
 DuckDB reads such a dataset in many threads, only the columns that a query wants, and of files and
 row groups only those that its filters leave. On a local disk Arrow gets files that were opened
@@ -10,11 +10,15 @@ wait for.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from pipelines.lake.tables.parquet_bounds import check_parquet
+from pipelines.lake.tables.records import TableRecord
 from pipelines.lake.tables.tables import StateTable, TableFile, log_path, plain_files
 from pipelines.lake.tables.units import KEY_GROUP
 from state_core.errors import LakeError, MissingFileError, StateError
@@ -25,15 +29,16 @@ NOT_THERE = "only `statelake drop` may remove files: restore it from a backup of
 
 
 class OpenedTable:
-    """A version of a table, opened.
+    """A table, opened: the files that a snapshot has of it, or those of its newest version.
 
     Args:
         table: The table.
-        version: Its version; by default the newest.
+        recorded: What the snapshot's record says of it; by default its newest version is opened.
+        edits: Whether what others than statelake changed since the record is seen.
 
     Attributes:
         log: The version's log.
-        files: What it says of the files.
+        files: The files.
         schema: The table's columns.
         partition: The partition column; empty if there is none.
 
@@ -43,10 +48,17 @@ class OpenedTable:
         UnsafePathError: The table names files elsewhere, or there is a link.
     """
 
-    def __init__(self, table: StateTable, version: int | None = None) -> None:
+    def __init__(
+        self, table: StateTable, recorded: TableRecord | None = None, *, edits: bool = False
+    ) -> None:
         self.table = table
-        self.log: DeltaTable = table.require(version)
-        self.files = plain_files(self.log)
+        self.log: DeltaTable = table.require(recorded.version if recorded and not edits else None)
+        if recorded is None or (edits and table.is_edited(self.log, recorded.version)):
+            self.files = plain_files(self.log)
+        else:
+            if self.log.version() != recorded.version:
+                self.log = table.require(recorded.version)
+            self.files = [TableFile.of(unit) for unit in recorded.units]
         self.schema = pa.schema(self.log.schema().to_arrow())
         self.partition: str = next(iter(self.log.metadata().partition_columns), "")
         self._format = ds.ParquetFileFormat()
@@ -86,14 +98,17 @@ class OpenedTable:
             # of a size that is known a store is not asked
             return self._format.make_fragment(full, filesystem, partition, file_size=file.size)
         try:
-            return self._format.make_fragment(
-                directory.open_input(path), partition_expression=partition
-            )
+            source, opened = directory.open_input(path), None
+            with suppress(OSError, pa.ArrowException):  # whose rows are read is told then
+                opened = pq.ParquetFile(source)
+            if opened is not None:
+                check_parquet(opened, source, directory.full(path))
+            return self._format.make_fragment(source, partition_expression=partition)
         except MissingFileError as error:
             raise self._not_read(file, error) from error
         except StateError:
             raise
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
             raise self._not_read(file, error) from error
 
     def _not_read(self, file: TableFile, error: Exception) -> LakeError:

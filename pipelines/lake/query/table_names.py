@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import TypeVar
 
 from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from pipelines.lake.catalog.reading import SnapshotReading
+from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from pipelines.lake.tables.units import Partitioning
-from state_core.errors import NotFoundError
+from state_core.errors import DamagedLakeError, NotFoundError
 
 __all__ = [
     "DUCKDB",
@@ -27,7 +28,9 @@ __all__ = [
     "TableNames",
     "find_folded",
     "operator_tables_by_name",
+    "quoted",
     "resolve_names",
+    "shown_name",
 ]
 
 Found = TypeVar("Found")
@@ -41,6 +44,7 @@ SHOWN_NAMES = 20
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
 _BACKTICKS = r"`(?:[^`]|``)+`"
 _PART = re.compile(r'`((?:[^`]|``)+)`|"((?:[^"]|"")+)"|(\w[\w-]*(?:@all)?)')
+_PLAIN = re.compile(r"\w+(?:@all)?")
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class NamedTable:
         operator: How its operator is called.
         state: How its state is called in SQL.
         path: The table's path below the lake.
-        version: Its version; None for the newest.
+        snapshot_id: The snapshot whose table it is.
         partitioning: How the table is partitioned, if by key group.
         every_snapshot: Whether the rows of all snapshots are meant, each with a column `snapshot`.
     """
@@ -89,14 +93,14 @@ class NamedTable:
     operator: str
     state: str
     path: str
-    version: int | None
+    snapshot_id: str
     partitioning: Partitioning | None = None
     every_snapshot: bool = False
 
     @property
     def name(self) -> str:
-        """The three parts, for messages and as DuckDB calls it."""
-        return f"{self.job}.{self.operator}.{self.state}"
+        """The three parts as a query may write them: no other table's are written so."""
+        return shown_name((self.job, self.operator, self.state))
 
 
 class TableNames:
@@ -106,6 +110,9 @@ class TableNames:
         lake: The lake.
         as_of: A snapshot's id: tables are as they were in it, and not as they are now.
         job: A job whose name may be left out.
+
+    Attributes:
+        reading: The snapshots whose tables were found.
 
     Raises:
         NotFoundError: No job has that snapshot, or there is no such job.
@@ -128,6 +135,7 @@ class TableNames:
                 )
         if job is not None and job not in self.jobs:
             lake.snapshot(job, as_of or "")  # raises, and says what there is
+        self.reading = SnapshotReading(lake)
         self._by_job: dict[str, dict[Parts, NamedTable]] = {}
 
     def find(self, parts: Parts) -> NamedTable | None:
@@ -149,28 +157,65 @@ class TableNames:
             record = (
                 self.lake.latest(job) if self.as_of is None else self.lake.snapshot(job, self.as_of)
             )
-            self._by_job[job] = {} if record is None else self._tables_of(record)
+            self._by_job[job] = {} if record is None else self._tables_of(self.reading.add(record))
         return self._by_job[job]
+
+    def recorded(self, table: NamedTable) -> TableRecord:
+        """What the record that is read says of a table.
+
+        Raises:
+            NotFoundError: There is another snapshot of that name now, without the table.
+        """
+        for recorded in self.reading.records[table.job, table.snapshot_id].tables:
+            if recorded.path == table.path:
+                return recorded
+        raise NotFoundError(f"no table {table.name}", remedy=self.remedy)
+
+    def snapshots_of(self, job: str) -> list[SnapshotRecord]:
+        """All snapshots of a job, the oldest first, by the records that are read.
+
+        Raises:
+            DamagedLakeError: The catalog has a row of the job that can't be believed.
+        """
+        records, bad = self.lake.records(job)
+        if bad:
+            raise bad[0].error
+        return [self.reading.add(record) for record in records]
+
+    def forget(self) -> None:
+        """Find tables as the catalog has them from now on."""
+        self._by_job.clear()
+        self.reading.records.clear()
 
     def _tables_of(self, record: SnapshotRecord) -> dict[Parts, NamedTable]:
         tables: dict[Parts, NamedTable] = {}
+        views: dict[Parts, NamedTable] = {}
+        labels = [operator.label for operator in record.operators]
         for operator in record.operators:
+            if labels.count(operator.label) > 1:
+                raise DamagedLakeError(
+                    f"two operators of snapshot {record.snapshot_id!r} are called"
+                    f" {operator.label!r}",
+                    place=self.lake.directory.uri,
+                    remedy="a name in SQL would mean the states of both: export the snapshot",
+                )
             tables_by_path = {table.path: table for table in operator.tables}
             for state, path in operator_tables_by_name(operator):
                 table = tables_by_path[path]
-                version = None if self.as_of is None else table.version
                 partitioning = (
                     Partitioning(operator.max_parallelism, table.partition_by)
                     if table.partition_by
                     else None
                 )
-                named = NamedTable(record.job, operator.label, state, path, version, partitioning)
+                named = NamedTable(
+                    record.job, operator.label, state, path, record.snapshot_id, partitioning
+                )
                 tables[operator.label, state] = named
                 whole = f"{state}{EVERY_SNAPSHOT}"
-                tables[operator.label, whole] = NamedTable(
-                    record.job, operator.label, whole, path, None, every_snapshot=True
+                views[operator.label, whole] = NamedTable(
+                    record.job, operator.label, whole, path, record.snapshot_id, every_snapshot=True
                 )
-        return tables
+        return views | tables  # a state that is called as a view would be goes before it
 
     def __iter__(self) -> Iterator[NamedTable]:
         """All tables, but for the views of all snapshots."""
@@ -187,24 +232,45 @@ class TableNames:
 
 def operator_tables_by_name(operator: OperatorRecord) -> Iterator[tuple[str, str]]:
     """The name in SQL of each state of an operator, and its table's path; timers share one."""
-    keyed = {state.name for state in operator.states}
-    timers: set[str] = set()
-    for state in operator.states:
-        if state.kind != TIMERS:
-            yield state.name, state.table
-        elif state.table not in timers:
-            timers.add(state.table)
-            yield TIMERS, state.table
-    for other in operator.operator_states:
-        yield other.name + (BESIDE if other.name in keyed else ""), other.table
+    keyed = [(state.name, state.table) for state in operator.states if state.kind != TIMERS]
+    timers = {(TIMERS, state.table): None for state in operator.states if state.kind == TIMERS}
+    others = [(other.name, other.table) for other in operator.operator_states]
+    taken: set[str] = set()
+    for name, table in (*keyed, *timers, *others):
+        unique = name
+        while unique in taken:
+            unique += BESIDE
+        taken.add(unique)
+        yield unique, table
 
 
 def find_folded(names: Mapping[Parts, Found], parts: Parts) -> Found | None:
-    """What has a name: exactly that one, or else one that differs in case alone."""
+    """What has a name: exactly that one, or else the one that differs in case alone.
+
+    Raises:
+        NotFoundError: Several differ in case alone.
+    """
     if parts in names:
         return names[parts]
-    folded = {tuple(part.lower() for part in key): value for key, value in names.items()}
-    return folded.get(tuple(part.lower() for part in parts))
+    folded = [part.lower() for part in parts]
+    found = [key for key in names if [part.lower() for part in key] == folded]
+    if len(found) > 1:
+        raise NotFoundError(
+            f"{shown_name(parts)} may be {' or '.join(map(shown_name, found))}",
+            remedy="write it with the capital letters that it has",
+        )
+    return names[found[0]] if found else None
+
+
+def shown_name(parts: Parts) -> str:
+    """A name of several parts as a query may write it, each in quotes where it needs them."""
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in parts)
+
+
+def quoted(name: str) -> str:
+    """A name as DuckDB's SQL writes it."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
 
 
 def resolve_names(
@@ -245,5 +311,4 @@ def parts_of(name: str) -> Parts:
 def _in_double_quotes(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0]
-    inside = match[1].replace("``", "`").replace('"', '""')
-    return f'"{inside}"'
+    return quoted(match[1].replace("``", "`"))

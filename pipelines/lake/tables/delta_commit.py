@@ -159,7 +159,8 @@ class DeltaCommit:
 
         Raises:
             CommitFailedError: Another writer came first.
-            StateError: The log can't be written, or the table needs what statelake can't write.
+            StateError: The log can't be written, or is gone, or the table needs what statelake
+                can't write.
         """
         self._refuse_features(table)
         version = table.version() + 1
@@ -169,6 +170,12 @@ class DeltaCommit:
             self._remove_others(table)
         if replace_all or self.configuration is not None:
             actions.append({"metaData": self._metadata_after(table)})
+        if self.directory.local and not self.directory.is_file(log_entry(version - 1)):
+            raise DamagedLakeError(
+                "no version can be added to the table (its log is gone)",
+                place=self.directory.uri,
+                remedy="see who else writes there, or restore it from a backup",
+            )
         self._put(version, [*actions, *self._actions], "Overwrite" if replace_all else "Append")
         self._checkpoint(version)
         return version

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.lake.tables.names import new_folder, operator_table
+from pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
 from pipelines.lake.tables.records import (
     OperatorStateRecord,
     SnapshotRecord,
@@ -229,7 +229,7 @@ def write_operator_unit(
     """Write one file of a table: its path below the table, and its bytes."""
     path = f"{DATA_DIRECTORY}/{name}.parquet"
     with directory.open_output(path) as output:
-        with pq.ParquetWriter(
+        with BoundedWriter(
             output, schema, compression="zstd", compression_level=ZSTD_LEVEL, use_dictionary=False
         ) as file:
             for batch in batches:
@@ -253,7 +253,7 @@ def read_operator_rows(
         place = directory.full(unit.path)
         try:
             with directory.open_input(unit.path) as file:
-                table = pq.ParquetFile(file).read(columns=schema.names)
+                table = open_parquet(file, place).read(columns=schema.names)
         except (MissingFileError, OSError, pa.ArrowException) as error:
             raise LakeError(
                 f"a file of the table can't be read ({error})",

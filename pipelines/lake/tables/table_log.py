@@ -4,6 +4,9 @@ delta-rs takes paths, and follows links. So on a disk it gets a directory of thi
 which `_delta_log` leads to the descriptor of the log that was opened name by name. A table that is
 exchanged for a link meanwhile is read and written where it was. All that delta-rs may do there is
 in the log: it neither reads nor writes rows.
+
+A log is looked at before (`check_log_files`). delta-rs would wait for a pipe for ever, and a
+checkpoint of the second kind names further files, of which it reads those elsewhere too.
 """
 
 from __future__ import annotations
@@ -17,18 +20,20 @@ from contextlib import suppress
 from pathlib import Path
 from weakref import finalize
 
+import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 
-from state_core.errors import LakeError
-from state_core.files.filesystem import Directory
+from pipelines.lake.tables.parquet_bounds import open_parquet
+from state_core.errors import LakeError, MissingFileError, UnreadableTableError, UnsafePathError
+from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.files.held_directories import LOG_PREFIX, HeldDirectory, held_temporary
 from state_core.files.object_stores import STORE_REMEDY
 from state_core.files.storage_options import storage_options
 
 __all__ = [
-    "LOG_DIRECTORY", "WAITS", "is_lasting", "is_torn", "log_entry", "open_log", "problem_of",
-    "remedy_of",
+    "LOG_DIRECTORY", "WAITS", "check_log_files", "is_lasting", "is_torn", "log_entry", "open_log",
+    "problem_of", "remedy_of",
 ]  # fmt: skip
 
 LOG_DIRECTORY = "_delta_log"
@@ -41,6 +46,15 @@ _ASKED_ENOUGH = re.compile(r"after (\d+) retries, max_retries\D+\1\b")
 _ENTRY = re.compile(r"\d{20}\.json", re.ASCII)
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet", re.ASCII)
 LAST_CHECKPOINT = "_last_checkpoint"
+# of Spark, for versions that are not committed yet, and for checkpoints that were removed
+_EMPTY_DIRECTORIES = {"_commits", "_sidecars", "_staged_commits"}
+_ANY_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(.+)", re.ASCII)
+_KNOWN_CHECKPOINT = re.compile(r"parquet(\.crc|#\d+)?")  # `#1` while delta-rs writes it
+SIDECAR = "sidecar"
+CHECKPOINT_REMEDY = (
+    "ALTER TABLE ... SET TBLPROPERTIES ('delta.checkpointPolicy' = 'classic'), and remove the file"
+    " if the log has an entry of each version"
+)
 _COLOUR = re.compile(r"\x1b\[\d*m")
 
 
@@ -55,22 +69,103 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
         MissingFileError: There is no log.
         TableNotFoundError: The directory has no log.
         DeltaError: The log can't be read, or has no such version.
-        UnsafePathError: There is a link.
+        UnreadableTableError: It has a checkpoint that names further files.
+        UnsafePathError: There is a link, or what is no file.
     """
+    try:
+        check_log_files(directory.confined(), version)
+    except UnreadableTableError:
+        if not directory.local or not _without_torn_checkpoint(directory):
+            raise
+        check_log_files(directory.confined(), version)
     place = _LogPlace(directory)
     try:
         at = _whole_version(directory) if version is None else version
-        try:
-            table = _opened(place.uri, directory, at)
-        except DeltaError:
-            if not directory.local or not _without_torn_checkpoint(directory):
-                raise
-            table = _opened(place.uri, directory, at)
+        table = _opened(place.uri, directory, at)
     except BaseException:
         place.close()
         raise
     finalize(table, place.close)
     return table
+
+
+def check_log_files(directory: ConfinedDirectory, version: int | None = None) -> None:
+    """Look at a log's files before delta-rs does, which reads whatever is there. Of a local disk.
+
+    Args:
+        directory: The table's.
+        version: The version that is to be opened, the latest by default.
+
+    Raises:
+        MissingFileError: There is no log.
+        UnreadableTableError: It has a checkpoint that is not one file with all that it says.
+        OversizedError: A checkpoint unpacks to more than its bytes allow.
+        UnsafePathError: There is a link, a directory, a pipe or a device.
+    """
+    handle = directory.folder(LOG_DIRECTORY)
+    if handle is None:  # of a store, in which all is a file
+        return
+    place = directory.full(LOG_DIRECTORY)
+    checkpoints = []
+    try:
+        for entry in os.scandir(handle):
+            if not entry.is_file(follow_symlinks=False):
+                _check_directory(directory, entry)
+            if found := _ANY_CHECKPOINT.fullmatch(entry.name):
+                if not _KNOWN_CHECKPOINT.fullmatch(found[2]):
+                    raise UnreadableTableError(
+                        f"a checkpoint of another kind than <version>.checkpoint.parquet:"
+                        f" {entry.name!r}",
+                        place=place,
+                        remedy=CHECKPOINT_REMEDY,
+                    )
+                if found[2] == "parquet" and (version is None or int(found[1]) <= version):
+                    checkpoints.append(entry.name)
+    finally:
+        os.close(handle)
+    if checkpoints:  # the latest is the only one that is read
+        _check_checkpoint(directory, f"{LOG_DIRECTORY}/{max(checkpoints)}")
+
+
+def _check_directory(directory: ConfinedDirectory, entry: os.DirEntry[str]) -> None:
+    """Refuse what is no file in a log, but for empty directories of Spark."""
+    path = f"{LOG_DIRECTORY}/{entry.name}"
+    if entry.name not in _EMPTY_DIRECTORIES or not entry.is_dir(follow_symlinks=False):
+        raise UnsafePathError(
+            f"{path!r} is no regular file",
+            place=directory.uri,
+            remedy="a log has files alone: look at what it is, and remove it",
+        )
+    if names := directory.names(path):
+        raise UnreadableTableError(
+            f"{path} has {names[0]!r}: statelake reads no log that needs further files",
+            place=directory.uri,
+            remedy=CHECKPOINT_REMEDY,
+        )
+
+
+def _check_checkpoint(directory: ConfinedDirectory, path: str) -> None:
+    """Refuse a checkpoint that names further files, whatever it is called."""
+    place = directory.full(path)
+    try:
+        with directory.open_input(path) as source:
+            file = open_parquet(source, place)
+            names_files = SIDECAR in file.schema_arrow.names and any(
+                batch.column(0).null_count < len(batch)
+                for batch in file.iter_batches(columns=[SIDECAR])
+            )
+    except MissingFileError:
+        return  # an erasure has removed it just now
+    except (OSError, pa.ArrowException) as error:
+        raise UnreadableTableError(
+            f"a checkpoint that is no Parquet ({' '.join(str(error).split())})",
+            place=place,
+            remedy="remove it if the log has an entry of each version",
+        ) from error
+    if names_files:
+        raise UnreadableTableError(
+            "a checkpoint that names further files", place=place, remedy=CHECKPOINT_REMEDY
+        )
 
 
 def _opened(uri: str, directory: Directory, version: int | None) -> DeltaTable:

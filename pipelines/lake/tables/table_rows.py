@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.records import OperatorRecord, StateRecord, TableRecord, UnitRecord
 from pipelines.lake.tables.tables import table_directory
 from pipelines.lake.tables.unit_writer import table_columns
@@ -133,15 +134,17 @@ def open_unit(
 
     Raises:
         LakeError: It is missing, can't be read, or has not the rows that the catalog says.
+        OversizedError: It unpacks to more than its bytes allow.
     """
     directory = table_directory(lake, path)
     try:
         with _opened(directory, unit, whole=whole) as source:
-            file = pq.ParquetFile(source, pre_buffer=directory.is_object_store)
+            place = directory.full(unit.path)
+            file = open_parquet(source, place, pre_buffer=directory.is_object_store)
             if unit.rows not in (-1, file.metadata.num_rows):
                 raise LakeError(
                     f"{file.metadata.num_rows} rows, and the catalog says {unit.rows}",
-                    place=directory.full(unit.path),
+                    place=place,
                     remedy="restore the file from a backup of the lake",
                 )
             yield file

@@ -23,9 +23,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import names_key_groups
+from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.records import TableRecord, UnitRecord
 from pipelines.lake.tables.table_log import LOG_DIRECTORY, open_log, problem_of
 from state_core.errors import (
+    ConflictError,
     DamagedLakeError,
     MissingFileError,
     NotALakeError,
@@ -45,6 +47,7 @@ __all__ = [
     "check_files",
     "create_table",
     "files_of",
+    "has_files_of",
     "log_path",
     "open_table",
     "plain_files",
@@ -126,13 +129,27 @@ class StateTable:
             _log_paths(table, self.directory)
         return table
 
-    def checked_directory(self, version: int | None = None) -> Directory:
+    def checked_directory(self, recorded: TableRecord | None = None) -> Directory:
         """Where it is, for an engine that reads and writes it by its path.
+
+        Args:
+            recorded: What a snapshot's record says of it, whose version is going to be read; the
+                newest by default.
 
         Raises:
             UnsafePathError: A file of that version, or the way to it, is a link.
+            ConflictError: The version has other files than the snapshot.
         """
-        check_files(self.require(version), self.directory)
+        log = self.require(None if recorded is None else recorded.version)
+        check_files(log, self.directory)
+        if recorded is not None and not has_files_of(log, recorded):
+            raise ConflictError(
+                f"version {recorded.version} of the log has other files than the snapshot, as an"
+                " erasure has not ended",
+                place=self.uri,
+                remedy="let `statelake erase` end it: run it again; or read with DuckDB, which"
+                " needs no log",
+            )
         return self.directory
 
     def require(self, version: int | None = None) -> DeltaTable:
@@ -173,6 +190,15 @@ class StateTable:
             )
         except (ValueError, TypeError, RecursionError) as error:
             raise _unreadable(f"no log of Delta's ({error})", self.directory.full(path)) from error
+
+    def is_edited(self, newest: DeltaTable, version: int) -> bool:
+        """Whether others than statelake changed the table after a version.
+
+        Args:
+            newest: The newest version.
+            version: The version.
+        """
+        return newest.version() > version and not all(map(self.maker, self.versions_after(version)))
 
     def versions_after(self, version: int) -> list[int]:
         """The versions behind one that the log has an entry of, the latest first.
@@ -328,6 +354,11 @@ def check_files(table: DeltaTable, directory: Directory) -> None:
         directory.confined().checked_path(path)
 
 
+def has_files_of(table: DeltaTable, recorded: TableRecord) -> bool:
+    """Whether an opened version has the very files of a snapshot."""
+    return {file.path for file in files_of(table)} == {unit.path for unit in recorded.units}
+
+
 def _log_paths(table: DeltaTable, directory: Directory) -> list[str]:
     """The paths of a version's files below its table."""
     paths = pa.table(table.get_add_actions()).column("path").to_pylist()
@@ -375,6 +406,7 @@ def read_rows(
     batches = [schema.empty_table()]
     for path in _log_paths(table, directory):
         with directory.open_input(path) as file:
+            open_parquet(file, directory.full(path))
             rows = pq.read_table(file, schema=schema, filters=wanted, partitioning=None)
             batches.append(rows)
     return pa.concat_tables(batches)

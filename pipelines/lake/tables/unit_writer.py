@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.lake.tables.names import KEY_GROUPS_FILE, new_folder
+from pipelines.lake.tables.parquet_bounds import BoundedWriter
 from pipelines.lake.tables.tables import DATA_DIRECTORY
 from pipelines.lake.tables.units import BUCKET, KEY_GROUP, Partitioning
 from state_core.files.filesystem import Directory
@@ -49,7 +49,7 @@ class UnitWriter:
         self.rows: list[pa.RecordBatch] = []
         self.held = 0
         self.path = ""
-        self.file: pq.ParquetWriter | None = None
+        self.file: BoundedWriter | None = None
         self.output: pa.NativeFile | None = None
 
     def wanted(self, entries: Entries) -> Entries:
@@ -102,11 +102,11 @@ class UnitWriter:
         count = max(1, rows.nbytes // ROW_GROUP_BYTES)
         self.file.write_table(table, row_group_size=-(-len(table) // count))
 
-    def _create(self, first: int, schema: pa.Schema) -> pq.ParquetWriter:
+    def _create(self, first: int, schema: pa.Schema) -> BoundedWriter:
         name = KEY_GROUPS_FILE if self.partitioning.column == BUCKET else "key-group-"
         self.path = f"{self.prefix}/{name}{first:05d}.parquet"
         self.output = self.directory.open_output(self.path)
-        return pq.ParquetWriter(
+        return BoundedWriter(
             self.output,
             schema,
             compression="zstd",

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress, choose_engine
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.reading import SnapshotReading
 from pipelines.lake.tables.records import (
     AnyState,
     OperatorRecord,
@@ -70,15 +71,21 @@ def diff_snapshots(
     """Compare two snapshots, state by state.
 
     Raises:
-        NotFoundError: There is no such snapshot.
+        NotFoundError: There is no such snapshot, or it was dropped meanwhile.
+        ConflictError: One was erased from meanwhile, time and again.
     """
-    before, after = lake.snapshot(job, earlier), lake.snapshot(job, later)
     work = _Diff(lake, examples, choose_engine(engine), progress)
-    differences = []
-    for key in _operators(before, after):
-        pair = (_operator(before, key), _operator(after, key))
-        differences += work.operator(*pair)
-    return differences
+
+    def differences(*records: SnapshotRecord) -> list[StateDifference]:
+        before, after = records[0], records[-1]  # one, where a snapshot is compared with itself
+        return [
+            difference
+            for key in _operators(before, after)
+            for difference in work.operator(_operator(before, key), _operator(after, key))
+        ]
+
+    reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
+    return reading.whole(differences)
 
 
 def _operators(*records: SnapshotRecord) -> list[str]:

@@ -12,11 +12,12 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.reading import SnapshotReading
 from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
+from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.records import (
     CarriedFile,
     OperatorRecord,
@@ -26,7 +27,7 @@ from pipelines.lake.tables.records import (
 )
 from pipelines.lake.tables.table_rows import table_rows
 from pipelines.lake.tables.tables import StateTable
-from state_core.errors import KeyGroupError, MissingFileError, StateError
+from state_core.errors import KeyGroupError, MissingFileError, OversizedError, StateError
 from state_core.formats.writing.rehash import assign_key_groups
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.handles import KeyGroupRange
@@ -120,10 +121,10 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
     name = f"{table.path}/{unit.path}"
     try:
         with table.directory.open_input(unit.path) as file:
-            footer = pq.read_metadata(file)
+            footer = open_parquet(file, name).metadata
     except MissingFileError:
         return f"{name} is not there"
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, OversizedError) as error:
         return f"{name} can't be read ({error})"
     rows = int(footer.num_rows)
     return "" if rows == unit.rows else f"{name}: {rows} rows, and {unit.rows} entries"
@@ -145,7 +146,23 @@ def stored_faults(
     Returns:
         A sentence for each fault: tables and files that are not there or hold something else, key
         groups with more or fewer rows, keys that hash to another key group, and carried files.
+
+    Raises:
+        NotFoundError: The snapshot was dropped meanwhile.
+        ConflictError: It was erased from meanwhile, time and again.
     """
+    reading = SnapshotReading(lake, record)
+
+    def read(record: SnapshotRecord) -> list[str]:
+        faults = _stored_faults(lake, record, progress)
+        if faults:
+            reading.check()
+        return faults
+
+    return reading.whole(read)
+
+
+def _stored_faults(lake: Catalog, record: SnapshotRecord, progress: Progress | None) -> list[str]:
     faults = []
     for done, operator in enumerate(record.operators, 1):
         try:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
+import socket
 import ssl
+import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import certifi
@@ -50,6 +55,94 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.flink.connection.FIRST_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr("pipelines.flink.cluster.PAUSE_SECONDS", 0.001)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def trickle(connection: socket.socket, answer: bytes) -> None:
+    """The beginning of an answer, and the rest of it for ever, a little at a time."""
+    beginning, _, rest = answer.partition(b"...")
+    connection.sendall(beginning)
+    while True:
+        connection.sendall(rest)
+        time.sleep(0.05)
+
+
+def flood(connection: socket.socket, answer: bytes) -> None:
+    """The same, as fast as it goes."""
+    beginning, _, rest = answer.partition(b"...")
+    connection.sendall(beginning)
+    while True:
+        connection.sendall(rest * 10_000)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKS = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@contextmanager
+def endless(answer: bytes, send: Callable[[socket.socket, bytes], None]) -> Iterator[str]:
+    """The URL of a server whose answers have no end."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection, suppress(OSError):
+                        connection.recv(1 << 16)
+                        send(connection, answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"...HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 200 ...O",
+        HEAD + b"X-Word: ...a",
+        CHUNKS + b"1;x=...a",
+        CHUNKS + b"...1\r\n \r\n",
+        HEAD + b"\r\n... ",
+        HEAD + b"Content-Length: 1000000\r\n\r\n... ",
+    ],
+)
+def test_a_call_ends_in_time_whatever_comes(answer: bytes) -> None:
+    """Each byte begins the time of a socket anew, and not that of a call."""
+    with endless(answer, trickle) as url:
+        cluster = FlinkCluster(ConnectionSettings(url, timeout=0.3))
+        cluster.connection.retries = 0
+        assert "no answer within 0.3 s" in failure(cluster.jobs, UnreachableClusterError)
+
+
+def test_a_handshake_ends_in_time() -> None:
+    """TLS that says hello for ever, a byte at a time."""
+    with endless(b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xfb\x03\x03...a", trickle) as url:
+        cluster = FlinkCluster(ConnectionSettings(url.replace("http", "https"), timeout=0.3))
+        cluster.connection.retries = 0
+        assert "no answer within 0.3 s" in failure(cluster.jobs, UnreachableClusterError)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"...HTTP/1.1 100 Continue\r\n\r\n", CHUNKS + b"...1\r\n \r\n"],
+)
+def test_what_is_around_an_answer_is_bounded(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However fast it comes: as much is read as an answer may have."""
+    monkeypatch.setattr("pipelines.flink.connection.LARGEST_ANSWER", 1 << 17)
+    with endless(answer, flood) as url:
+        cluster = FlinkCluster(ConnectionSettings(url, timeout=60))
+        cluster.connection.retries = 0
+        assert re.search("do not end|more than 0 MiB", failure(cluster.jobs))
+
+
+def test_an_answer_of_very_many_values_is_not_parsed() -> None:
+    """Each value takes many times its letters."""
+    with FakeRest([Answer("[" + "{}," * 2_000_000 + "{}]")]) as server:
+        assert "more than 1048576 values" in failure(client(server).jobs)
 
 
 def client(server: FakeRest, **settings: object) -> FlinkCluster:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +29,10 @@ from pipelines.shown import plain
 from state_core.errors import NotFoundError
 from state_core.formats.key_weights import HeavyKey, LongCollection, StateWeights, weigh_operator
 from state_core.formats.reader import METADATA_FILE, snapshot_directory
+
+if TYPE_CHECKING:
+    from pipelines.lake.catalog.catalog import Catalog
+    from pipelines.lake.tables.records import SnapshotRecord
 
 __all__ = ["top"]
 
@@ -149,27 +153,29 @@ class _Weighing:
         from pipelines.lake.keys.heavy_keys import weigh_recorded  # noqa: PLC0415 - Delta if wanted
         from pipelines.lake.keys.one_key import operators_with  # noqa: PLC0415 - the same
 
-        lake, record = source.recorded()
-        operators = operators_with(record, self.operator, self.state)
-        self._check([keyed.name for each in operators for keyed in each.states])
-        taken_at = self.at or record.taken_at
-        weighed = [
-            _Weighed(
-                each.label,
-                each.key_type,
-                weigh_recorded(
-                    lake,
-                    each,
-                    self.limit,
-                    state=self.state,
-                    until=self._until(taken_at),
-                    progress=progress,
-                ),
-            )
-            for each in operators
-            if self._asked(keyed.name for keyed in each.states)
-        ]
-        return taken_at, weighed
+        def weigh(lake: Catalog, record: SnapshotRecord) -> tuple[datetime, list[_Weighed]]:
+            operators = operators_with(record, self.operator, self.state)
+            self._check([keyed.name for each in operators for keyed in each.states])
+            taken_at = self.at or record.taken_at
+            weighed = [
+                _Weighed(
+                    each.label,
+                    each.key_type,
+                    weigh_recorded(
+                        lake,
+                        each,
+                        self.limit,
+                        state=self.state,
+                        until=self._until(taken_at),
+                        progress=progress,
+                    ),
+                )
+                for each in operators
+                if self._asked(keyed.name for keyed in each.states)
+            ]
+            return taken_at, weighed
+
+        return source.read(weigh)
 
     def _check(self, names: list[str]) -> None:
         check_states(self.state, names)

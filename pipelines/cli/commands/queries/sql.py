@@ -30,6 +30,7 @@ from pipelines.cli.options import (
 )
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.query.table_names import SPARK, TableNames
+from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import StateError
 
 __all__ = [
@@ -203,16 +204,27 @@ def _on_spark(
         raise click.UsageError("--as-of reads a snapshot, and that is no query")
     names = TableNames(lake, as_of=as_of, job=job)
     session = open_session("statelake sql")
-    try:
-        answer = run_sql(session, lake, query, as_of=as_of, job=job)
-        rows = answer.limit(limit).toArrow() if answer.columns else pa.table({})
-    except Exception as error:
-        if not type(error).__module__.startswith(SPARKS_ERRORS):
-            raise
-        text = str(error).partition("JVM stacktrace")[0].partition("== SQL")[0]
-        raise StateError(
-            f"Spark refused the query: {' '.join(text.split())}", remedy=names.remedy
-        ) from error
+
+    def run() -> pa.Table:
+        try:
+            answer = run_sql(session, lake, query, names=names)
+            rows = answer.limit(limit).toArrow() if answer.columns else pa.table({})
+        except Exception as error:
+            if not type(error).__module__.startswith(SPARKS_ERRORS):
+                raise
+            text = str(error).partition("JVM stacktrace")[0].partition("== SQL")[0]
+            raise StateError(
+                f"Spark refused the query: {' '.join(text.split())}", remedy=names.remedy
+            ) from error
+        return rows
+
+    def read_whole(*_: SnapshotRecord) -> pa.Table:
+        rows = run()
+        names.reading.check()  # of two tables, one may have been read before an erasure
+        return rows
+
+    reads = query.split(None, 1)[0].lower() in READING
+    rows = names.reading.whole(read_whole) if reads else run()
     yield rows.schema, iter(rows.to_batches())
 
 

@@ -26,6 +26,7 @@ from state_core.extras import require_extra
 
 if TYPE_CHECKING:
     from pipelines.lake.catalog.catalog import Catalog
+    from pipelines.lake.tables.records import SnapshotRecord
 
 __all__ = ["offsets", "offsets_at", "print_moved", "read_new_offsets"]
 
@@ -112,9 +113,11 @@ def _ends_of(place: Place, operator: str | None) -> tuple[list[Source], list[Sin
             recorded_sources,
         )
 
-        lake, record = place.recorded()
-        sources = recorded_sources(lake.location, record)
-        sinks = recorded_sinks(lake.location, record)
+        def ends(lake: Catalog, record: SnapshotRecord) -> tuple[list[Source], list[Sink]]:
+            of_lake = lake.location, record
+            return recorded_sources(*of_lake), recorded_sinks(*of_lake)
+
+        sources, sinks = place.read(ends)
         labels = {source.operator: source.operator_id for source in sources}
         labels |= {sink.operator: sink.operator_id for sink in sinks}
         named = labels.get(operator or "", operator)

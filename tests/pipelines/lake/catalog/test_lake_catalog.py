@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Barrier
@@ -16,8 +17,12 @@ from hypothesis import strategies as st
 
 from pipelines.lake.api import Lake
 from pipelines.lake.catalog import catalog
+from pipelines.lake.catalog.attempts import Attempt
+from pipelines.lake.catalog.catalog import CatalogVersion
+from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.commits.commit_measures import CommitReports
+from pipelines.lake.tables.delta_commit import DeltaCommit
 from pipelines.lake.tables.records import (
     SNAPSHOT_SCHEMA,
     CarriedFile,
@@ -31,7 +36,8 @@ from pipelines.lake.tables.records import (
 from state_core.commit import CommitMeasures
 from state_core.errors import ConflictError, NotALakeError, NotFoundError
 from state_core.files.filesystem import Directory
-from tests.support.steps import do_at
+from tests.support.lakes import add_row, remove_rows
+from tests.support.steps import Step, do_at
 
 MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
 
@@ -45,10 +51,24 @@ def record(snapshot_id: str, job: str = "orders", hours: int = 0) -> SnapshotRec
     )  # fmt: skip
 
 
+WRITE: Step = (DeltaCommit, "write", "before", 1)
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake that is not there yet."""
     return Lake(tmp_path / "lake")
+
+
+def commit(lake: Lake, made: SnapshotRecord) -> SnapshotRecord:
+    """Make a snapshot exist as every command does: by an attempt."""
+    with Attempt(lake, made.job, made.snapshot_id, []) as attempt:
+        return attempt.commit(made)
+
+
+def found(lake: Lake, job: str, snapshot_id: str) -> SnapshotRecord:
+    """A snapshot, but for its place among the others."""
+    return replace(lake.snapshot(job, snapshot_id), sequence=0)
 
 
 def ids(lake: Lake, job: str | None = None) -> list[str]:
@@ -100,7 +120,7 @@ def test_rows_of_other_versions() -> None:
 
 
 def test_there_and_gone(lake: Lake) -> None:
-    """Snapshots are listed by job, the oldest first, and removed by name."""
+    """Snapshots are listed by job, in the order in which they came, and removed by name."""
     assert not lake.exists()
     assert lake.latest("orders") is None
     for snapshot in (
@@ -109,26 +129,26 @@ def test_there_and_gone(lake: Lake) -> None:
         record("c", hours=1),
         record("x", "y"),
     ):
-        lake.append(snapshot)
+        add_row(lake, snapshot)
     assert lake.exists()
     assert lake.jobs() == ["orders", "y"]
-    assert ids(lake, "orders") == ["c", "b", "a"]
-    assert lake.latest("orders") == record("a", hours=3)
-    lake.remove("orders", ["a", "c", "x"])
+    assert ids(lake, "orders") == ["b", "a", "c"]
+    assert lake.latest("orders") == lake.snapshot("orders", "c")
+    remove_rows(lake, "orders", ["a", "c", "x"])
     assert ids(lake) == ["b", "x"]
-    assert lake.snapshot("y", "x") == record("x", "y")
-    lake.append(record("a", hours=4))
+    assert found(lake, "y", "x") == record("x", "y")
+    add_row(lake, record("a", hours=4))
     assert ids(lake, "orders") == ["b", "a"]
 
 
 def test_ids_are_taken_once(lake: Lake) -> None:
     """A second row of the same job and id is refused; of another job it is not."""
-    lake.append(record("s"))
+    commit(lake, record("s"))
     with pytest.raises(ConflictError, match="has a snapshot 's' already"):
-        lake.append(record("s", hours=1))
-    lake.append(record("s", "other"))
+        commit(lake, record("s", hours=1))
+    commit(lake, record("s", "other"))
     assert ids(lake) == ["s", "s"]
-    assert lake.snapshot("orders", "s") == record("s")
+    assert found(lake, "orders", "s") == record("s")
 
 
 @pytest.mark.parametrize(
@@ -138,22 +158,22 @@ def test_any_name(name: str, lake: Lake) -> None:
     """Jobs and snapshots are called anything, and are found and removed by that name alone."""
     for job in ("plain", name):
         for snapshot_id in ("plain", name):
-            lake.append(record(snapshot_id, job))
-    assert lake.snapshot(name, name) == record(name, name)
-    lake.remove(name, [name])
-    found = {(summary.job, summary.snapshot_id) for summary in lake.summaries()}
-    assert found == {("plain", "plain"), ("plain", name), (name, "plain")}
+            add_row(lake, record(snapshot_id, job))
+    assert found(lake, name, name) == record(name, name)
+    remove_rows(lake, name, [name])
+    left = {(summary.job, summary.snapshot_id) for summary in lake.summaries()}
+    assert left == {("plain", "plain"), ("plain", name), (name, "plain")}
 
 
 def test_unknown_names(lake: Lake) -> None:
     """The message names what there is instead."""
     for hours in range(12):
-        lake.append(record(f"s{hours:02}", hours=hours))
+        add_row(lake, record(f"s{hours:02}", hours=hours))
     with pytest.raises(NotFoundError, match=r"no job 'returns' in the lake; it has: orders$"):
         lake.snapshot("returns", "s00")
     with pytest.raises(NotFoundError, match=r"no snapshot 'x'; its latest are: s02, .*, s11$"):
         lake.snapshot("orders", "x")
-    lake.remove("orders", [f"s{hours:02}" for hours in range(12)])
+    remove_rows(lake, "orders", [f"s{hours:02}" for hours in range(12)])
     with pytest.raises(NotFoundError, match=r"it has: none$"):
         lake.snapshot("orders", "s00")
 
@@ -197,12 +217,12 @@ def test_many_snapshots_are_few_files(lake: Lake, monkeypatch: pytest.MonkeyPatc
     """Rows of a job are put together, and none is lost."""
     monkeypatch.setattr(catalog, "MANY_FILES", 4)
     for hours in range(11):
-        lake.append(record(f"s{hours:02}", hours=hours))
-    lake.append(record("x", "other"))
+        commit(lake, record(f"s{hours:02}", hours=hours))
+    commit(lake, record("x", "other"))
     assert files_in_catalog(lake) < 6
     assert ids(lake, "orders") == [f"s{hours:02}" for hours in range(11)]
-    assert lake.snapshot("orders", "s05") == record("s05", hours=5)
-    lake.remove("orders", ["s05"])
+    assert found(lake, "orders", "s05") == record("s05", hours=5)
+    remove_rows(lake, "orders", ["s05"])
     assert len(ids(lake)) == 11
 
 
@@ -210,11 +230,10 @@ def test_another_snapshot_comes_during_a_removal(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is there afterwards, and the other one gone."""
-    lake.append(record("a", hours=1))
-    lake.append(record("b", hours=2))
-    step = (DeltaTable, "create_write_transaction", "before", 1)
-    do_at(monkeypatch, step, lambda: lake.append(record("x", hours=3)))
-    lake.remove("orders", ["a"])
+    add_row(lake, record("a", hours=1))
+    add_row(lake, record("b", hours=2))
+    do_at(monkeypatch, WRITE, lambda: add_row(lake, record("x", hours=3)))
+    remove_rows(lake, "orders", ["a"])
     assert ids(lake) == ["b", "x"]
 
 
@@ -224,41 +243,56 @@ def test_a_change_comes_while_files_are_put_together(
 ) -> None:
     """The snapshot whose import put files together is there, and the change was made."""
     monkeypatch.setattr(catalog, "MANY_FILES", 3)
-    lake.append(record("a", hours=1))
-    lake.append(record("b", hours=2))
-    change = {
-        "append": lambda: lake.append(record("x", hours=3)),
-        "remove": lambda: lake.remove("orders", ["a"]),
+    add_row(lake, record("a", hours=1))
+    add_row(lake, record("b", hours=2))
+    change: dict[str, Callable[[], object]] = {
+        "append": lambda: add_row(lake, record("x", hours=3)),
+        "remove": lambda: remove_rows(lake, "orders", ["a"]),
     }
-    do_at(monkeypatch, (Lake, "_rows", "after", 1), change[what])
-    lake.append(record("c", hours=4))
-    assert ids(lake) == {"append": ["a", "b", "x", "c"], "remove": ["b", "c"]}[what]
+    do_at(monkeypatch, (CatalogVersion, "rows", "after", 1), change[what])
+    commit(lake, record("c", hours=4))
+    assert ids(lake) == {"append": ["a", "b", "c", "x"], "remove": ["b", "c"]}[what]
 
 
 def test_a_catalog_of_an_older_version_gets_the_new_columns(lake: Lake, tmp_path: Path) -> None:
     """With the next snapshot, once; those that it had are as they were."""
-    lake.append(record("a", hours=1))
+    add_row(lake, record("a", hours=1))
     place = str(tmp_path / "lake" / "snapshots")
     (row,) = DeltaTable(place).to_pyarrow_table().to_pylist()
     (last,) = SNAPSHOT_SCHEMA.names[-1:]
     older = pa.Table.from_pylist([row], SNAPSHOT_SCHEMA).drop_columns([last])
     write_deltalake(place, older, mode="overwrite", schema_mode="overwrite", partition_by=["job"])
     for name, hours in (("b", 2), ("c", 3)):
-        lake.append(record(name, hours=hours))
-    assert [found.snapshot_id for found in lake.summaries("orders")] == ["a", "b", "c"]
+        add_row(lake, record(name, hours=hours))
+    assert ids(lake, "orders") == ["a", "b", "c"]
     assert set(DeltaTable(place).to_pyarrow_table().column_names) == set(SNAPSHOT_SCHEMA.names)
     assert DeltaTable(place).version() == 4
-    lake.remove("orders", ["a"])
-    assert [found.snapshot_id for found in lake.summaries("orders")] == ["b", "c"]
+    remove_rows(lake, "orders", ["a"])
+    assert ids(lake, "orders") == ["b", "c"]
+
+
+def test_the_order_is_that_of_the_log(lake: Lake) -> None:
+    """A clock that goes back makes no older snapshot the newest, nor does a lake of before."""
+    for name, hours in (("a", 9), ("b", 8)):
+        add_row(lake, record(name, hours=hours))
+    place = str(lake.table("snapshots").uri)
+    older = DeltaTable(place).to_pyarrow_table().drop_columns(["sequence"])
+    write_deltalake(place, older, mode="overwrite", schema_mode="overwrite", partition_by=["job"])
+    assert ids(lake) == ["b", "a"]
+    for name, hours in (("c", 7), ("d", 1)):
+        commit(lake, record(name, hours=hours))
+    assert ids(lake) == ["b", "a", "c", "d"]
+    assert lake.latest("orders") == lake.snapshot("orders", "d")
+    assert drop_snapshots(lake, "orders", keep=1).kept == ["d"]
+    assert ids(lake) == ["d"]
 
 
 def test_removals_meet(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two removals of the same snapshot: it is gone, and no one is told otherwise."""
-    lake.append(record("a", hours=1))
-    lake.append(record("b", hours=2))
-    step = (DeltaTable, "create_write_transaction", "before", 1)
-    do_at(monkeypatch, step, lambda: lake.remove("orders", ["a"]))
-    lake.remove("orders", ["a"])
+    add_row(lake, record("a", hours=1))
+    add_row(lake, record("b", hours=2))
+    do_at(monkeypatch, WRITE, lambda: remove_rows(lake, "orders", ["a"]))
+    remove_rows(lake, "orders", ["a"])
     assert ids(lake) == ["b"]
 
 
@@ -280,7 +314,7 @@ def test_the_very_first_of_one_id(tmp_path: Path, attempt: int) -> None:
 
     def append(_: int) -> bool:
         try:
-            Lake(tmp_path / str(attempt)).append(record("monday"))
+            commit(Lake(tmp_path / str(attempt)), record("monday"))
         except ConflictError:
             return False
         return True

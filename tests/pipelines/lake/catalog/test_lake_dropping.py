@@ -184,17 +184,21 @@ def test_what_an_edit_left(lake: Lake) -> None:
 
 
 def test_carried_files_are_shared(tmp_path: Path) -> None:
-    """A file that is carried goes with the last snapshot of any job that has it."""
+    """A file that is carried goes with the last snapshot that has it; each job has its own."""
     lake = Lake(tmp_path / "lake")
     source = raw_savepoint(tmp_path / "raw")
-    for job in ("orders", "returns"):
-        import_as(lake, source, "s", job)
+    for job, name in (("orders", "first"), ("orders", "second"), ("returns", "s")):
+        import_as(lake, source, name, job)
     carried = tmp_path / "lake" / "_statelake" / "carried"
     held, kept = data_bytes(tmp_path / "lake"), files_of(carried)
-    assert kept
+    (mine,) = (file.blob for file in lake.snapshot("orders", "first").carried)
+    (other,) = (file.blob for file in lake.snapshot("returns", "s").carried)
+    assert set(kept) == {mine, other}
+    drop_snapshots(lake, "orders", keep=1)
+    assert files_of(carried) == kept
     freed = drop_snapshots(lake, "orders", keep=0).freed_bytes
     assert 0 < freed < held
-    assert files_of(carried) == kept
+    assert set(files_of(carried)) == {other}
     assert entries(source) == exported(lake, "s", tmp_path / "out", "returns")
     assert drop_snapshots(lake, "returns", keep=0).freed_bytes == held - freed
     assert data_bytes(tmp_path / "lake") == 0

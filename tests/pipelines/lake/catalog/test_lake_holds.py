@@ -14,9 +14,18 @@ from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.catalog.holds import held_snapshots, hold_snapshot, release_snapshot
 from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from pipelines.lake.query.catalog_tables import catalog_table
+from pipelines.lake.tables.delta_commit import DeltaCommit
 from state_core.errors import HeldError, NoMatchError, NotFoundError
 from tests.support.forged_lakes import Scene, forged, make_scene
-from tests.support.lakes import DEMO, LOCAL, assert_whole, exported, files_of, import_golden
+from tests.support.lakes import (
+    DEMO,
+    LOCAL,
+    assert_whole,
+    exported,
+    files_of,
+    import_golden,
+    remove_rows,
+)
 from tests.support.steps import do_at
 
 MONDAY, TUESDAY = DEMO / "monday", DEMO / "tuesday"
@@ -82,9 +91,9 @@ def test_a_hold_and_a_drop_at_once(
 ) -> None:
     """Whoever commits second sees the other: held and there, or gone and not held."""
     hold = lambda: hold_snapshot(lake, "orders", "monday")  # noqa: E731
-    drop = lambda: lake.remove("orders", ["monday"])  # noqa: E731
+    drop = lambda: remove_rows(lake, "orders", ["monday"])  # noqa: E731
     first, second = (hold, drop) if holds_first else (drop, hold)
-    do_at(monkeypatch, (DeltaTable, "create_write_transaction", "before", 1), first)
+    do_at(monkeypatch, (DeltaCommit, "write", "before", 1), first)
     with pytest.raises(HeldError if holds_first else NotFoundError):
         second()
     assert ("monday" in ids(lake)) is holds_first

@@ -18,7 +18,7 @@ from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from state_core.errors import DamagedLakeError, LakeError, NotALakeError, NotFoundError
 from tests.support.command import run
-from tests.support.lakes import WORDS
+from tests.support.lakes import WORDS, add_row
 
 MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
 
@@ -43,7 +43,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         record("thursday", 82, 103),
         record("wednesday", 58, 104),
     ):
-        lake.append(snapshot)
+        add_row(lake, snapshot)
     return lake
 
 
@@ -103,7 +103,7 @@ def test_many_candidates(tmp_path: Path) -> None:
     """Of many that begin so, the newest are listed."""
     lake = Lake(tmp_path / "lake")
     for number in range(12):
-        lake.append(record(f"run-{number:02d}", number, number))
+        add_row(lake, record(f"run-{number:02d}", number, number))
     with pytest.raises(NotFoundError, match=r"12 snapshots .*: \.\.\., run-02, .*, run-11$"):
         resolve_snapshot(lake, "orders", "run")
 
@@ -112,7 +112,7 @@ def test_the_id_itself_comes_first(tmp_path: Path) -> None:
     """A snapshot of an older lake that is really called so is the one that is meant."""
     lake = Lake(tmp_path / "lake")
     for hours, name in enumerate(("latest", "2026-11-16", "latest~1", "newest", "latest~1-x")):
-        lake.append(record(name, hours, hours))
+        add_row(lake, record(name, hours, hours))
     for name in ("latest", "2026-11-16", "latest~1"):
         assert resolve_snapshot(lake, "orders", name) == name
     assert resolve_snapshot(lake, "orders", "latest~2") == "latest~1"
@@ -128,7 +128,7 @@ def test_where_nothing_is(tmp_path: Path, lake: Lake) -> None:
 def test_a_row_that_can_not_be_believed(tmp_path: Path) -> None:
     """It may be the newest, so nobody knows which that is; by their ids both are found."""
     lake = Lake(tmp_path / "lake")
-    lake.append(record("monday", 0, 0))
+    add_row(lake, record("monday", 0, 0))
     row = record("forged", 1, 1).to_row() | {"entries": -1}
     write_deltalake(
         str(tmp_path / "lake" / "snapshots"), pa.Table.from_pylist([row], SNAPSHOT_SCHEMA),

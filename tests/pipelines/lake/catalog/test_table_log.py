@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
 import sys
 import tempfile
 import time
+import uuid
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
+import obstore
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError
+from obstore.exceptions import AlreadyExistsError, GenericError
 
 from pipelines.lake.tables import delta_commit, table_log
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from pipelines.lake.tables.table_log import log_entry
 from pipelines.lake.tables.tables import create_table, open_table
-from state_core.errors import DamagedLakeError, LakeError, MissingFileError, UnsafePathError
+from state_core.errors import (
+    DamagedLakeError,
+    LakeError,
+    MissingFileError,
+    SnapshotError,
+    UnreadableTableError,
+    UnsafePathError,
+)
 from state_core.files.filesystem import Directory
+from tests.support.steps import do_at
 
 ROWS = pa.table({"number": pa.array([1, 2], pa.int64())})
-linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors of directories have paths")
 
 
 REFUSED = "The operation lacked the necessary privileges to complete - 403 Forbidden"
@@ -57,28 +76,97 @@ def test_a_log_that_a_store_does_not_give(
     assert (opened.call_count, len(waits)) == (tries, tries - 1)
 
 
+STORE = "s3://bucket/table?region=us-east-1&anonymous=true"
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> DeltaTable:
+    """A table of one version."""
+    return create_table(Directory(tmp_path / "copy").confined(), ROWS.schema)
+
+
+class Store:
+    """A store that writes what has no name yet, and may break off before or behind that."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *breaks: str) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.asked = 0
+        self._breaks = list(breaks)
+        patch.setattr(obstore, "put", self.put)
+
+    def put(self, _: object, path: str, data: bytes, *, mode: str) -> None:
+        """As `obstore.put`; of each break its way, and what it is told."""
+        assert mode == "create"
+        self.asked += 1
+        way, _, problem = self._breaks.pop(0).partition(": ") if self._breaks else ("", "", "")
+        if way == "before":
+            raise GenericError(problem)
+        if path in self.objects:
+            raise AlreadyExistsError(path)
+        self.objects[path] = data
+        if way == "behind":
+            raise GenericError(problem)
+
+    def commit(self, table: DeltaTable) -> int:
+        """Commit behind a table's version: the version that it became."""
+        directory = Directory(STORE).confined()
+        made = DeltaCommit(directory, ROWS.schema, None, CommitProperties(max_commit_retries=0))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(directory, "read", self.read)
+            return made.write(table)
+
+    def read(self, path: str) -> bytes:
+        """The bytes of an object."""
+        if path not in self.objects:
+            raise MissingFileError(path)
+        return self.objects[path]
+
+
 @pytest.mark.parametrize(
-    ("problem", "tries", "remedy"),
+    ("problem", "tries"),
     [
-        (REFUSED, 1, "check the credentials, and what they allow"),
-        (ASKED_OFTEN, 1, "whether the store can be reached"),
-        ("connection closed before message completed", 4, "see whether its log is whole"),
+        (REFUSED, 1),
+        ("in 2.8s, after 10 retries, max_retries: 10, retry_timeout: 180s", 1),
+        ("connection closed before message completed", 4),
     ],
 )
 def test_a_commit_that_a_store_does_not_take(
-    problem: str, tries: int, remedy: str, waits: list[float], monkeypatch: pytest.MonkeyPatch
+    problem: str, tries: int, opened: DeltaTable, waits: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """What may pass is tried again; who may not write is told so at once."""
+    store = Store(monkeypatch, *[f"before: {problem}"] * 4)
+    with pytest.raises(SnapshotError, match="credentials, and whether the store can be reached"):
+        store.commit(opened)
+    assert (store.asked, len(waits)) == (tries, tries - 1)
+    assert store.objects == {}
+
+
+def test_a_commit_whose_answer_is_lost(
+    opened: DeltaTable, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same; the log is looked at each time, as the commit may be there."""
-    directory = Directory("s3://bucket/table?region=us-east-1").confined()
-    made = DeltaCommit(directory, ROWS.schema, None, CommitProperties(max_commit_retries=0))
-    look = Mock(side_effect=MissingFileError("no such file"))
-    monkeypatch.setattr(directory, "read", look)
-    table = Mock(**{"version.return_value": 3})
-    table.create_write_transaction.side_effect = OSError(problem)
-    with pytest.raises(DamagedLakeError, match=remedy):
-        until_committed(lambda: made.write(table), directory)
-    assert table.create_write_transaction.call_count == look.call_count == tries
-    assert len(waits) == tries - 1
+    """It is found in the log by its own token: neither done twice nor taken for another's."""
+    store = Store(monkeypatch, "behind: connection closed", "before: connection closed")
+    assert store.commit(opened) == 1
+    assert (store.asked, len(waits), list(store.objects)) == (3, 2, [log_entry(1)])
+    lasting = Store(monkeypatch, f"behind: {REFUSED}")
+    assert lasting.commit(opened) == 1
+    assert lasting.asked == 1
+
+
+def test_another_commit_in_a_store_is_not_taken_for_its_own(
+    opened: DeltaTable, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the answer of the first try was lost, too."""
+    store = Store(monkeypatch)
+    store.commit(opened)
+    before = dict(store.objects)
+    again = Store(monkeypatch, "before: connection closed")
+    again.objects = store.objects
+    with pytest.raises(CommitFailedError):
+        again.commit(opened)
+    assert again.objects == before
+    assert len(waits) == 1
 
 
 def change(directory: Directory) -> DeltaCommit:
@@ -86,6 +174,12 @@ def change(directory: Directory) -> DeltaCommit:
     made = DeltaCommit(directory, ROWS.schema, None, CommitProperties(max_commit_retries=0))
     made.add_rows("part-00000-a.parquet", ROWS)
     return made
+
+
+def added(table: DeltaTable) -> list[dict[str, Any]]:
+    """The files of a table, as its log has them."""
+    files: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return files
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -105,26 +199,177 @@ def table(tmp_path: Path) -> Directory:
     return Directory(tmp_path).confined().child("table")
 
 
-@linux
-@pytest.mark.parametrize("versions", [1, 101], ids=["a version", "a checkpoint"])
-def test_a_table_that_becomes_a_link(versions: int, table: Directory, tmp_path: Path) -> None:
-    """Versions and checkpoints come to the table that was opened, and none to the other."""
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_table_that_becomes_a_link(
+    when: str, table: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a version nor a checkpoint comes to what it leads to."""
     opened = open_table(table)
     assert opened is not None
     commit = change(table)
     before = content(tmp_path / "victim")
-    (tmp_path / "table").rename(tmp_path / "moved")
-    (tmp_path / "table").symlink_to("victim")
-    for _ in range(versions):
+    monkeypatch.setattr(delta_commit, "CHECKPOINT_EVERY", 1)
+
+    def swap() -> None:
+        (tmp_path / "table").rename(tmp_path / "moved")
+        (tmp_path / "table").symlink_to("victim")
+
+    do_at(monkeypatch, (DeltaCommit, "_put", when, 1), swap)
+    with pytest.raises(UnsafePathError) if when == "before" else nullcontext():
         commit.write(opened)
-        opened.update_incremental()
-    assert opened.version() == versions
     assert content(tmp_path / "victim") == before
-    assert DeltaTable(tmp_path / "moved").version() == versions
-    checkpoints = list((tmp_path / "moved" / "_delta_log").glob("*.checkpoint.parquet"))
-    assert len(checkpoints) == versions // 100
+    assert DeltaTable(tmp_path / "moved").version() == (0 if when == "before" else 1)
     with pytest.raises(UnsafePathError):
         open_table(table)
+
+
+def sidecar_table(root: Path, sidecar: str) -> Path:
+    """The log of a table of two versions, whose checkpoint names a further file."""
+    log = root / "table" / "_delta_log"
+    written = DeltaTable(root / "table")
+    written.create_write_transaction([], "append", written.schema())
+    written.update_incremental()
+    written.create_checkpoint()
+    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    protocol = {
+        "minReaderVersion": 3, "minWriterVersion": 7,
+        "readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"],
+    }  # fmt: skip
+    (metadata,) = [action for action in actions if "metaData" in action]
+    lines = [
+        {"checkpointMetadata": {"version": 1}}, {"protocol": protocol}, metadata,
+        {"sidecar": {"path": sidecar, "sizeInBytes": 1, "modificationTime": 1}},
+    ]  # fmt: skip
+    (log / f"{1:020}.checkpoint.{uuid.uuid4()}.json").write_text("\n".join(map(json.dumps, lines)))
+    return log
+
+
+def refused(table: Directory, said: str) -> None:
+    """Nothing opens the table; what is said names what is wrong."""
+    with pytest.raises((UnreadableTableError, UnsafePathError), match=said):
+        open_table(table)
+    with pytest.raises((UnreadableTableError, UnsafePathError), match=said):
+        create_table(table, ROWS.schema)
+
+
+@pytest.mark.parametrize("place", ["{root}/victim.parquet", "file://{root}/victim.parquet", "a"])
+def test_checkpoints_that_name_further_files_are_refused(
+    place: str, table: Directory, tmp_path: Path
+) -> None:
+    """Wherever these are, and whatever the checkpoint is called."""
+    log = sidecar_table(tmp_path, place.format(root=tmp_path))
+    refused(table, "another kind")
+    for path in log.glob("*.checkpoint.*.json"):
+        path.unlink()
+    assert open_table(table) is not None
+    (checkpoint,) = log.glob("*.checkpoint.parquet")
+    actions = pq.read_table(checkpoint)
+    at = actions.schema.get_field_index("sidecar")
+    field = actions.schema.field(at)
+    named = {"path": place, "sizeInBytes": 1, "modificationTime": 1}
+    rows = pa.array([named] + [None] * (len(actions) - 1), field.type)
+    pq.write_table(actions.set_column(at, field, rows), checkpoint)
+    refused(table, "names further files")
+
+
+def fifo(path: Path) -> None:
+    """A pipe into which nobody writes."""
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        (f"{1:020}.json", fifo),
+        (f"{1:020}.json", Path.mkdir),
+        ("_last_checkpoint", fifo),
+        ("_last_checkpoint", Path.mkdir),
+        (f"{0:020}.checkpoint.parquet", fifo),
+        (f"{0:020}.checkpoint.parquet", Path.mkdir),
+        (f"{0:020}.crc", fifo),
+        ("_sidecars", fifo),
+        ("_anything", Path.mkdir),
+    ],
+)
+def test_what_is_no_file_in_a_log_is_refused(
+    name: str, make: Callable[[Path], None], table: Directory, tmp_path: Path
+) -> None:
+    """By its name, and nobody waits for it."""
+    make(tmp_path / "table" / "_delta_log" / name)
+    refused(table, name)
+
+
+@pytest.mark.parametrize("name", ["_sidecars", "_staged_commits", "_commits"])
+def test_only_empty_directories_of_spark_are_in_a_log(
+    name: str, table: Directory, tmp_path: Path
+) -> None:
+    """Spark makes them, where a table is its own; a link in one would be followed."""
+    (tmp_path / "table" / "_delta_log" / name).mkdir()
+    assert open_table(table) is not None
+    (tmp_path / "table" / "_delta_log" / name / "a.parquet").symlink_to("/etc/passwd")
+    refused(table, "further files")
+
+
+@pytest.mark.parametrize("parts", ["0000000001.0000000001", str(uuid.UUID(int=1))])
+def test_checkpoints_of_several_files_are_refused(
+    parts: str, table: Directory, tmp_path: Path
+) -> None:
+    """Nothing but one file with all that it says, which delta-rs and Spark write."""
+    log = sidecar_table(tmp_path, "a")
+    for path in log.glob("*.checkpoint.*.json"):
+        path.unlink()
+    (log / f"{1:020}.checkpoint.parquet").rename(log / f"{1:020}.checkpoint.{parts}.parquet")
+    refused(table, "another kind")
+
+
+def test_a_checkpoint_that_unpacks_to_too_much_is_refused(table: Directory, tmp_path: Path) -> None:
+    """It is held against its bytes as all of a lake's files are."""
+    checkpoint = tmp_path / "table" / "_delta_log" / f"{0:020}.checkpoint.parquet"
+    pq.write_table(pa.table({"add": np.zeros(3_000_000, np.int8)}), checkpoint)
+    with pytest.raises(DamagedLakeError, match="rows of one file of a lake"):
+        open_table(table)
+
+
+TORN = ["", '{"commitInfo": {', '{"metaData": 1}\n{"add"', "5"]
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_a_newest_entry_that_was_cut_off(torn: str, table: Directory, tmp_path: Path) -> None:
+    """The table is read as before it, and the next commit takes its place."""
+    first = open_table(table)
+    assert first is not None
+    change(table).write(first)
+    entry = tmp_path / "table" / log_entry(2)
+    entry.write_text(torn, "utf-8")
+
+    def commit() -> int:
+        opened = open_table(table)
+        assert opened is not None
+        assert [file["path"] for file in added(opened)] == ["part-00000-a.parquet"]
+        made = DeltaCommit(table, ROWS.schema, None, CommitProperties())
+        made.add_rows("part-00000-b.parquet", ROWS)
+        return made.write(opened)
+
+    assert until_committed(commit, table) == 3
+    after = open_table(table)
+    assert after is not None
+    names = sorted(file["path"] for file in added(after))
+    assert names == ["part-00000-a.parquet", "part-00000-b.parquet"]
+    assert all(isinstance(json.loads(line), dict) for line in entry.read_text("utf-8").splitlines())
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_a_first_entry_that_was_cut_off(torn: str, tmp_path: Path) -> None:
+    """There is no table, and it can be made."""
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "table" / log_entry(0)).write_text(torn, "utf-8")
+    directory = Directory(tmp_path).confined().child("table")
+    assert open_table(directory) is None
+    made = create_table(directory, ROWS.schema)
+    assert change(directory).write(made) == 1
+    after = open_table(directory)
+    assert after is not None
+    assert [file["num_records"] for file in added(after)] == [2]
 
 
 def test_a_log_that_is_a_link_is_not_made(tmp_path: Path) -> None:

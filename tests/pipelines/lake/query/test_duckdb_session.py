@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -13,6 +14,7 @@ from pipelines.lake.api import Lake
 from pipelines.lake.query import session as sessions
 from pipelines.lake.query.session import QueryError, Session
 from pipelines.lake.query.table_names import DUCKDB, TableNames, find_folded, resolve_names
+from state_core import NewKeyedState, NewOperator, write_snapshot
 from state_core.errors import (
     KeyGroupError,
     LakeError,
@@ -58,7 +60,7 @@ def rows(session: Session, query: str) -> list[dict[str, Any]]:
     ("query", "expected"),
     [
         ("SELECT * FROM orders.counter.count", "SELECT * FROM T1"),
-        ("SELECT * FROM Orders.COUNTER.count", "SELECT * FROM T2"),
+        ("SELECT * FROM Orders.COUNTER.COUNT@all", "SELECT * FROM T4"),
         ('SELECT * FROM "orders".counter . `count`', "SELECT * FROM T1"),
         ('FROM `my-job`.0da08f51."win""dow"', "FROM T3"),
         ('FROM `my-job`.0da08f51.`win"dow`', "FROM T3"),
@@ -79,6 +81,61 @@ def test_names_in_duckdbs_sql(query: str, expected: str | None) -> None:
     """Names may be in backticks or double quotes; text and comments stay as they are."""
     resolved = resolve_names(query, lambda parts: find_folded(NAMES, parts), DUCKDB)
     assert resolved == (expected or query)
+
+
+def test_a_name_of_two_tables_is_refused() -> None:
+    """Where several tables differ in capital letters alone, none of them is guessed."""
+    with pytest.raises(NotFoundError, match=r"may be orders\.counter\.count or orders\.counter\."):
+        resolve_names("FROM Orders.COUNTER.count", lambda parts: find_folded(NAMES, parts), DUCKDB)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {("x", "y.z"): 10, ("x.y", "z"): 1000},
+        {("x", "count"): 10, ("x", "Count"): 1000},
+        {("x", "count"): 10, ("X", "count"): 1000},
+        {("x", 'y"."z'): 10, ('x"."y', "z"): 1000},
+        {("x", "count"): 10, ("x", "count'"): 1000, ("x", "Count"): 100_000},
+    ],
+)
+def test_two_tables_of_a_query_are_never_taken_for_one_another(
+    tmp_path: Path, tables: dict[tuple[str, str], int]
+) -> None:
+    """Dots, quotes and capital letters in names: each name gives its own table's rows."""
+    operators = [
+        NewOperator(
+            uid,
+            "String",
+            tuple(
+                NewKeyedState(name, pa.table({"key": ["k"], "value": [value]}), value="Long")
+                for (of_uid, name), value in tables.items()
+                if of_uid == uid
+            ),
+        )
+        for uid in dict.fromkeys(uid for uid, _ in tables)
+    ]
+    write_snapshot(tmp_path / "savepoint", operators)
+    lake = Lake(tmp_path / "lake")
+    uids = [uid for uid, _ in tables]
+    for snapshot in ("one", "One"):
+        import_as(lake, tmp_path / "savepoint", snapshot, uids=uids)
+
+    def part(name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    names = [f"orders.{part(uid)}.{part(name)}" for uid, name in tables]
+    totals = ", ".join(f"(SELECT sum(value) FROM {name})" for name in names)
+    every = ", ".join(f'(SELECT sum(value) FROM {name[:-1]}@all")' for name in names)
+    with Session(lake, TableNames(lake)) as session:
+        (row,) = rows(session, f"SELECT {totals}")
+        assert list(row.values()) == list(tables.values())
+        (row,) = rows(session, f"SELECT {every}")
+        assert list(row.values()) == [2 * value for value in tables.values()]
+        shown = [table.name for table in session.names]
+        assert len(set(shown)) == len(tables)
+        for name in shown:
+            assert rows(session, f"SELECT count(*) AS n FROM {name}") == [{"n": 1}]
 
 
 class TestTables:

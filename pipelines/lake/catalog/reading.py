@@ -1,0 +1,135 @@
+"""Snapshots read as their records say: each as it was, or as it is, and never something between.
+
+A record names every file of its snapshot, and readers open those files and no others; the logs of
+tables are for other engines. An erasure exchanges records in one commit, and a drop removes them;
+both delete files afterwards. So whoever fails while reading looks at the records again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import TypeVar
+
+from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.tables.records import SnapshotRecord
+from state_core.errors import ConflictError, NotFoundError, StateError
+
+__all__ = ["SnapshotReading"]
+
+READINGS = 5
+Result = TypeVar("Result")
+Key = tuple[str, str]
+
+
+class SnapshotReading:
+    """Snapshots that are read, each by one record from begin to end.
+
+    Args:
+        lake: The lake.
+        records: The records of the snapshots.
+
+    Attributes:
+        records: The records that are read, by job and id.
+    """
+
+    def __init__(self, lake: Catalog, *records: SnapshotRecord) -> None:
+        self.lake = lake
+        self.records = {(record.job, record.snapshot_id): record for record in records}
+        self._given = False
+
+    def add(self, record: SnapshotRecord) -> SnapshotRecord:
+        """Read one more snapshot: the record by which it is read, which may be an earlier one."""
+        return self.records.setdefault((record.job, record.snapshot_id), record)
+
+    def whole(self, read: Callable[..., Result]) -> Result:
+        """Read to the end before anything is given on, again from the start after an erasure.
+
+        Args:
+            read: Called with the records.
+
+        Raises:
+            ConflictError: Erasures came between each time.
+            NotFoundError: A snapshot was dropped meanwhile.
+        """
+        for _ in range(READINGS):
+            try:
+                return read(*self.records.values())
+            except StateError:  # noqa: PERF203 - each time is a new reading
+                exchanged = self._exchanged()
+                if not exchanged:
+                    raise
+                self.records |= exchanged
+        raise _erased(exchanged)
+
+    def each(self, read: Callable[..., Iterator[Result]]) -> Iterator[Result]:
+        """Give on what is read as it comes: again from the start while nothing was given on.
+
+        Args:
+            read: Called with the records.
+
+        Raises:
+            ConflictError: An erasure came between.
+            NotFoundError: A snapshot was dropped meanwhile.
+        """
+
+        def begun(*records: SnapshotRecord) -> tuple[list[Result], Iterator[Result]]:
+            results = read(*records)
+            return list(islice(results, 1)), results
+
+        with self.in_part():
+            first, others = begun(*self.records.values()) if self._given else self.whole(begun)
+            for result in chain(first, others):
+                self._given = True
+                yield result
+
+    @contextmanager
+    def in_part(self) -> Iterator[None]:
+        """Say of an error whether an erasure or a drop is behind it, as a part was given on.
+
+        Raises:
+            ConflictError: A snapshot was erased from meanwhile.
+            NotFoundError: A snapshot was dropped meanwhile.
+        """
+        try:
+            yield
+        except StateError as error:
+            if exchanged := self._exchanged():
+                raise _erased(exchanged) from error
+            raise
+
+    def check(self) -> None:
+        """Look whether the records are still those of the snapshots.
+
+        Raises:
+            ConflictError: A snapshot was erased from meanwhile.
+            NotFoundError: A snapshot was dropped meanwhile.
+        """
+        if exchanged := self._exchanged():
+            raise _erased(exchanged)
+
+    def _exchanged(self) -> dict[Key, SnapshotRecord]:
+        """The records now of snapshots that had other files when they began to be read."""
+        exchanged = {}
+        for (job, snapshot_id), record in self.records.items():
+            try:
+                now = self.lake.snapshot(job, snapshot_id)
+            except NotFoundError as error:
+                raise NotFoundError(
+                    f"snapshot {snapshot_id!r} was dropped while it was read",
+                    place=f"job {job!r}",
+                    remedy="see `statelake snapshots`",
+                ) from error
+            if now.files_digest() != record.files_digest():
+                exchanged[job, snapshot_id] = now
+        return exchanged
+
+
+def _erased(exchanged: dict[Key, SnapshotRecord]) -> ConflictError:
+    job, snapshot_id = next(iter(exchanged))
+    return ConflictError(
+        f"snapshot {snapshot_id!r} was erased from while it was read",
+        place=f"job {job!r}",
+        remedy="run it again",
+    )

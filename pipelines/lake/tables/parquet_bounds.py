@@ -1,0 +1,229 @@
+"""What a Parquet file of a lake may unpack to: held against its bytes before any of it is unpacked.
+
+A few bytes can stand for any number of rows, or for one value of a gigabyte. What a footer says of
+that is a claim, so the head of every page is read as well: how many values a page has, and to how
+many bytes it unpacks. Where values are written once and meant often (dictionaries, shared
+beginnings), their lengths are added up without putting them together.
+
+Honest state may be as empty: a gigabyte of zeros takes 30 kB. So what writes a lake's files makes
+them as long as their content needs: zeros stand between their last page and their footer.
+
+Source: `parquet.thrift` of parquet-format 2.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.lake.tables.thrift_compact import Fields, read_struct
+from state_core.bounds import PAGE_BYTES, TABLE_BYTES, TABLE_ROWS
+from state_core.errors import StateError
+
+__all__ = ["BoundedWriter", "check_parquet", "open_parquet"]
+
+# fields of `PageHeader`, and of what it says of a page of each kind
+KIND, UNPACKED, PACKED = 1, 2, 3
+DATA, DICTIONARY, DATA_V2 = 0, 2, 3
+ABOUT = {DATA: 5, DICTIONARY: 7, DATA_V2: 8}
+VALUES = 1
+ENCODING = {DATA: 2, DICTIONARY: 2, DATA_V2: 4}
+DICTIONARIES, SHARED_BEGINNINGS = {2, 8}, {7}
+
+WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+TEXT, FIXED = "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"
+OFFSET = 4  # bytes of a text in memory, beside its letters
+HEAD_BYTES, LONGEST_HEAD = 256, 1 << 20
+MEASURED_ROWS, MEASURED_BYTES = 1 << 16, 1 << 26
+
+WIDENED = 4  # bytes that a page may count for one in memory: small numbers are stored as wider ones
+ZEROS = bytes(1 << 16)
+
+
+def open_parquet(source: pa.NativeFile, place: str, **options: Any) -> pq.ParquetFile:
+    """A file of a lake that unpacks to no more than its bytes allow.
+
+    Args:
+        source: The file.
+        place: What messages call it.
+        options: Of Arrow's reader.
+
+    Raises:
+        OversizedError: It has too many rows, or unpacks to too many bytes.
+        OSError, ArrowException: It is no Parquet file, or none that can be read.
+    """
+    file = pq.ParquetFile(source, **options)
+    check_parquet(file, source, place)
+    return file
+
+
+def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> None:
+    """Refuse a file that unpacks to more than its bytes allow: see `open_parquet`."""
+    pages = _Pages(file, source, place)
+    try:
+        pages.check()
+    except (StateError, pa.ArrowException):
+        raise
+    except (ValueError, KeyError, TypeError) as error:  # what pages say of themselves is no Thrift
+        raise pa.ArrowInvalid(f"a page's head can't be read ({error})") from error
+
+
+class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
+    """Writes a file that `open_parquet` reads, whatever its rows pack to.
+
+    Args:
+        output: Where it goes.
+        schema: Its columns.
+        options: Of Arrow's writer.
+    """
+
+    def __init__(self, output: pa.NativeFile, schema: pa.Schema, **options: Any) -> None:
+        super().__init__(output, schema, **options)
+        self._output = output
+        self._rows = self._bytes = self._largest = 0
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Write rows, as one row group or several."""
+        super().write_table(table, row_group_size)
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        self._largest = max(self._largest, table.nbytes)
+
+    def close(self) -> None:
+        """Write the footer, behind as many zeros as are needed."""
+        if self.is_open:
+            least = max(
+                TABLE_ROWS.least_size(self._rows),
+                TABLE_BYTES.least_size(self._bytes * WIDENED),
+                PAGE_BYTES.least_size(self._largest),
+            )
+            for at in range(self._output.tell(), least, len(ZEROS)):
+                self._output.write(ZEROS[: least - at])
+        super().close()
+
+
+class _Pages:
+    """The pages of a file, as far as they are taken into account."""
+
+    def __init__(self, file: pq.ParquetFile, source: pa.NativeFile, place: str) -> None:
+        self.file = file
+        self.source = source
+        self.place = place
+        self.size = source.size()
+        # of a store each head would be a request: there, what the footer says is believed
+        self.is_near = isinstance(source, pa.OSFile | pa.BufferReader | pa.MemoryMappedFile)
+        self.unpacked = self.packed = 0
+
+    def check(self) -> None:
+        footer = self.file.metadata
+        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+        rows = [group.num_rows for group in groups]
+        if min(rows, default=0) < 0 or sum(rows) != footer.num_rows:
+            raise pa.ArrowInvalid(f"{footer.num_rows} rows, and {sum(rows)} in its row groups")
+        if footer.num_rows > TABLE_ROWS.allowed(self.size):
+            raise TABLE_ROWS.exceeded(footer.num_rows, self.place, self.size)
+        for index, group in enumerate(groups):
+            for column in range(group.num_columns):
+                self._column(index, column, group.column(column))
+
+    def _column(self, group: int, column: int, chunk: Any) -> None:
+        """Take a column of a row group into account."""
+        kind, start = chunk.physical_type, chunk.data_page_offset
+        width = self.file.schema.column(column).length if kind == FIXED else WIDTHS.get(kind)
+        if chunk.has_dictionary_page:
+            start = min(start, chunk.dictionary_page_offset)
+        at, end = start, start + chunk.total_compressed_size
+        self.packed += chunk.total_compressed_size  # of columns that share bytes, each time
+        if not 0 <= at <= end <= self.size or self.packed > self.size:
+            raise pa.ArrowInvalid("a column beyond the end of the file")
+        if not self.is_near:
+            self._spend(max(chunk.total_uncompressed_size, chunk.num_values * (width or OFFSET)))
+            return
+        longest, values, encodings = 0, 0, set()
+        while at < end:
+            head, body = self._head(at, end)
+            page, unpacked, packed = (head[field][1] for field in (KIND, UNPACKED, PACKED))
+            at = body + packed
+            if unpacked < 0 or packed < 0 or at > end:
+                raise pa.ArrowInvalid("a page beyond the end of its column")
+            if unpacked > PAGE_BYTES.allowed(self.size):
+                raise PAGE_BYTES.exceeded(unpacked, self.place, self.size)
+            about = head[ABOUT[page]][1] if page in ABOUT else {}
+            count = about[VALUES][1] if about and page != DICTIONARY else 0
+            if width is None and about:
+                encodings.add(about[ENCODING[page]][1])
+                longest = max(longest, unpacked)
+            values += count
+            self._spend(max(unpacked, int(count * (width or OFFSET))))
+        shares = encodings & (DICTIONARIES | SHARED_BEGINNINGS)
+        if shares and self.unpacked + values * longest > TABLE_BYTES.allowed(self.size):
+            is_coded = bool(shares & SHARED_BEGINNINGS)
+            if is_coded and self.file.schema.column(column).max_repetition_level:
+                self._spend(values * longest)  # a row may have any number of them
+            self._measure(group, chunk, longest if is_coded else 0)
+
+    def _head(self, at: int, end: int) -> tuple[Fields, int]:
+        """The head of a page, and where its bytes begin."""
+        length = HEAD_BYTES
+        while True:
+            data = self.source.read_at(min(length, end - at), at)
+            try:
+                head, behind = read_struct(data)
+            except ValueError:
+                if length >= min(LONGEST_HEAD, end - at):
+                    raise
+                length *= 16
+            else:
+                return head, at + behind
+
+    def _measure(self, group: int, chunk: Any, longest: int) -> None:
+        """Take the values of texts into account of which several are written as one.
+
+        Args:
+            group: The row group.
+            chunk: The column.
+            longest: The bytes that one may have, if Arrow has to put values together; else 0.
+        """
+        texts = [
+            column.path
+            for column in map(self.file.schema.column, range(len(self.file.schema)))
+            if column.physical_type == TEXT
+        ]
+        file = pq.ParquetFile(
+            self.source, metadata=self.file.metadata, read_dictionary=[] if longest else texts
+        )
+        rows = max(1, MEASURED_BYTES // longest) if longest else MEASURED_ROWS
+        for batch in file.iter_batches(rows, [group], [chunk.path_in_schema]):
+            for array in batch.columns:
+                for leaf in _leaves(array):
+                    self._spend(_bytes_of(leaf))
+
+    def _spend(self, count: int) -> None:
+        self.unpacked += count
+        if self.unpacked > TABLE_BYTES.allowed(self.size):
+            raise TABLE_BYTES.exceeded(self.unpacked, self.place, self.size)
+
+
+def _bytes_of(array: pa.Array) -> int:
+    """The bytes of values, each counted as often as it is meant."""
+    if not pa.types.is_dictionary(array.type):
+        return int(array.nbytes)
+    return pc.sum(pc.binary_length(array.dictionary).take(array.indices)).as_py() or 0
+
+
+def _leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """The arrays that a nested one is made of."""
+    if pa.types.is_struct(array.type):
+        for index in range(array.type.num_fields):
+            yield from _leaves(array.field(index))
+    elif pa.types.is_map(array.type):
+        yield from _leaves(array.keys)
+        yield from _leaves(array.items)
+    elif pa.types.is_nested(array.type):
+        yield from _leaves(array.values)
+    else:
+        yield array
