@@ -169,7 +169,14 @@ def _read(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
+        if not isinstance(value, dict):
+            raise ValueError(f"it has the fields {', '.join(field.name for field in kind)}")
+        missing = [field.name for field in kind if field.name not in value]
+        if missing:
+            raise ValueError(f"it has no field {missing[0]!r}")
         return {field.name: _read(value[field.name], field.type) for field in kind}
+    if pa.types.is_nested(kind) and not isinstance(value, list | dict):
+        raise ValueError("it is a list" if not pa.types.is_map(kind) else "it is a map")
     if pa.types.is_map(kind):
         pairs = value.items() if isinstance(value, dict) else value
         return [

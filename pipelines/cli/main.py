@@ -8,8 +8,10 @@ Exit codes: 0 done; 1 the answer is no; 2 usage; 3 bad input; 4 internal.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable
@@ -24,6 +26,22 @@ from state_core.printable import is_text, printable
 __all__ = ["main"]
 
 NO, BAD_INPUT, INTERNAL = 1, 3, 4
+PANIC = "PanicException"  # of libraries in Rust
+# by the number of an error of the system's, what to do about it
+REFUSALS = {
+    errno.ENOSPC: "make room there, or write elsewhere",
+    errno.EDQUOT: "make room there, or write elsewhere",
+    errno.EIO: "the disk, or the way to it, fails: see the system's log",
+    errno.EROFS: "write elsewhere: that file system can only be read",
+    errno.EMFILE: "allow this process more open files (ulimit -n)",
+    errno.ENFILE: "close other programs: the system has no more files to open",
+    errno.EACCES: "let this user read and write there, or name another place",
+    errno.EPERM: "let this user read and write there, or name another place",
+    errno.ENAMETOOLONG: "give shorter names",
+    errno.ENOTDIR: "name a directory",
+    errno.ELOOP: "name the place itself and no link to it",
+}
+_SYSTEM_ERROR = re.compile(r"(?:\(os error |\bOs \{ code: |\[[Ee]rrno )(\d+)")
 OWN_PROCESS = "own process"  # of the command, and of nothing else that may use what it has loaded
 
 # where each is, and how its help begins
@@ -171,6 +189,10 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - the last line of defence, which tells and exits
         sys.exit(_fail(error))
+    except BaseException as error:
+        if type(error).__name__ != PANIC:
+            raise
+        sys.exit(_fail(error))
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -185,16 +207,34 @@ def _refuse_bytes(arguments: Iterable[str]) -> None:
             raise click.UsageError(f"{printable(argument)} is no UTF-8; rename it, or link to it")
 
 
-def _fail(error: Exception) -> int:
+def _fail(error: BaseException) -> int:
     """Say on one line of standard error what went wrong."""
     if os.environ.get("STATELAKE_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, StateError):
         click.echo(f"error: {_one_line(str(error))}", err=True)
         return NO if isinstance(error, HeldError | IncompatibleError | NoMatchError) else BAD_INPUT
+    refused = _system_refusal(error)
+    if refused:
+        click.echo(f"error: {printable(refused)}", err=True)
+        return BAD_INPUT
     what = f"{type(error).__name__}: {printable(_one_line(str(error)))}"
     click.echo(f"internal error: {what} (statelake --debug shows the trace)", err=True)
     return INTERNAL
+
+
+def _system_refusal(error: BaseException) -> str:
+    """What the system refuses and what to do about it; empty if the error is another."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None:
+        found = _SYSTEM_ERROR.search(str(error))
+        number = None if found is None else int(found[1])
+    remedy = REFUSALS.get(number or 0)
+    if remedy is None:
+        return ""
+    named = error.filename if isinstance(error, OSError) else None
+    place = f"{os.fsdecode(named)}: " if isinstance(named, str | bytes) else ""
+    return f"{place}{os.strerror(number or 0)}; {remedy}"
 
 
 def _one_line(text: str) -> str:

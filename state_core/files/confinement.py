@@ -522,8 +522,11 @@ class ConfinedTree:
     def _error(self, what: str, path: str, error: OSError) -> SnapshotError:
         place = f"{self.anchor}/{path}".rstrip("/")
         problem = error.strerror or str(error)
-        if isinstance(error, FileNotFoundError) or what in {"read", "looked up"}:
+        if what in {"read", "looked up"}:
             return MissingFileError(problem, place=place)
+        if isinstance(error, FileNotFoundError):
+            remedy = "see whether the directory above it is there, and can be written to"
+            return MissingFileError(f"can't be {what}: {problem}", place=place, remedy=remedy)
         return SnapshotError(
             f"can't be {what}: {problem}", place=place, remedy="check permissions and space"
         )

@@ -111,9 +111,12 @@ def snapshot_directory(
 
 
 def _no_snapshot(directory: Directory) -> NotASnapshotError:
-    problem = "no `_metadata` file in it" if directory.exists() else "no such directory"
-    below = [name for name in directory.names() if directory.is_file(f"{name}/{METADATA_FILE}")]
     remedy = "give the directory of a savepoint or of a retained checkpoint (chk-N)"
+    problem = "no `_metadata` file in it" if directory.exists() else "no such directory"
+    try:
+        below = [name for name in directory.names() if directory.is_file(f"{name}/{METADATA_FILE}")]
+    except NotADirectoryError:
+        problem, below = "it is a file, and no directory", []
     if below:
         remedy = f"did you mean {directory.full(below[-1])}?"
     return NotASnapshotError(problem, place=directory.full(), remedy=remedy)

@@ -86,11 +86,27 @@ def dump(
         raise NotFoundError(
             f"no operator has a state {state!r}", remedy=f"there are: {', '.join(names) or 'none'}"
         )
+    if key_groups is not None:
+        _check_key_groups(operators, key_groups)
     out = sys.stdout
     for line in islice(_all_lines(operators, state, key_groups), limit):
         out.write(json_text(line))
         out.write("\n")
     out.flush()
+
+
+def _check_key_groups(operators: Iterable[Operator], key_groups: KeyGroupRange) -> None:
+    """Refuse key groups that no operator has.
+
+    Raises:
+        NotFoundError: All operators have fewer.
+    """
+    most = max((operator.max_parallelism for operator in operators), default=0)
+    if key_groups.first >= most:
+        raise NotFoundError(
+            f"no operator has key group {key_groups.first}",
+            remedy=f"key groups are 0-{most - 1}" if most else "there is no operator",
+        )
 
 
 def _names(operator: Operator) -> list[str]:

@@ -45,9 +45,17 @@ LONG_SECONDS = 10.0
 json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON, for scripts.")
 
 
+class _Console(Console):
+    """A console that leaves it to the command what becomes of output that nobody reads."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what is being handled: Rich would exit with 1."""
+        raise BrokenPipeError
+
+
 def _console() -> Console:
     """Where people read: as wide as the terminal, and wide enough where there is none."""
-    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    return _Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 
 def tell(line: str, marked: str = "", style: str = "bold") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -276,3 +277,81 @@ def test_a_reader_that_has_enough(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EIO, "Input/output error", "/data/x"),
+        OSError(errno.EROFS, "Read-only file system"),
+        OSError(errno.EMFILE, "Too many open files"),
+        PermissionError(errno.EACCES, "Permission denied"),
+        RuntimeError("Generic LocalFileSystem error: No space left on device (os error 28)"),
+    ],
+    ids=str,
+)
+def test_what_the_system_refuses_is_no_fault_of_ours(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full or failing disk is bad input, wherever it is met: exit 3, and what to do about it."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("pipelines.cli.commands.lake.Catalog", fail)
+    ran = run("snapshots", "--lake", "lake")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith(("error: ", "error: /data/x: "))
+    assert "; " in ran.err
+    assert "internal" not in ran.err
+
+
+def test_an_error_of_ours_stays_an_internal_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is missing where none may be is not the user's fault."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file", "x")
+
+    monkeypatch.setattr("pipelines.cli.commands.lake.Catalog", fail)
+    assert run("snapshots", "--lake", "lake").code == 4
+
+
+@pytest.mark.parametrize("words", [("import", "--lake", "LAKE", "--job", "j"), ("inspect",)])
+def test_a_reader_that_left_is_no_error(words: tuple[str, ...], tmp_path: Path) -> None:
+    """What was to be done is done, and the exit code says so: `statelake import ... | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    named = [str(tmp_path / "lake") if word == "LAKE" else word for word in words]
+    command = [sys.executable, "-m", "pipelines.cli.main", named[0], str(DEMO)]
+    with os.fdopen(writing, "wb") as output:
+        ended = subprocess.run(
+            [*command, *named[1:]], stdout=output, stderr=subprocess.PIPE, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_file_is_no_snapshot(tmp_path: Path) -> None:
+    """A file where a directory belongs is told as bad input."""
+    path = tmp_path / "passwd"
+    path.write_text("root", "utf-8")
+    ran = run("inspect", path)
+    assert (ran.code, ran.out) == (3, "")
+    assert "it is a file, and no directory; give the directory of a savepoint" in ran.err
+
+
+def test_key_groups_that_no_operator_has() -> None:
+    """They are told, as no entry would be shown of them."""
+    ran = run("dump", DEMO, "--key-groups", "900")
+    assert (ran.code, ran.out) == (3, "")
+    assert "no operator has key group 900; key groups are 0-127" in ran.err
+    assert run("dump", DEMO, "--key-groups", "120-900").code == 0
+
+
+def test_advice_for_a_target_is_about_writing() -> None:
+    """Where nothing can be written, nothing is said of copying a snapshot's files."""
+    for words in (("export", "--to"), ("import", "--job", "j", "--lake")):
+        ran = run(words[0], DEMO, *words[1:], "/proc/nowhere")
+        assert (ran.code, ran.out) == (3, "")
+        assert "can't be" in ran.err
+        assert "copy the whole directory" not in ran.err

@@ -328,3 +328,20 @@ def test_a_key_without_a_history(three: Lake) -> None:
     assert run(*words, "orders", "--key", "x").code == BAD_INPUT
     assert run(*words, "orders", "--key", 1, "--state", "no").code == BAD_INPUT
     assert run(*words, "no", "--key", 1).code == BAD_INPUT
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("12", "it has the fields f0"),
+        ("[1]", "it has the fields f0"),
+        ("{}", "it has no field 'f0'"),
+        ('"a"', "it has the fields f0"),
+    ],
+)
+def test_a_key_of_another_shape_is_told_in_words(text: str, said: str) -> None:
+    """Of a row key its fields are named, and nothing of Python's."""
+    (case, *_) = golden_cases("sql", form="canonical")
+    ran = run("get", case.snapshot, "--key", text)
+    assert (ran.code, ran.out) == (3, "")
+    assert f"is no key of type RowData<BIGINT> ({said})" in ran.err
