@@ -169,7 +169,7 @@ PATHS_BY_HAND = {
     "pipelines.flink.path_map": ({"Directory"}, USERS_OWN),
     "pipelines.cli.main": ({"os.open"}, "the null device"),
     "pipelines.cli.settings": (
-        {"pathlib", ".read_text"}, USERS_OWN,
+        {"pathlib", "os.open"}, USERS_OWN,
     ),
     "pipelines.cli.commands.checks.legality": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.demo": ({"pathlib"}, USERS_OWN),
@@ -192,8 +192,9 @@ PATHS_BY_HAND = {
          ".open_input_stream"}, USERS_OWN,
     ),
     "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),
+    "pipelines.lake.catalog.processes": ({"pathlib", ".read_text"}, "what the kernel says of processes"),
     "pipelines.lake.tables.table_log": (
-        {"DeltaTable", "create_table_with_add_actions", "pathlib", ".symlink_to", ".rmdir"},
+        {"DeltaTable", "os.scandir", "pathlib", ".symlink_to", ".rmdir"},
         "a directory of its own, where the log is that the resolver opened",
     ),
     "pipelines.lake.query.table_datasets": (

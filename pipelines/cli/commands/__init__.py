@@ -7,6 +7,7 @@
 `report`             a snapshot as a page of HTML
 `checks/`            `check compatibility`, `check integrity`, `check legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
+`cleaning`           `lake clean`: what killed commands left
 `retention`          `hold`, `release`, `retain`
 `erasure/`           `erase`, `audit`: what goes out of every snapshot and file, and proof
 `compare`            `diff`, `rescale`

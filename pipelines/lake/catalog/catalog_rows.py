@@ -69,23 +69,31 @@ def rows_of(
     return dicts
 
 
-def rows_replaced(job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.Table) -> pa.Table:
+def rows_replaced(
+    job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.Table, *, held: bool = False
+) -> pa.Table:
     """Rows of a file with others in the place of those of some snapshots.
 
     Args:
         job: The job.
         rows_by_id: The rows that are to be, by the id of the snapshot.
         rows: The rows of the file.
+        held: Whether those with a hold are replaced as well, and keep it.
 
     Raises:
         HeldError: There is a hold on one of these snapshots.
     """
     names = rows.column("snapshot_id").to_pylist()
-    others = [rows_by_id[name] for name in names if name in rows_by_id]
+    others = [
+        rows_by_id[name] | {HOLDS: holds}
+        for name, holds in zip(names, _holds_of(rows), strict=True)
+        if name in rows_by_id
+    ]
     if not others:
         return rows
     going = pa.array([name in rows_by_id for name in names])
-    _refuse_held(job, rows.filter(going))
+    if not held:
+        _refuse_held(job, rows.filter(going))
     replacing = pa.Table.from_pylist(others, SNAPSHOT_SCHEMA)
     staying = rows.filter(pc.invert(going))
     return pa.concat_tables([staying, replacing], promote_options="permissive")

@@ -330,7 +330,7 @@ class Erasure:
         table = self.lake.table(path)
         if table.open() is None:
             return
-        if {file.path for file in table.files()} - self._needed(job, path):
+        if {file.path for file in table.files()} - self._needed(self.records[job], path):
             raise ConflictError(
                 "it was edited and not committed, so that nobody knows what of it is to stay",
                 place=table.uri,
@@ -339,11 +339,12 @@ class Erasure:
             )
         check_log(table)
 
-    def _needed(self, job: str, path: str) -> set[str]:
-        """The files of a table that snapshots of a job have."""
+    @staticmethod
+    def _needed(records: Sequence[SnapshotRecord], path: str) -> set[str]:
+        """The files of a table that some snapshots have."""
         return {
             unit.path
-            for record in self.records[job]
+            for record in records
             for table in record.tables
             if table.path == path
             for unit in table.units
@@ -451,7 +452,7 @@ class Erasure:
 
         def decide(version: CatalogVersion) -> CatalogChange:
             self._own(version.claims)
-            return CatalogChange(edits=rows_edits(changed))
+            return CatalogChange(edits=rows_edits(changed, held=True))
 
         if changed:
             self.lake.transact(decide)
@@ -459,10 +460,13 @@ class Erasure:
     def delete_old(self) -> None:
         """Delete what no snapshot names any more; it may be done once more."""
         self.records = records_of(self.lake, self.claim.jobs)
-        self._own(self.lake.version().claims)
         for job, path in self._table_paths():
-            directory, needed = self.lake.table(path).directory, self._needed(job, path)
-            for name, _ in directory.files_below():
+            directory = self.lake.table(path).directory
+            present = [name for name, _ in directory.files_below()]
+            version = self.lake.version()  # behind the list: what comes later stays
+            self._own(version.claims)
+            needed = self._needed(version.records(job)[0], path)
+            for name in present:
                 is_ours = token_of(name) or _is_engines(name)
                 if is_ours and name not in needed and not name.startswith(f"{LOG_DIRECTORY}/"):
                     directory.delete(name)
@@ -476,6 +480,7 @@ class Erasure:
 
     def record(self) -> None:
         """Add what was done to the records."""
+        self._own(self.lake.version().claims)
         requested_by = self.options.requested_by
         self.added = add_record(self.lake, "erase", self.asked.request, requested_by, self._said)
 
@@ -491,19 +496,23 @@ class Erasure:
         return CatalogChange(version.claims.without_erasure(self.asked.request))
 
     def _take_back(self) -> None:
-        """Leave nothing behind of an erasure that did not switch."""
+        """Leave nothing behind of an erasure that did not switch.
+
+        The claim goes first: without it, a switch whose answer was lost can't come any more.
+        """
         try:
             claim = self.lake.version().claims.erasures.get(self.asked.request)
             if claim is not None and claim.token == self.token and claim.switched:
                 return  # the answer was lost: the same request goes on
-            records = records_of(self.lake, self.claim.jobs)
-            named = {path for _, path in _named(chain.from_iterable(records.values()))}
-            for table in self.replaced.keys() | {file.table for file in self.files}:
-                directory = self.lake.table(table).directory
-                for name, _ in directory.files_below(f"{DATA_DIRECTORY}/{self.token}"):
-                    if name not in named and token_of(name) == self.token:
-                        directory.delete(name)
-            self.lake.transact(self._opened)  # behind the files, as a full disk has room then
+            with self.lake.room_for_an_entry():
+                self.lake.transact(self._opened)
+                records = records_of(self.lake, self.claim.jobs)
+                named = {path for _, path in _named(chain.from_iterable(records.values()))}
+                for table in {file.table for file in self.files}:
+                    directory = self.lake.table(table).directory
+                    for name, _ in directory.files_below(f"{DATA_DIRECTORY}/{self.token}"):
+                        if name not in named and token_of(name) == self.token:
+                            directory.delete(name)
         except StateError as error:
             LOG.warning(
                 "the jobs stay closed until the next command sees that this one has ended: %s",
@@ -511,12 +520,17 @@ class Erasure:
             )
 
 
-def rows_edits(records: Iterable[SnapshotRecord]) -> dict[str, RowsEdit]:
-    """What puts other rows in the place of those that snapshots have."""
+def rows_edits(records: Iterable[SnapshotRecord], *, held: bool = False) -> dict[str, RowsEdit]:
+    """What puts other rows in the place of those that snapshots have.
+
+    Args:
+        records: The snapshots as they are to be.
+        held: Whether those with a hold are replaced as well, and keep it.
+    """
     rows_by_job: dict[str, dict[str, dict[str, object]]] = {}
     for record in records:
         rows_by_job.setdefault(record.job, {})[record.snapshot_id] = record.to_row()
-    return {job: partial(rows_replaced, job, rows) for job, rows in rows_by_job.items()}
+    return {job: partial(rows_replaced, job, rows, held=held) for job, rows in rows_by_job.items()}
 
 
 def _digests(records: Mapping[str, Sequence[SnapshotRecord]]) -> dict[tuple[str, str], str]:

@@ -4,8 +4,9 @@
 `names`               where each table lies, and ids of snapshots
 `records`             what the catalog knows of a snapshot, by the rules of `record_rules`
 `tables`              a Delta table, and commits that name its files exactly
-`delta_commit`        a new version of a table to which others commit as well
+`delta_commit`        new versions of tables: entries of their logs
 `table_log`           where delta-rs finds a table's log, whatever is put in its way
+`parquet_bounds`      what a Parquet file may unpack to, held against its bytes
 `units`               how key groups are spread over files
 `unit_writer`         rows into files
 `joined_files`        several files made one, by their footers (`thrift_compact`)
