@@ -62,6 +62,7 @@ __all__ = [
     "golden",
     "import_as",
     "import_golden",
+    "kept_files",
     "raw_savepoint",
     "remove_rows",
     "rows_of",
@@ -73,6 +74,7 @@ __all__ = [
 Contents: TypeAlias = "dict[tuple[str, str], list[tuple[int, bytes, bytes]]]"
 
 LOCAL = LocalEngine()
+CATALOG_LOG = "snapshots/_delta_log/"
 FLINK = GOLDEN / "flink"
 DEMO = GOLDEN.parents[1] / "pipelines" / "cli" / "demo" / "savepoints"
 WORDS = FLINK / "wordcount-rocksdb-canonical-snappy-p2-m128-flink2.3.0" / "savepoint"
@@ -94,6 +96,12 @@ def files_of(root: Path) -> dict[str, str]:
         for path in sorted(root.rglob("*"))
         if path.is_file()
     }
+
+
+def kept_files(lake: Lake) -> dict[str, str]:
+    """`files_of` a lake but for the catalog's log, where commands say that they begin and end."""
+    files = files_of(Path(lake.directory.root))
+    return {path: digest for path, digest in files.items() if not path.startswith(CATALOG_LOG)}
 
 
 def data_bytes(root: Path) -> int:

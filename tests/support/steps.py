@@ -16,7 +16,7 @@ from pipelines.lake.catalog import processes
 from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.erase.erasing import Erasure
 
-__all__ = ["EndError", "Step", "as_process", "do_at", "end", "stop"]
+__all__ = ["EndError", "Step", "as_process", "die_as_gone", "do_at", "end", "stop"]
 
 Step: TypeAlias = "tuple[Any, str, str, int]"
 
@@ -60,6 +60,15 @@ def as_process(patch: pytest.MonkeyPatch, number: int, table: str | None = None)
         patch.setattr(processes, "_process_table", lambda: table)
 
 
+def die_as_gone(patch: pytest.MonkeyPatch) -> None:
+    """Let this process be one that is gone: it takes nothing back, and gives no sign of life."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    as_process(patch, gone.pid)
+    patch.setattr(Attempt, "__exit__", lambda attempt, *_: attempt._beats._ended.set())
+    patch.setattr(Erasure, "_take_back", lambda _: None)
+
+
 class EndError(Exception):
     """Where a run is made to end."""
 
@@ -74,10 +83,6 @@ def end(work: Callable[[], object], step: Step, way: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         do_at(patch, step, stop)
         if way == "death":
-            gone = subprocess.Popen([sys.executable, "-c", ""])
-            gone.wait()
-            as_process(patch, gone.pid)
-            patch.setattr(Attempt, "__exit__", lambda attempt, *_: attempt._beats._ended.set())
-            patch.setattr(Erasure, "_take_back", lambda _: None)
+            die_as_gone(patch)
         with pytest.raises(EndError):
             work()

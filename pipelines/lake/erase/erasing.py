@@ -54,7 +54,11 @@ from pipelines.lake.erase.needles import without_words
 from pipelines.lake.erase.opaque_state import without_opaque_state
 from pipelines.lake.erase.own_versions import give_own_versions
 from pipelines.lake.erase.planning import ErasurePlan, FoundFile, Planner, records_of
-from pipelines.lake.erase.refusals import refuse_other_snapshots, refuse_plan
+from pipelines.lake.erase.refusals import (
+    refuse_other_snapshots,
+    refuse_plan,
+    refuse_telling_id,
+)
 from pipelines.lake.erase.requests import ErasureRequest, check_request, words_of
 from pipelines.lake.erase.task_state import TaskState, all_jobs
 from pipelines.lake.tables.names import is_edited_file, token_of
@@ -160,6 +164,7 @@ def erase(
             what is to become of it.
     """
     check_request(asked.request)
+    refuse_telling_id(asked)  # before the claim, which the log keeps
     options = _Options(
         whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress
     )

@@ -10,7 +10,7 @@ from pipelines.lake.erase.planning import ErasurePlan
 from pipelines.lake.erase.requests import ErasureRequest, words_of
 from state_core.errors import ConflictError, EncodeError, NoMatchError
 
-__all__ = ["refuse_other_snapshots", "refuse_plan"]
+__all__ = ["refuse_other_snapshots", "refuse_plan", "refuse_telling_id"]
 
 
 def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> None:
@@ -26,12 +26,7 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
         EncodeError: State can't be searched, or a predicate is true of all rows; or the request's
             id, which is recorded for good, tells what is to be erased.
     """
-    words = [word for word in words_of(asked, parts=True) if len(word) >= LEAST_BYTES]
-    if mentions(asked.request.replace("_", "-"), words):
-        raise EncodeError(
-            "the request's id tells what is to be erased, and no erasure touches the records",
-            remedy="give the number of a ticket as --request",
-        )
+    refuse_telling_id(asked)
     if plan.empty and not (asked.carried == "drop" and plan.opaque):
         raise NoMatchError(
             f"nothing of it is in {plan.snapshots} snapshots",
@@ -56,6 +51,20 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
             "rows that only have it in a longer key, or in their value, and may be others', in"
             f" {plan.mentions[0]}",
             remedy="say --carried drop to leave these rows out, or --carried keep if they stay",
+        )
+
+
+def refuse_telling_id(asked: ErasureRequest) -> None:
+    """Refuse an id that has a word of the request, before it is written anywhere.
+
+    Raises:
+        EncodeError: The id, which is recorded for good, tells what is to be erased.
+    """
+    words = [word for word in words_of(asked, parts=True) if len(word) >= LEAST_BYTES]
+    if mentions(asked.request.replace("_", "-"), words):
+        raise EncodeError(
+            "the request's id tells what is to be erased, and no erasure touches the records",
+            remedy="give the number of a ticket as --request",
         )
 
 

@@ -105,5 +105,4 @@ def test_nothing_is_fetched_twice(relay: Relay, at: Callable[[str], str]) -> Non
         state = [line for line in fetched if "/_metadata" not in line]
         assert len(state) == len(set(state)) > 0
         folders = [line for line in traffic.asked if line.startswith("PUT") and line.endswith("/")]
-        # but for the one that Arrow leaves where the note was deleted
-        assert [folder for folder in folders if not folder.endswith("/_statelake/attempts/")] == []
+        assert folders == []

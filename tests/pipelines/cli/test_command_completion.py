@@ -14,6 +14,7 @@ from click.shell_completion import BashComplete, CompletionItem
 from pipelines.cli.main import COMMANDS, statelake
 from pipelines.lake.api import Lake
 from pipelines.lake.tables.records import SnapshotRecord
+from tests.support.lakes import add_row
 
 MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
 EVIL = [
@@ -44,7 +45,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     rows += [("returns", name) for name in ("monday-r", *EVIL)]
     for hours, (job, name) in enumerate(rows):
         at = MONDAY + timedelta(hours=hours)
-        lake.append(
+        add_row(
+            lake,
             SnapshotRecord(
                 job, name, "", "import", "savepoint", "canonical", 6, 1, at, at, "source",
                 "digest", "none", "", 0, 0, 0, b"metadata",

@@ -34,7 +34,15 @@ from state_core.formats.writing.new_snapshot import write_snapshot
 from state_core.formats.writing.new_states import NewKeyedState, NewOperator, NewOperatorState
 from state_core.model.handles import IncrementalHandle, KeyGroupsHandle
 from tests.support.command import run
-from tests.support.lakes import LOCAL, entries, files_of, golden, import_as, raw_savepoint
+from tests.support.lakes import (
+    LOCAL,
+    add_row,
+    entries,
+    files_of,
+    golden,
+    import_as,
+    raw_savepoint,
+)
 from tests.support.savepoints.contradicting import CONTRADICTIONS, Contradiction, contradict
 from tests.support.savepoints.damaged import damaged
 
@@ -94,7 +102,7 @@ def test_a_finished_subtask_that_got_state_in_the_lake(name: str, tmp_path: Path
     for operator in metadata.operators:
         if operator.subtasks:
             operator.subtasks[1] = SubtaskState(finished=True)
-    lake.append(replace(record, snapshot_id="b", metadata=write_metadata(metadata)))
+    add_row(lake, replace(record, snapshot_id="b", metadata=write_metadata(metadata)))
     with pytest.raises(UnsupportedFormatError, match="subtask 1: the subtask had finished, and"):
         export_snapshot(lake, "orders", "b", tmp_path / "out", engine=LOCAL)
     assert not (tmp_path / "out").exists()

@@ -17,6 +17,7 @@ from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.orchestration.definitions import definitions
 from pipelines.orchestration.resources import Locations
 from state_core import open_snapshot
+from tests.support.lakes import add_row, remove_rows
 from tests.support.savepoints.golden_cases import golden_cases
 
 pytestmark = pytest.mark.spark
@@ -247,8 +248,8 @@ class TestIntegrity:
         more, less = state.key_groups[3], state.key_groups[4]
         state.key_groups[3] = replace(more, entries=more.entries + 1)
         state.key_groups[4] = replace(less, entries=less.entries - 1)
-        lake.remove("orders", [NAME])
-        lake.append(record)
+        remove_rows(lake, "orders", [NAME])
+        add_row(lake, record)
         assert self.faults(archived) == (
             f"- kinds/total, key group {more.key_group}: {more.entries} entries in the snapshot,"
             f" {more.entries + 1} in the lake\n"

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from pipelines.lake.catalog.processes import this_process
 from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, output_directory
 from pipelines.runtime.sinks import discard_attempts
 from state_core.errors import ConflictError, StateError, UnsafePathError
 from state_core.files.filesystem import Directory
+from tests.support.forged_lakes import DEAD
 
 JOB, ATTEMPT = "orders", "attempt-0123456789ab"
 PLAN = Plan(1, 2, 128, 1000, {"events": {}}, {"events": {"files": {"0.jsonl": 40}}})
@@ -45,9 +47,10 @@ def untouched(victim: Path) -> bool:
     return {path.read_text() for path in victim.rglob("*") if path.is_file()} == {"mine"}
 
 
-def process(number: int) -> dict[str, Any]:
-    """What a process says of itself."""
-    return {"host": "h", "process": number, "started": 0.0}
+def process(number: int, *, gone: bool = False) -> dict[str, Any]:
+    """What a process says of itself: one of another host, or of this one, where there is none."""
+    here = {**this_process(), "begun": ""} if gone else {"started": 0.0}
+    return {**here, "host": "h", "process": number}
 
 
 def say(log: RunLog, name: str, **said: Any) -> None:
@@ -188,24 +191,24 @@ def test_of_two_that_begin_at_once_none_runs_beside_the_other(
 
     def at_once(*arguments: Any) -> None:
         monkeypatch.undo()
-        locks.append(log.lock(process(1), lambda _: True))
+        locks.append(log.lock(process(1)))
         write(*arguments)
 
     monkeypatch.setattr(type(log.directory), "write", at_once)
     with pytest.raises(ConflictError, match="process 1 of h runs the job"):
-        log.lock(process(2), lambda _: True)
+        log.lock(process(2))
     (lock,) = locks
     assert log.directory.is_file(lock)
     log.unlock(lock)
-    log.unlock(log.lock(process(2), lambda _: True))
+    log.unlock(log.lock(process(2)))
     assert log.directory.names() == ["00000001"]
 
 
 def test_locks_of_processes_that_are_gone_go_too(log: RunLog) -> None:
     """Also that of a version that had one for all."""
-    log.directory.write("running.json", json.dumps(process(1)).encode())
-    log.lock(process(2), lambda _: False)
-    log.unlock(log.lock(process(3), lambda note: note["process"] == 3))
+    log.directory.write("running.json", json.dumps(process(DEAD, gone=True)).encode())
+    log.lock(process(DEAD, gone=True))
+    log.unlock(log.lock(process(3)))
     assert log.directory.names() == ["00000001"]
 
 

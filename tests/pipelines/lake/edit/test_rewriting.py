@@ -85,12 +85,11 @@ def rewritten(lake: Lake, transform: Transform, job: str = "orders") -> Snapshot
     """Put all rows of a job's snapshot `s` through a transform, as snapshot `made`."""
     record = lake.snapshot(job, "s")
     paths = [table.path for operator in record.operators for table in operator.tables]
-    with Attempt(lake, job, "made", paths, leans_on=["s"]) as attempt:
-        rewriter = TableRewriter(lake, attempt.token, Elsewhere())
+    with Attempt(lake, job, "made", paths, builds_on=[record]) as attempt:
+        rewriter = TableRewriter(lake, attempt, Elsewhere())
         operators = [_rewritten(rewriter, operator, transform) for operator in record.operators]
         made = record.followed_by("made", "edit", operators, rewriter.written, "")
-        lake.append(made)
-    return made
+        return rewriter.commit(made)
 
 
 def _rewritten(

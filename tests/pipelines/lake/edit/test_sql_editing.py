@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines.lake.api import Lake
+from pipelines.lake.catalog.attempts import Attempt
 from pipelines.lake.edit import rewriting
 from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
@@ -264,7 +265,7 @@ STEPS: dict[str, Step] = {
     "checked": (KeyGroupLayout, "validate", "after", 1),
     "no version": (StateTable, "replace_files", "before", 1),
     "a version": (StateTable, "replace_files", "after", 1),
-    "no row": (Lake, "append", "before", 1),
+    "no row": (Attempt, "commit", "before", 1),
 }
 
 
@@ -345,7 +346,7 @@ class TestRefused:
         """Of snapshots that are there, or are not."""
         with pytest.raises(ConflictError, match="has a snapshot 'day-2' already"):
             make(lake, "day-1", "day-2", "DELETE FROM counter.count WHERE key_group = 1")
-        with pytest.raises(NotFoundError, match="no job has a snapshot 'nope'"):
+        with pytest.raises(NotFoundError, match="no snapshot 'nope'"):
             make(lake, "nope", "fixed", "DELETE FROM counter.count")
 
 

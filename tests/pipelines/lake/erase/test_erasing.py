@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.lake.api import Lake
 from pipelines.lake.catalog.attempts import Attempt
+from pipelines.lake.catalog.claims import Claims
 from pipelines.lake.catalog.dropping import drop_snapshots
 from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from pipelines.lake.edit.changes import ValueChange
@@ -44,6 +45,7 @@ from tests.support.lakes import (
     exported,
     files_of,
     import_as,
+    kept_files,
     raw_savepoint,
     unit_paths,
 )
@@ -264,7 +266,7 @@ def test_a_key_of_another_type_of_hash(tmp_path: Path) -> None:
     asked = ErasureRequest("r", ["-783633772217"])
     with pytest.raises(EncodeError, match="--carried drop"):
         erase(lake, asked)
-    assert lake.directory.names("_statelake/erasures") == []
+    assert lake.version().claims == Claims()
     done = erase(lake, ErasureRequest("r", ["-783633772217"], carried="keep"))
     assert done.said["rows"] == 22
     with pytest.raises(NoMatchError):
@@ -289,8 +291,7 @@ def test_carried_bytes_go_where_that_is_asked(tmp_path: Path) -> None:
 
 def test_what_stands_against_it_is_said_before_anything_is_written(lake: Lake) -> None:
     """Unknown keys and states, a predicate of all rows, writers, edits without a commit."""
-    root = Path(lake.directory.root)
-    files = files_of(root)
+    files = kept_files(lake)
     with pytest.raises(NoMatchError, match="nothing of it is in 9 snapshots"):
         erase(lake, ErasureRequest("r", ["nobody-at-all"]))
     with pytest.raises(NotFoundError, match="nowhere"):
@@ -304,7 +305,7 @@ def test_what_stands_against_it_is_said_before_anything_is_written(lake: Lake) -
         pytest.raises(ConflictError, match="being written to, for snapshot 'new'"),
     ):
         run(lake)
-    assert files_of(root) == files
+    assert kept_files(lake) == files
     edit(lake, "orders/keyed/users/visits").update({"value": "value + 1"})
     with pytest.raises(ConflictError, match="edited and not committed"):
         run(lake)
@@ -313,17 +314,17 @@ def test_what_stands_against_it_is_said_before_anything_is_written(lake: Lake) -
 def test_a_hold_stands_against_it_until_it_ends(small: Lake) -> None:
     """Nothing is written while somebody holds a snapshot that has her rows, and all of it after."""
     hold_snapshot(small, "orders", "day-0", "case 4711")
-    held = files_of(Path(small.directory.root))
+    held = kept_files(small)
     with pytest.raises(HeldError, match=r"'day-0'.*case 4711"):
         run(small, SMALL)
-    assert files_of(Path(small.directory.root)) == held
+    assert kept_files(small) == held
     release_snapshot(small, "orders", "day-0")
     run(small, SMALL)
     assert files_with(Path(small.directory.root), ALICE) == []
 
 
 def test_others_keep_away_until_it_has_ended(lake: Lake, savepoints: Path) -> None:
-    """An import is refused as long as the note is there, and names the request."""
+    """An import is refused as long as the claim is there, and names the request."""
     patch = pytest.MonkeyPatch()
     do_at(patch, (Erasure, "rewrite_logs", "before", 1), stop)
     with pytest.raises(EndError):
@@ -368,7 +369,7 @@ def test_a_crash_at_each_step_is_gone_on_from(step: Step, small: Lake, tmp_path:
     assert between in (before, after)
     assert before != after
     assert_whole(small)
-    assert small.directory.names("_statelake/erasures") == []
+    assert small.version().claims == Claims()
     assert broken_record(audit_records(small)) is None
 
 
@@ -399,14 +400,14 @@ def test_a_crash_at_each_file_that_is_written_or_deleted(two_days: Path, tmp_pat
 
 def test_an_error_leaves_nothing_behind(small: Lake) -> None:
     """As of a disk that is full: what was written is deleted, and others may write again."""
-    files = files_of(Path(small.directory.root))
+    files = kept_files(small)
     for step in STEPS[: STEPS.index("switch") + 1]:
         with pytest.MonkeyPatch.context() as patch:
             do_at(patch, (Erasure, step, "before", 1), stop)
             with pytest.raises(EndError):
                 run(small, SMALL)
         if step != "switch":
-            assert files_of(Path(small.directory.root)) == files
+            assert kept_files(small) == files
 
 
 def test_records_are_a_chain(lake: Lake) -> None:

@@ -12,6 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines.lake.api import Lake
+from pipelines.lake.catalog.attempts import Attempt
+from pipelines.lake.catalog.claims import Claims
 from pipelines.lake.ingest import importing
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.tables.tables import StateTable
@@ -19,6 +21,7 @@ from state_core import open_snapshot
 from state_core.errors import ConflictError, StateError
 from tests.pipelines.lake.conftest import DEMO, JOB, WIDE
 from tests.support.savepoints.golden_cases import GOLDEN, golden_cases
+from tests.support.steps import die_as_gone
 
 Listing = Callable[[Path], dict[str, str]]
 
@@ -144,11 +147,8 @@ def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
     def crash(*_: Any, **__: Any) -> None:
         raise ProcessDiedError
 
-    def dead(*_: Any) -> None:
-        """A process that died undoes nothing."""
-
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.lake.catalog.attempts.Attempt.__exit__", dead)
+        die_as_gone(patch)
         if step == "slices":
             patch.setattr(importing._Import, "_record", crash)
         elif step == "tables":
@@ -162,14 +162,13 @@ def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
 
             patch.setattr(StateTable, "replace_files", some)
         else:
-            patch.setattr(Lake, "append", crash)
+            patch.setattr(Attempt, "commit", crash)
         with pytest.raises(ProcessDiedError):
             import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id=name, engine="local")
     assert [summary.snapshot_id for summary in lake.summaries(JOB)] == ["monday", "tuesday"]
-    monkeypatch.setattr("pipelines.lake.catalog.attempts.is_alive", lambda _: False)
     done = import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id=name, engine="local")
     assert done.new
-    assert lake.directory.names("_statelake/attempts") == []
+    assert lake.version().claims == Claims()
     assert rows_of(lake, name, "name") == rows_of(lake, "monday", "name")
     for path, version in before.items():
         assert lake.table(path).require(version).version() == version
@@ -180,7 +179,7 @@ def test_an_error_takes_back_what_was_written(
 ) -> None:
     """A full disk in the middle: no data file is left, and both snapshots read as before."""
     before = {name for name in listing(Path(lake.location)) if "/_data/" in name}
-    monkeypatch.setattr(Lake, "append", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(Attempt, "commit", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         import_snapshot(lake, str(DEMO / "monday"), JOB, snapshot_id="later", engine="local")
     after = {name for name in listing(Path(lake.location)) if "/_data/" in name}

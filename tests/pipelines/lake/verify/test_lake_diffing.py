@@ -27,6 +27,7 @@ from tests.support.lakes import (
     WIDE,
     WINDOWS,
     WORDS,
+    add_row,
     edited_savepoint,
     entries,
     exported,
@@ -236,7 +237,7 @@ def test_another_type(lake: Lake) -> None:
     (operator,) = record.operators
     states = [replace(state, value_type="String") for state in operator.states]
     other = replace(record, snapshot_id="b", operators=[replace(operator, states=states)])
-    lake.append(other)
+    add_row(lake, other)
     assert counts(diff(lake, "a", "b")["counter/count"]) == ("retyped", 300, 300, 0)
 
 
