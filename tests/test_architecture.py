@@ -192,7 +192,9 @@ PATHS_BY_HAND = {
          ".open_input_stream"}, USERS_OWN,
     ),
     "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),
-    "pipelines.lake.catalog.processes": ({"pathlib", ".read_text"}, "what the kernel says of processes"),
+    "pipelines.lake.catalog.processes": (
+        {"pathlib", ".read_text"}, "what the kernel says of processes",
+    ),
     "pipelines.lake.tables.table_log": (
         {"DeltaTable", "os.scandir", "pathlib", ".symlink_to", ".rmdir"},
         "a directory of its own, where the log is that the resolver opened",

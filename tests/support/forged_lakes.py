@@ -23,7 +23,7 @@ from state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from state_core.model.handles import OperatorHandle, RelativeHandle
-from tests.support.lakes import Contents, exported, import_as, remove_rows
+from tests.support.lakes import Contents, exported, forge_claim, import_as, remove_rows
 
 __all__ = [
     "DEAD",

@@ -53,8 +53,8 @@ class NullField:
         """The error to raise where Flink never wrote such a null."""
         names = [part for part in self.path.split(".") if part not in WRAPPERS]
         return EncodeError(
-            f"field {'.'.join(names)} of {self.java_class} would be null, and Flink fails to restore"
-            f" that if its type is a primitive one ({self.kind})",
+            f"field {'.'.join(names)} of {self.java_class} would be null, and Flink fails to"
+            f" restore that if its type is a primitive one ({self.kind})",
             remedy="change single fields with struct_update(value, field := ...), which leaves the"
             " others as they are",
         )
@@ -92,6 +92,9 @@ def _of_pojo(serializer: PojoSerializer, column: pa.Array, path: str) -> Iterato
     for name, field in serializer.fields:
         if not isinstance(field, PRIMITIVE) or name in serializer.boxed:
             continue
-        if present.type.get_field_index(name) >= 0 and pc.any(present.field(name).is_null()).as_py():
+        if (
+            present.type.get_field_index(name) >= 0
+            and pc.any(present.field(name).is_null()).as_py()
+        ):
             siblings = tuple(f"{path}.{other}" for other in names if other != name)
             yield NullField(f"{path}.{name}", siblings, serializer.java_class, field.name.lower())
