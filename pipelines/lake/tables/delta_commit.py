@@ -169,6 +169,7 @@ class DeltaCommit:
         """Commit behind a version, unless that was done and its answer lost."""
         # no log names a file that a power cut takes away
         self.directory.sync_files(self._paths)
+        self._paths.clear()
         for wait in (*WAITS, None):
             if self._committed(commit, before, last=wait is None):
                 return

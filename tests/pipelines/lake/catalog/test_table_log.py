@@ -112,15 +112,17 @@ def test_a_table_that_becomes_a_link(versions: int, table: Directory, tmp_path: 
     opened = open_table(table)
     assert opened is not None
     commit = change(table)
+    commit.write(opened)  # its file is on the disk by now
+    opened.update_incremental()
     before = content(tmp_path / "victim")
     (tmp_path / "table").rename(tmp_path / "moved")
     (tmp_path / "table").symlink_to("victim")
     for _ in range(versions):
         commit.write(opened)
         opened.update_incremental()
-    assert opened.version() == versions
+    assert opened.version() == versions + 1
     assert content(tmp_path / "victim") == before
-    assert DeltaTable(tmp_path / "moved").version() == versions
+    assert DeltaTable(tmp_path / "moved").version() == versions + 1
     checkpoints = list((tmp_path / "moved" / "_delta_log").glob("*.checkpoint.parquet"))
     assert len(checkpoints) == versions // 100
     with pytest.raises(UnsafePathError):
