@@ -80,6 +80,7 @@ THINNED = {
     "test_lakes.py": 8,
     "test_metadata_versions.py": 2,
     "test_oversized.py": 2,
+    "test_power_cuts.py": 10,
     "test_queries.py": 4,
     "test_restore_golden.py": 2,
     "test_restore_operator_state.py": 2,

@@ -272,6 +272,7 @@ class DeltaCommit:
         path = log_entry(version)
         # no log names a file that a power cut takes away
         self.directory.sync_files(self._paths)
+        self._paths.clear()
         for wait in (*WAITS, None):
             try:
                 if self.directory.write_new(path, data) or self._is_ours(path):
