@@ -79,6 +79,7 @@ THINNED = {
     "test_lake_whole.py": 4,
     "test_lakes.py": 8,
     "test_metadata_versions.py": 2,
+    "test_nothing_lost.py": 3,
     "test_oversized.py": 2,
     "test_power_cuts.py": 10,
     "test_queries.py": 4,

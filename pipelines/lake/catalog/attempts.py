@@ -130,11 +130,7 @@ class Attempt:
         def decide(version: CatalogVersion) -> CatalogChange:
             self._refuse_foreign(version)
             if self.token not in version.claims.attempts:
-                raise BasisChangedError(
-                    f"the {self.claim.operation} of snapshot {record.snapshot_id!r} was taken for"
-                    " dead, and taken back by another process",
-                    remedy="nothing was changed: run it again",
-                )
+                raise self._taken_for_dead()
             return CatalogChange(version.claims.without_attempt(self.token), added=record)
 
         sequence = self.lake.transact(decide)
@@ -142,11 +138,23 @@ class Attempt:
         self.lake.put_together(record.job)
         return replace(record, sequence=sequence)
 
-    def __exit__(self, *raised: object) -> None:
-        self._beats.__exit__(*raised)
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: object
+    ) -> None:
+        """End it.
+
+        Raises:
+            BasisChangedError: What was raised is for want of files, as it was taken back.
+        """
+        self._beats.__exit__(kind, raised, trace)
         if self._is_committed:
             return
         try:
+            version = self.lake.version()
+            name = self.claim.snapshot_id
+            is_taken = self.token not in version.claims.attempts and not (
+                name and version.has(self.claim.job, name)
+            )
             self.lake.transact(
                 lambda version: CatalogChange(taken_back(version.claims, {self.token: self.claim}))
             )
@@ -157,6 +165,16 @@ class Attempt:
             LOG.warning(
                 "attempt %s is left for the next writer to take back: %s", self.token, error
             )
+            return
+        if is_taken and isinstance(raised, MissingFileError):
+            raise self._taken_for_dead() from raised
+
+    def _taken_for_dead(self) -> BasisChangedError:
+        return BasisChangedError(
+            f"the {self.claim.operation} of snapshot {self.claim.snapshot_id!r} was taken for"
+            " dead, and taken back by another process",
+            remedy="nothing was changed: run it again",
+        )
 
     def _begin(self, version: CatalogVersion) -> CatalogChange:
         self._refuse_foreign(version)

@@ -270,8 +270,13 @@ class DeltaCommit:
         info = {"commitInfo": self._commit_info(mode)}
         data = _entry([info, *self._transactions(), *actions])
         path = log_entry(version)
-        # no log names a file that a power cut takes away
-        self.directory.sync_files(self._paths)
+        try:
+            # no log names a file that a power cut takes away
+            self.directory.sync_files(self._paths)
+        except MissingFileError:
+            if self.directory.is_file(path):  # a sweep took files that no other version may name
+                raise CommitFailedError(f"version {version} already exists") from None
+            raise
         self._paths.clear()
         for wait in (*WAITS, None):
             try:

@@ -1,0 +1,367 @@
+"""Nothing is lost: not to whoever is stopped, taken for dead, restarted, or has another clock.
+
+Two containers are simulated by tables of processes of different names, in which both have the same
+number; a process that is suspended gives no sign of life.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.lake.api import Lake
+from pipelines.lake.catalog import processes
+from pipelines.lake.catalog.attempts import Attempt, Heartbeat
+from pipelines.lake.catalog.claims import Claims
+from pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
+from pipelines.lake.catalog.holds import hold_snapshot
+from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from pipelines.lake.erase.audit_records import audit_records, broken_record
+from pipelines.lake.erase.erasing import Erasure, erase
+from pipelines.lake.erase.requests import ErasureRequest
+from pipelines.lake.ingest import importing
+from pipelines.lake.tables import delta_commit
+from pipelines.lake.tables.delta_commit import DeltaCommit
+from pipelines.lake.tables.names import ERASURE_RECORDS, SNAPSHOTS
+from pipelines.lake.tables.tables import StateTable
+from state_core.errors import ConflictError, HeldError, StateError
+from tests.support.forged_lakes import USUAL_CLAIMS, Scene, make_scene
+from tests.support.lakes import (
+    LOCAL,
+    Contents,
+    assert_whole,
+    entries,
+    exported,
+    import_as,
+    kept_files,
+)
+from tests.support.steps import EndError, Step, as_process, die_as_gone, do_at, stop
+
+ERASED = "key-1"
+ASKED = ErasureRequest("gdpr-4711", [ERASED], carried="keep")
+PREVIOUS: Step = (importing._Import, "_previous", "after", 1)
+BEGUN: Step = (importing._Import, "_map", "before", 1)
+ONE_VERSION: Step = (StateTable, "replace_files", "after", 1)
+LAST: Step = (Attempt, "commit", "before", 1)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """The scene that each test has a copy of."""
+    return make_scene(tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture
+def scene(prepared: Scene, tmp_path: Path) -> Scene:
+    """A copy: job `orders` with two snapshots, and another job."""
+    for name in ("lake", "good", "bad", "next"):
+        shutil.copytree(prepared.root / name, tmp_path / name)
+    return Scene(tmp_path)
+
+
+def ids(lake: Lake) -> list[str]:
+    """The snapshots of the job."""
+    return [summary.snapshot_id for summary in lake.summaries("orders")]
+
+
+def contents(scene: Scene, snapshot_id: str) -> Contents:
+    """What a snapshot exports to."""
+    to = scene.root / "exports" / f"{snapshot_id}-{time.monotonic_ns()}"
+    return exported(scene.lake, snapshot_id, to)
+
+
+def assert_erased(scene: Scene) -> None:
+    """Assert that no snapshot of before has the key, and that all else is there."""
+    for name in ("good", "bad"):
+        before, after = entries(scene.root / name), contents(scene, name)
+        assert after == {
+            state: [row for row in rows if ERASED.encode() not in row[1]]
+            for state, rows in before.items()
+        }
+        assert after != before
+
+
+def in_container(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Be the process of this number in a container."""
+    as_process(patch, os.getpid(), name)
+
+
+@pytest.fixture
+def suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is a container whose process gives no sign of life; others wait for one a moment."""
+    monkeypatch.setenv("STATELAKE_LEASE", "0.2")
+    monkeypatch.setattr(Heartbeat, "_beat", lambda _: None)
+    in_container(monkeypatch, "this container")
+
+
+def elsewhere(work: Callable[[], object]) -> Callable[[], None]:
+    """Something that is done in another container, whose process has the same number."""
+
+    def do() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            in_container(patch, "another container")
+            work()
+
+    return do
+
+
+class TestAnImportBesideAnErasure:
+    """Files of the previous snapshot that it would have kept are gone then."""
+
+    @pytest.mark.parametrize("step", [PREVIOUS, (Attempt, "__enter__", "before", 1)])
+    def test_an_import_that_has_not_begun(
+        self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It looks again at what there is now."""
+        do_at(monkeypatch, step, lambda: erase(scene.lake, ASKED, ["orders"]))
+        import_as(scene.lake, scene.root / "bad", "again")
+        assert contents(scene, "again") == entries(scene.root / "bad")
+        assert_erased(scene)
+        assert_whole(scene.lake)
+
+    @pytest.mark.parametrize("step", [BEGUN, ONE_VERSION, LAST])
+    def test_an_import_that_has_begun(
+        self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The erasure is refused, with nothing changed, and succeeds behind it."""
+
+        def refused() -> None:
+            with pytest.raises(ConflictError, match="being written to, for snapshot 'again'"):
+                erase(scene.lake, ASKED, ["orders"])
+
+        do_at(monkeypatch, step, refused)
+        import_as(scene.lake, scene.root / "bad", "again")
+        assert contents(scene, "again") == entries(scene.root / "bad")
+        assert_whole(scene.lake)
+        erase(scene.lake, ASKED, ["orders"])
+        assert_erased(scene)
+        assert contents(scene, "again") == contents(scene, "bad")
+        assert_whole(scene.lake)
+
+
+class TestTwoContainersWithOneErasure:
+    """Their processes have the same number; neither sees the other."""
+
+    @pytest.mark.parametrize(
+        "step",
+        ["take", "find", "write_files", "note_files", "switch", "rewrite_logs", "delete_old"],
+    )
+    @pytest.mark.usefixtures("suspended")
+    def test_one_that_is_suspended_is_taken_over(
+        self, step: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It changes nothing when it goes on, and is told."""
+        other = elsewhere(lambda: erase(scene.lake, ASKED, ["orders"]))
+        do_at(monkeypatch, (Erasure, step, "before", 1), other)
+        with pytest.raises(StateError):
+            erase(scene.lake, ASKED, ["orders"])
+        assert_erased(scene)
+        assert [record.request for record in audit_records(scene.lake)] == ["gdpr-4711"]
+        assert broken_record(audit_records(scene.lake)) is None
+        import_as(scene.lake, scene.source, "next")
+        drop_snapshots(scene.lake, "orders", snapshot_ids=[])
+        assert_whole(scene.lake)
+
+    @pytest.mark.parametrize("step", ["write_files", "switch", "rewrite_logs"])
+    def test_one_that_gives_signs_of_life_goes_on(
+        self, step: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The other one waits, sees them, and is refused."""
+        monkeypatch.setenv("STATELAKE_LEASE", "1")
+        in_container(monkeypatch, "this container")
+
+        def refused() -> None:
+            with pytest.raises(ConflictError, match="erasure 'gdpr-4711'"):
+                erase(scene.lake, ASKED, ["orders"])
+
+        do_at(monkeypatch, (Erasure, step, "before", 1), elsewhere(refused))
+        erase(scene.lake, ASKED, ["orders"])
+        assert_erased(scene)
+        assert_whole(scene.lake)
+
+
+@pytest.mark.usefixtures("suspended")
+class TestTakenForDead:
+    """However long a process was suspended: what it builds on may be gone when it goes on."""
+
+    @pytest.mark.parametrize("step", [BEGUN, ONE_VERSION, LAST])
+    def test_an_import_begins_again(
+        self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Against what is there then."""
+        drop = elsewhere(lambda: drop_snapshots(scene.lake, "orders", snapshot_ids=["good", "bad"]))
+        do_at(monkeypatch, step, drop)
+        import_as(scene.lake, scene.root / "bad", "again")
+        assert ids(scene.lake) == ["again"]
+        assert contents(scene, "again") == entries(scene.root / "bad")
+        assert_whole(scene.lake)
+
+    @pytest.mark.parametrize("step", [(Attempt, "__enter__", "after", 1), LAST])
+    def test_an_edit_is_told(
+        self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It has changed nothing, and leaves nothing behind."""
+        drop = elsewhere(lambda: drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"]))
+        do_at(monkeypatch, step, drop)
+        edit = SnapshotEdit(drop_states=["counter/total"])
+        with pytest.raises(ConflictError, match=r"dropped, or erased from|taken for dead"):
+            edit_snapshot(scene.lake, "orders", "bad", "edited", edit, engine=LOCAL)
+        assert ids(scene.lake) == ["good"]
+        assert_whole(scene.lake)
+
+    @pytest.mark.parametrize("step", [BEGUN, ONE_VERSION, LAST])
+    def test_an_erasure_comes_between(
+        self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The import keeps no file that it has exchanged."""
+        do_at(monkeypatch, step, elsewhere(lambda: erase(scene.lake, ASKED, ["orders"])))
+        import_as(scene.lake, scene.root / "bad", "again")
+        assert contents(scene, "again") == entries(scene.root / "bad")
+        assert_erased(scene)
+        assert_whole(scene.lake)
+
+
+def test_a_restarted_container_has_the_number_of_the_killed_one(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the killed one began is taken back at once: nobody waits a lease, or a day."""
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "_begun", lambda _: "1")
+        patch.setattr(Attempt, "__exit__", lambda attempt, *_: attempt._beats._ended.set())
+        do_at(patch, LAST, stop)
+        with pytest.raises(EndError):
+            import_as(scene.lake, scene.source, "next")
+    assert len(scene.lake.version().claims.attempts) == 1
+    monkeypatch.setenv("STATELAKE_LEASE", "1000000")
+    erase(scene.lake, ASKED, ["orders"])
+    assert_erased(scene)
+    assert_whole(scene.lake)
+
+
+@pytest.mark.parametrize("days", [-400, -1, 1, 400])
+def test_clocks_say_nothing(days: int, scene: Scene) -> None:
+    """What crashed at whatever time of whatever clock is taken back, and refuses nothing."""
+    started = time.time() + 86400 * days
+    scene.claim(process={**USUAL_CLAIMS["attempt"]["process"], "started": started})
+    import_as(scene.lake, scene.source, "next")
+    drop_snapshots(scene.lake, "orders", keep=1)
+    assert ids(scene.lake) == ["next"]
+    assert_whole(scene.lake)
+
+
+def rows_in(scene: Scene, table: str) -> tuple[set[str], set[str]]:
+    """The Parquet files of a table of rows: those that are there, and those that it names."""
+    place = scene.path / table
+    present = {path.relative_to(place).as_posix() for path in place.rglob("*.parquet")}
+    files = pa.table(DeltaTable(str(place)).get_add_actions(flatten=True))
+    return present, {unquote(path) for path in files.column("path").to_pylist()}
+
+
+def half(patch: pytest.MonkeyPatch, *, rows: str) -> None:
+    """A process that is killed while it writes rows of a table, of which a file is half there."""
+    real = pq.write_table
+
+    def write(table: Any, where: Any, *arguments: Any, **options: Any) -> None:
+        if rows in table.schema.names:
+            where.write(b"PAR1 half of a file")
+            where.flush()
+            raise EndError
+        real(table, where, *arguments, **options)
+
+    patch.setattr(delta_commit.pq, "write_table", write)
+    die_as_gone(patch)
+
+
+def test_a_half_written_file_of_the_catalog(scene: Scene) -> None:
+    """It is no row, and nobody's for good: the next drop takes it away."""
+    with pytest.MonkeyPatch.context() as patch:
+        half(patch, rows="snapshot_id")
+        with pytest.raises(EndError):
+            import_as(scene.lake, scene.source, "next")
+    assert ids(scene.lake) == ["good", "bad"]
+    import_as(scene.lake, scene.source, "next")
+    drop_snapshots(scene.lake, "orders", keep=1)
+    present, named = rows_in(scene, SNAPSHOTS)
+    assert present == named
+    assert contents(scene, "next") == entries(scene.source)
+    assert_whole(scene.lake)
+
+
+def test_a_half_written_file_of_the_records_of_erasures(scene: Scene) -> None:
+    """The records are read all the same; the same request ends, and a clean takes it away."""
+    with pytest.MonkeyPatch.context() as patch:
+        half(patch, rows="requested_by")
+        with pytest.raises(EndError):
+            erase(scene.lake, ASKED, ["orders"])
+    assert audit_records(scene.lake) == []
+    assert erase(scene.lake, ASKED, ["orders"]).resumed
+    assert len(audit_records(scene.lake)) == 1
+    clean_lake(scene.lake, dry_run=False)
+    present, named = rows_in(scene, ERASURE_RECORDS)
+    assert present == named
+    assert_erased(scene)
+    assert_whole(scene.lake)
+
+
+def test_what_is_about_to_be_named_is_not_swept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clean between a commit's file and its entry: the commit is worked out again."""
+    do_at(
+        monkeypatch, (DeltaCommit, "add_rows", "after", 1),
+        lambda: clean_lake(scene.lake, dry_run=False),
+    )  # fmt: skip
+    import_as(scene.lake, scene.source, "next")
+    assert contents(scene, "next") == entries(scene.source)
+    clean_lake(scene.lake, dry_run=False)
+    present, named = rows_in(scene, SNAPSHOTS)
+    assert present == named
+    assert_whole(scene.lake)
+
+
+class TestAnErasureThatIsRefusedAtItsSwitch:
+    """Nothing was changed then, and the job is open."""
+
+    @staticmethod
+    def open_as_before(scene: Scene, files: dict[str, str]) -> None:
+        """Assert that nothing was changed, and that others may write."""
+        assert kept_files(scene.lake) == files
+        assert scene.lake.version().claims == Claims()
+        import_as(scene.lake, scene.source, "next")
+        assert_whole(scene.lake)
+
+    def test_a_hold_comes_between(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of a snapshot that has the key."""
+        hold = lambda: hold_snapshot(scene.lake, "orders", "good", "case 4711")  # noqa: E731
+        do_at(monkeypatch, (Erasure, "switch", "before", 1), hold)
+        with pytest.raises(HeldError, match="case 4711"):
+            erase(scene.lake, ASKED, ["orders"])
+        assert contents(scene, "good") == entries(scene.root / "good")
+        drop_snapshots(scene.lake, "orders", snapshot_ids=[])  # takes the row without the hold
+        files = kept_files(scene.lake)
+        self.open_as_before(scene, files)
+
+    def test_the_disk_is_full(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No row can be written."""
+
+        def full() -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        files = kept_files(scene.lake)
+        with monkeypatch.context() as patch:
+            fill = lambda: do_at(patch, (DeltaCommit, "add_rows", "before", 1), full)  # noqa: E731
+            do_at(patch, (Erasure, "switch", "before", 1), fill)
+            with pytest.raises(StateError):
+                erase(scene.lake, ASKED, ["orders"])
+        self.open_as_before(scene, files)
