@@ -6,6 +6,7 @@
 `tables`              a Delta table, and commits that name its files exactly
 `delta_commit`        a new version of a table to which others commit as well
 `table_log`           where delta-rs finds a table's log, whatever is put in its way
+`parquet_bounds`      what a file may unpack to, and files that are as long as that needs
 `units`               how key groups are spread over files
 `unit_writer`         rows into files
 `joined_files`        several files made one, by their footers (`thrift_compact`)
