@@ -10,7 +10,7 @@ from tests.adversary.cases.lake_parts import carried
 from tests.adversary.cases.lakes import TABLE
 from tests.adversary.cases.runs import prepared
 from tests.adversary.makers.checkpoint import committed_link
-from tests.adversary.makers.lake import filled, lake_of, link, note, table_at
+from tests.adversary.makers.lake import claim, filled, lake_of, link, table_at
 from tests.adversary.makers.savepoint import handle, savepoint_link
 from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.playing import Case
@@ -79,7 +79,7 @@ DAGSTER_CASES: list[Case] = [
     job("handle", savepoint_of(handle("../victim/keyed-0")), *ARCHIVE, "savepoint"),
     job("link", savepoint_of(savepoint_link("keyed-0", "{victim}/keyed-0")), *ARCHIVE, "savepoint",
         full=True),
-    job("note", savepoint_of(note(tables=["../victim"])), *MIGRATE, "good"),
+    job("claim", savepoint_of(claim(tables=["../victim"])), *MIGRATE, "good"),
     job("row", table_at(f"../victim/lake/{TABLE}"), *MIGRATE, "bad"),
     job("handle", handle("{victim}/keyed-0"), *COMPRESS),
     job("prepared", prepared(savepoint="../../../../victim/savepoint"), *RUN, changes=True),

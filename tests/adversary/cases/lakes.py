@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from tests.adversary.makers.lake import (
+    claim,
+    claim_text,
     lake_of,
     link,
-    note,
     put,
     stolen_token,
     table_at,
-    write,
 )
 from tests.adversary.makers.seed import TOKEN
 from tests.adversary.playing import Case, over
+from tests.support.forged_lakes import USUAL_CLAIMS
 
 __all__ = [
     "BOOTSTRAP",
@@ -100,7 +101,7 @@ TABLES = {
     "too-long": "a" * 5000,
     "too-deep": "a/" * 3000 + "a",
     "catalog": "snapshots",
-    "notes": "_statelake/attempts",
+    "signs": "_statelake/alive",
     "other-job": "clean/keyed/counter/name",
 }
 SOME = ("parent", "absolute", "through", "other-job")
@@ -121,8 +122,8 @@ FILES = {
     "log": "_delta_log/00000000000000000000.json",
 }
 
-# what a note may call the tables that it was about to touch
-NOTED = {
+# what a claim may call the tables that it was about to touch
+CLAIMED = {
     "parent": ["../victim"],
     "absolute": ["{victim}"],
     "uri": ["file://{victim}"],
@@ -142,19 +143,19 @@ NOTED = {
     "list": [["../victim"]],
 }
 
-# the name of a note is the name of what it removes
+# the name of a claim is the name of what it removes
 TOKENS = {
-    "empty": ".json",
-    "dot": "..json",
-    "dot-dot": "...json",
-    "hidden": "..hidden.json",
-    "encoded": "%2e%2e.json",
-    "too-short": "abc.json",
-    "capitals": "0123456789ABCDEF.json",
-    "no-note": "readme.txt",
+    "empty": "",
+    "dot": ".",
+    "dot-dot": "..",
+    "hidden": ".hidden",
+    "encoded": "%2e%2e",
+    "too-short": "abc",
+    "capitals": "0123456789ABCDEF",
+    "no-token": "readme.txt",
 }
 
-# what is no note
+# what is no claim
 MALFORMED = {
     "nothing": "",
     "no-json": "{{",
@@ -162,33 +163,38 @@ MALFORMED = {
     "number": "5",
     "null": "null",
     "no-keys": "{{}}",
-    "not-utf-8": b"\xff\xfe{}",
     "nested": "[" * 100_000,
     "large-number": '{{"job": "orders", "started": 1e999}}',
 }
 
-# fields of a note with other values than such a field may have
+# fields of a claim with other values than such a field may have
 FIELDS = {
     "job-number": {"job": 5},
     "tables-text": {"tables": "../victim"},
     "tables-null": {"tables": None},
-    "leans-on-number": {"leans_on": 7},
-    "leans-on-numbers": {"leans_on": [7]},
-    "started-text": {"started": "yesterday"},
-    "started-null": {"started": None},
-    "process-text": {"process": "x"},
-    "process-huge": {"process": 10**30},
-    "process-group": {"process": -1},
-    "process-all": {"process": 0},
+    "builds-on-number": {"builds_on": 7},
+    "builds-on-numbers": {"builds_on": [7]},
     "snapshot-null": {"snapshot_id": None},
-    "host-list": {"host": ["a"]},
+    "more": {"more": 1},
+    **{
+        name: {"process": {**USUAL_CLAIMS["attempt"]["process"], **said}}
+        for name, said in {
+            "started-text": {"started": "yesterday"},
+            "started-null": {"started": None},
+            "process-text": {"process": "x"},
+            "process-huge": {"process": 10**30},
+            "process-group": {"process": -1},
+            "process-all": {"process": 0},
+            "host-list": {"host": ["a"]},
+        }.items()
+    },
 }
 
 # links at every level: what is linked, and where to
 LINKS = {
     "lake-directory": ("_statelake", "{victim}/_statelake"),
-    "notes": ("_statelake/attempts", "{victim}/_statelake/attempts"),
-    "note": (f"_statelake/attempts/{TOKEN}.json", "{victim}/secret.txt"),
+    "signs": ("_statelake/alive", "{victim}/_statelake/alive"),
+    "sign": (f"_statelake/alive/{TOKEN}", "{victim}/secret.txt"),
     "carried": ("_statelake/carried", "{victim}/_statelake/carried"),
     "catalog": ("snapshots", "{victim}/lake/snapshots"),
     "catalog-log": ("snapshots/_delta_log", "{victim}/lake/snapshots/_delta_log"),
@@ -202,10 +208,12 @@ LINKS = {
     "file": (f"{TABLE}/{{unit}}", f"{{victim}}/lake/{TABLE}/{{victim_unit}}"),
 }
 
-# an export reads neither notes nor Delta's log
-NOT_READ = ("notes", "note", "log")
+# an export reads neither signs of life nor Delta's log
+NOT_READ = ("signs", "sign", "log")
 LINK_CODES = {
     "file": {"drop": 0, "drop-keep": 0, "import": 0},
+    "signs": {"import": 0},  # which is done before its first sign of life
+    "sign": {"import": 0},
 }
 
 # links that only a drop would come to, beside what is honest
@@ -275,7 +283,7 @@ UNSOUND = {
 
 # a row that can't be believed holds up whoever needs it; it is dropped by its name
 OF_OTHERS = {"drop": 0, "import": 0}
-NOT_OURS = "statelake did not write that note: remove the file"
+NOT_OURS = "statelake did not write that: see who else writes into the lake"
 
 LAKE_CASES: list[Case] = [
     # what is not hostile goes on as ever, or nothing below would be worth anything
@@ -303,35 +311,34 @@ LAKE_CASES: list[Case] = [
     ),
     *(
         case
-        for name, tables in NOTED.items()
-        for case in over(DROP_KEEP | IMPORT, f"note/table/{name}", note(tables=tables), says=NOT_OURS)
+        for name, tables in CLAIMED.items()
+        for case in over(DROP_KEEP | IMPORT, f"claim/table/{name}", claim(tables=tables), says=NOT_OURS)
     ),
     *(
         case
-        for name, file in TOKENS.items()
-        for case in over(DROP_KEEP | IMPORT, f"note/token/{name}", note(file), says=NOT_OURS)
+        for name, token in TOKENS.items()
+        for case in over(DROP_KEEP | IMPORT, f"claim/token/{name}", claim(token), says=NOT_OURS)
     ),
     *(
         case
         for name in ("parent", "absolute")
         for case in over(
-            COMMIT | EDIT | MIGRATE, f"note/table/{name}", note(tables=NOTED[name]), says=NOT_OURS
+            COMMIT | EDIT | MIGRATE, f"claim/table/{name}", claim(tables=CLAIMED[name]), says=NOT_OURS
         )
     ),
     *(
         case
         for name, text in MALFORMED.items()
         for case in over(
-            DROP_KEEP, f"note/malformed/{name}", write(f"_statelake/attempts/{TOKEN}.json", text),
-            says=NOT_OURS,
+            DROP_KEEP, f"claim/malformed/{name}", claim_text(text), says=NOT_OURS
         )
     ),
     *(
         case
         for name, fields in FIELDS.items()
-        for case in over(DROP_KEEP, f"note/field/{name}", note(**fields), says=NOT_OURS)
+        for case in over(DROP_KEEP, f"claim/field/{name}", claim(**fields), says=NOT_OURS)
     ),
-    *over(DROP_KEEP | IMPORT, "note/token/of-a-snapshot", stolen_token, 0),
+    *over(DROP_KEEP | IMPORT, "claim/token/of-a-snapshot", stolen_token, 0),
     *(
         case
         for name, (path, to) in LINKS.items()

@@ -77,10 +77,10 @@ SWAP_CASES: list[Case] = [
           ("table", TABLE, f"{{victim}}/lake/{TABLE}"),
           ("job", "orders", "{victim}/lake/orders"),
           ("carried", "_statelake/carried", "{victim}/_statelake/carried"),
-          ("notes", "_statelake/attempts", "{victim}/_statelake/attempts"),
+          ("signs", "_statelake/alive", "{victim}/_statelake/alive"),
       )
       for verb, words in (("export", EXPORT), ("drop", DROP), ("import", IMPORT))
-      if (name, verb) != ("notes", "export")),
+      if (name, verb) != ("signs", "export")),
     swap("blobs/verify", committed, "{committed}/blobs/blobs",
          "{victim}/committed/blobs/blobs", VERIFY),
     swap("blobs/drop", committed, "{committed}/blobs/blobs",

@@ -1,11 +1,10 @@
-"""Hostile lakes: rows of the catalog, notes, Delta logs and links, put into honest ones."""
+"""Hostile lakes: rows of the catalog, claims, Delta logs and links, put into honest ones."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,17 @@ import pyarrow.parquet as pq
 
 from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.makers.seed import JOB, TOKEN
+from tests.support.forged_lakes import USUAL_CLAIMS
+from tests.support.lakes import forge_claim
 
 __all__ = [
-    "DEAD",
+    "claim",
+    "claim_text",
     "filled",
     "in_turn",
     "lake_of",
     "link",
     "log_action",
-    "note",
     "put",
     "row",
     "stolen_token",
@@ -33,8 +34,6 @@ __all__ = [
 
 TABLE = "orders/keyed/counter/name"
 CARRIED = "_statelake/carried"
-ATTEMPTS = "_statelake/attempts"
-DEAD = (1 << 22) - 7  # a process that there is not
 
 
 def filled(value: Any, scene: Scene) -> Any:
@@ -161,19 +160,21 @@ def _edit_log(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     path.write_text("".join(json.dumps(action) + "\n" for action in changed), "utf-8")
 
 
-# --------------------------------------------------------------------------- notes, files and links
+# ------------------------------------------------------------------------ claims, files and links
 
 
-def note(name: str = f"{TOKEN}.json", **said: Any) -> Maker:
-    """A note of an attempt whose process is gone."""
-    usual = {
-        "job": JOB, "snapshot_id": "none", "tables": [TABLE], "leans_on": [],
-        "host": socket.gethostname(), "process": DEAD, "started": 1e9,
-    }  # fmt: skip
+def claim(name: str = TOKEN, kind: str = "attempt", **said: Any) -> Maker:
+    """A claim of a process that is gone, in the catalog's log."""
+    return claim_text({**USUAL_CLAIMS[kind], **said}, name, kind)
+
+
+def claim_text(said: Any, name: str = TOKEN, kind: str = "attempt") -> Maker:
+    """A claim that says anything: text as it is, else JSON."""
 
     def make(scene: Scene) -> None:
-        path = lake_of(scene) / ATTEMPTS / name
-        path.write_text(json.dumps(filled({**usual, **said}, scene)), "utf-8")
+        whole = filled(said, scene)
+        text = whole if isinstance(whole, str) else json.dumps(whole)
+        forge_claim(lake_of(scene), f"statelake.{kind}.{name}", text)
 
     return make
 
@@ -206,6 +207,7 @@ def link(path: str, to: str) -> Maker:
 
 
 def stolen_token(scene: Scene) -> None:
-    """Notes by whose names the files of honest snapshots would go."""
+    """Claims by whose names the files of honest snapshots would go."""
     for files in (lake_of(scene) / TABLE / "_data").iterdir():
-        note(f"{files.name}.json")(scene)
+        claim(files.name)(scene)
+        claim("f" * 16, "deletion", tokens=[files.name], tables=[TABLE])(scene)

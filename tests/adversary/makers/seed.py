@@ -249,7 +249,7 @@ def _make_victim(root: Path, to: Path) -> None:
     places = (
         "secret.txt", "authorized_keys", f"_data/{TOKEN}/key-group-00000.parquet",
         "_data/orphan/key-group-00000.parquet", "part-00000.snappy.parquet", "blobs/a/b/c-name",
-        f"_statelake/carried/{digest}", f"_statelake/attempts/{TOKEN}.json", "deep/er/file",
+        f"_statelake/carried/{digest}", f"_statelake/alive/{TOKEN}", "deep/er/file",
         "attempt-1/state/_metadata", "attempt-2", "20260101T000000000000-bad/_metadata",
         "20260101T000000000000-bad.verified", "00000000000000000000-writer.record",
     )  # fmt: skip
