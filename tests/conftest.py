@@ -81,6 +81,7 @@ THINNED = {
     "test_metadata_versions.py": 2,
     "test_nothing_lost.py": 3,
     "test_oversized.py": 2,
+    "test_power_cuts.py": 10,
     "test_queries.py": 4,
     "test_restore_golden.py": 2,
     "test_restore_operator_state.py": 2,

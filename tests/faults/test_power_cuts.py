@@ -15,7 +15,6 @@ from tests.support.lakes import WINDOWS, Contents, edited_savepoint, entries, ra
 from tests.support.power_cuts import Kept, Recording, record
 
 MOMENTS = 50
-TRUSTS_LOGS = True  # until entries of logs are synced, which is to come
 CUTS = [pytest.param(at, list(Kept)[at % len(Kept)], id=f"at-{at}") for at in range(MOMENTS)]
 ENDS = [pytest.param(kept, id=kept.value) for kept in Kept]
 Savepoints = dict[str, Path]
@@ -35,7 +34,7 @@ def first_import(tmp_path_factory: pytest.TempPathFactory, savepoints: Savepoint
     """The first import into a lake that is not there yet."""
     root = tmp_path_factory.mktemp("first-import")
     words = importing(root, savepoints, "first")
-    return record(root, tmp_path_factory.mktemp("record"), *words, trusts_logs=TRUSTS_LOGS)
+    return record(root, tmp_path_factory.mktemp("record"), *words)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def second_import(tmp_path_factory: pytest.TempPathFactory, savepoints: Savepoin
     root = tmp_path_factory.mktemp("second-import")
     assert run(*importing(root, savepoints, "first")).code == 0
     words = importing(root, savepoints, "second")
-    return record(root, tmp_path_factory.mktemp("record"), *words, trusts_logs=TRUSTS_LOGS)
+    return record(root, tmp_path_factory.mktemp("record"), *words)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def an_export(tmp_path_factory: pytest.TempPathFactory, savepoints: Savepoints) 
     root = tmp_path_factory.mktemp("export")
     assert run(*importing(root, savepoints, "first")).code == 0
     words = exporting(root, "first")
-    return record(root, tmp_path_factory.mktemp("record"), *words, trusts_logs=TRUSTS_LOGS)
+    return record(root, tmp_path_factory.mktemp("record"), *words)
 
 
 @pytest.mark.parametrize(("at", "kept"), CUTS)

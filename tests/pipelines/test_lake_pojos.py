@@ -6,23 +6,29 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.engine import LocalEngine
 from pipelines.lake.api import Lake
 from pipelines.lake.edit.changes import ValueChange
+from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.migrating import migrate_snapshot
+from pipelines.lake.edit.sql_editing import edit_by_sql
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from state_core import open_snapshot
+from state_core.errors import EncodeError
 from state_core.files.wire import DataInput
 from state_core.formats.layout.keyed_states import value_snapshot
 from state_core.formats.layout.meta_info import read_state_meta_info
 from state_core.model.snapshot import Snapshot
 from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer
+from state_core.serializers.composite.null_fields import null_fields
 from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.expected_contents import UIDS, assert_contents, open_golden, tables_of
-from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 
 CASES = golden_cases("pojo", form="canonical")
 every_case = pytest.mark.parametrize("golden", CASES, ids=[case.name for case in CASES])
@@ -108,3 +114,75 @@ def test_a_field_more_and_a_field_less(golden: GoldenCase, tmp_path: Path) -> No
         del value["tags"]
         value["level"] = 0
     assert {row["key"]: row["value"] for row in after.to_arrow().to_pylist()} == expected
+
+
+CUSTOMERS = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
+
+
+@pytest.fixture(scope="module")
+def customers(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with POJOs of which some fields are null in entries that Flink wrote."""
+    lake = Lake(tmp_path_factory.mktemp("customers") / "lake")
+    import_snapshot(lake, str(CUSTOMERS), "shop", snapshot_id="one", uids=["customers"])
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ("{'balance': 5}", r"value\.id of Judge\$Customer .*\(long\)"),
+        ("struct_update(value, id := NULL)", r"value\.id of Judge\$Customer"),
+        (
+            "struct_update(value, address := {'street': 'x', 'zip': NULL})",
+            r"value\.address\.zip of Judge\$Address .*\(int\)",
+        ),
+    ],
+)
+def test_null_in_a_field_that_may_be_primitive_is_refused(
+    customers: Lake, value: str, field: str
+) -> None:
+    """Flink could not restore it: the field is named, and how one field is changed alone."""
+    statement = f"UPDATE customers.customer SET value = {value}"
+    with pytest.raises(EncodeError, match=rf"field {field}.*struct_update\(value"):
+        edit_by_sql(customers, "shop", "one", "bad", [statement])
+    assert [summary.snapshot_id for summary in customers.summaries("shop")] == ["one"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "struct_update(value, balance := 5)",
+        "struct_update(value, balance := NULL)",
+        "struct_update(value, name := NULL)",
+        "NULL",
+    ],
+)
+def test_null_in_a_field_that_had_nulls_is_written(customers: Lake, value: str) -> None:
+    """Where Flink itself wrote null, or the whole POJO is null, it can restore that."""
+    made = f"fine-{value}"
+    statement = f"UPDATE customers.customer SET value = {value} WHERE key_group < 64"
+    edit_by_sql(customers, "shop", "one", made, [statement])
+    assert made in [summary.snapshot_id for summary in customers.summaries("shop")]
+
+
+def test_null_in_a_field_is_refused_from_other_tools_too(tmp_path: Path) -> None:
+    """`commit` finds what delta-rs wrote."""
+    lake = Lake(tmp_path / "lake")
+    import_snapshot(lake, str(CUSTOMERS), "shop", snapshot_id="one", uids=["customers"])
+    opened = DeltaTable(lake.table("shop/keyed/customers/customer").uri)
+    rows = opened.to_pyarrow_table().to_pylist()
+    for row in rows:
+        if row["value"] is not None:
+            row["value"]["id"] = None
+    schema = pa.schema(opened.schema().to_arrow())
+    write_deltalake(opened, pa.Table.from_pylist(rows, schema), mode="overwrite")
+    with pytest.raises(EncodeError, match=r"field value\.id of Judge\$Customer"):
+        commit_snapshot(lake, "shop", "bad", "one", engine="local")
+
+
+def test_an_expression_that_gives_null_for_a_primitive_field_is_refused() -> None:
+    """The new type says which fields are boxed: those alone may be null."""
+    fields = {"id": "long", "level": "Integer"}
+    serializer = parse_type({"pojo": "Judge$Customer", "fields": fields}).restore_serializer()
+    column = pa.array([{"id": None, "level": None}], serializer.arrow_type)
+    assert [field.path for field in null_fields(serializer, column, "value")] == ["value.id"]

@@ -44,13 +44,6 @@ class _Node:
     names: dict[str, _Node] = field(default_factory=dict)
     synced_names: dict[str, _Node] = field(default_factory=dict)
     content: bytes = b""
-    above: tuple[_Node, str] | None = None
-
-    def sync_names_above(self) -> None:
-        if self.above is not None:
-            above, name = self.above
-            above.synced_names[name] = self
-            above.sync_names_above()
 
 
 @dataclass(frozen=True)
@@ -62,15 +55,12 @@ class Recording:
         calls: What was recorded, in order: the fields of each line.
         inodes: The inode of each path below `before`, and of the directory itself.
         copies: Where the content of synced files lies.
-        log_entries: Where entries of logs are taken for synced as soon as they have their name: the
-            content of each, by inode.
     """
 
     before: Path
     calls: Sequence[Sequence[str]]
     inodes: dict[str, str]
     copies: Path
-    log_entries: dict[str, bytes] = field(default_factory=dict)
 
     def disk(self, to: Path, moment: int, kept: Kept) -> None:
         """Make the directory as it is when the power is cut behind so many calls.
@@ -93,10 +83,6 @@ class Recording:
                     if kind != "link":
                         nodes[inode] = _Node(is_file=kind == "create")
                     nodes[above].names[name] = nodes[inode]
-                    nodes[inode].above = nodes[above], name
-                    if kind == "link" and inode in self.log_entries:
-                        nodes[inode].content = self.log_entries[inode]
-                        nodes[inode].sync_names_above()
             elif kind == "sync":
                 inode, copy = rest
                 if inode in nodes:
@@ -135,14 +121,13 @@ def _write(node: _Node, to: Path, kept: Kept, chance: random.Random) -> None:
         _write(below, to / name, kept, chance)
 
 
-def record(root: Path, work: Path, *words: object, trusts_logs: bool = False) -> Recording:
+def record(root: Path, work: Path, *words: object) -> Recording:
     """Run the command below a directory, and record what it does there.
 
     Args:
         root: The directory, in which its paths lead to what it changes.
         work: An empty directory elsewhere, for the record.
         words: The command's.
-        trusts_logs: Whether entries of Delta's logs are taken for synced.
     """
     compiler = shutil.which("cc")
     if compiler is None:
@@ -167,6 +152,4 @@ def record(root: Path, work: Path, *words: object, trusts_logs: bool = False) ->
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     calls = [line.split("\t") for line in trace.read_text().splitlines()]
-    entries = root.rglob(f"{LOG}/*.json") if trusts_logs else ()
-    logs = {str(path.stat().st_ino): path.read_bytes() for path in entries}
-    return Recording(before, calls, inodes, copies, logs)
+    return Recording(before, calls, inodes, copies)

@@ -41,6 +41,7 @@ from state_core.formats.rewriting.value_migration import (
     decode_rows,
     exact_values,
     migrate_rows,
+    null_value_fields,
     validate_rows,
 )
 from state_core.formats.writing.unified_encode import StateRows
@@ -224,6 +225,9 @@ class NewValues(Transform):
             rows = replace(rows, layout=replace(rows.layout, value=serializer))
         else:
             rows = migrate_rows(self._decoded(rows), serializer)
+        if self.spec is not None:  # which says of each field whether it may be null
+            for null in null_value_fields(rows).values():
+                raise null.error()
         validate_rows(rows)
         return rows
 

@@ -27,12 +27,14 @@ from pipelines.lake.edit.subtask_layout import SubtaskLayout
 from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.operator_tables import NO_PARTITION
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
+from pipelines.lake.tables.table_rows import null_counts, open_unit
 from pipelines.lake.tables.tables import DATA_DIRECTORY
 from pipelines.lake.tables.units import Unit
 from pipelines.times import Stopwatch, phase
 from state_core.errors import ConflictError, StateError
 from state_core.files.filesystem import Directory
 from state_core.formats.operator_state.operator_states import ElementRows
+from state_core.formats.rewriting.value_migration import null_value_fields
 from state_core.formats.writing.unified_encode import StateRows
 
 __all__ = [
@@ -203,12 +205,16 @@ class RewriteTask:
         transforms: What is done to the rows, in order.
         pieces: What is rewritten.
         prefix: The directory of new files, below that of all data.
+        lake: The lake's location.
+        table: The table as the snapshot has it.
     """
 
     layout: TableLayout
     transforms: tuple[Transform, ...]
     pieces: tuple[Piece, ...]
     prefix: str
+    lake: str
+    table: TableRecord
 
 
 class TableRewriter:
@@ -266,7 +272,8 @@ class TableRewriter:
             StateError: Rows can't be read, transformed, or written back to Flink.
         """
         tasks = [
-            RewriteTask(layout, tuple(transforms), part, self.token) for part in _slices(pieces)
+            RewriteTask(layout, tuple(transforms), part, self.token, self.lake.location, table)
+            for part in _slices(pieces)
         ]
         done = self.stopwatch.map(
             self.engine, rewrite_pieces, tasks, [0] * len(tasks), self.progress,
@@ -347,6 +354,8 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
         if any(transform.validates for transform in transforms):
             for rows in after:
                 layout.validate(rows)
+        if piece.edited or any(transform.validates for transform in transforms):
+            _refuse_new_nulls(task, piece, after)
         with phase("wrote"):
             return layout.write(after, piece.unit, task.prefix)
     except StateError as error:
@@ -360,6 +369,26 @@ def _compare(task: RewriteTask, piece: Piece) -> None:
         for rows in task.layout.read(replace(piece, staged=None)):
             for transform in comparing:
                 transform.compare(rows)
+
+
+def _refuse_new_nulls(task: RewriteTask, piece: Piece, after: Iterable[Any]) -> None:
+    """Refuse null in a POJO's field that may be primitive, unless Flink wrote such a null before.
+
+    Raises:
+        EncodeError: The snapshot has no such null in any entry.
+    """
+    found = {path: null for rows in after for path, null in null_value_fields(rows).items()}
+    if not found:
+        return
+    for rows in task.layout.read(replace(piece, staged=None, edited=False)):
+        for path in null_value_fields(rows):
+            found.pop(path, None)
+    for file in task.table.units if found else ():
+        with open_unit(task.lake, task.table.path, file) as opened:
+            counts = null_counts(opened)
+        found = {path: null for path, null in found.items() if not null.was_written(counts)}
+    for null in found.values():
+        raise null.error()
 
 
 def _transformed(transforms: Iterable[Transform], rows: Rows) -> Rows:

@@ -226,7 +226,11 @@ class Planner:
             if transforms and not all(transform.foresee(unit) for transform in transforms):
                 layout = layout_of(self.lake, file.operator, file.table)
                 piece = Piece(unit, (file.unit,))
-                tasks.append(RewriteTask(layout, tuple(transforms), (piece,), ""))
+                tasks.append(
+                    RewriteTask(
+                        layout, tuple(transforms), (piece,), "", self.lake.location, file.table
+                    )
+                )
                 looked_at.append(file)
         self._refuse_unknown()
         counts = self.engine.map(_rows_going, tasks, progress)

@@ -40,7 +40,7 @@ from state_core.formats.layout.keyed_layout import (
 from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, OperatorState
 from state_core.formats.operator_state.operator_reader import parse_operator_state
 from state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
-from state_core.formats.rewriting.value_migration import exact_values
+from state_core.formats.rewriting.value_migration import exact_values, null_value_fields
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.serializers.avro.serializer import AvroSerializer
 from state_core.serializers.framework.base import TypeSerializer
@@ -141,7 +141,12 @@ class SharedRows:
             if touched and raw in columns:
                 columns[raw] = pa.nulls(len(rows.batch), pa.binary())
         batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=rows.batch.schema)
-        return replace(rows, batch=batch)
+        shared = replace(rows, batch=batch)
+        before = null_value_fields(rows)
+        for path, null in null_value_fields(shared).items():
+            if path not in before:
+                raise replace(null, remedy="mask it by a constant").error()
+        return shared
 
     def _typed(self, rows: Rows, *, of_keys: bool, of_values: bool) -> Rows:
         """The rows that can be masked: exact bytes beside a typed value are left out, if they may.

@@ -6,7 +6,7 @@
 `tables`              a Delta table, and commits that name its files exactly
 `delta_commit`        new versions of tables: entries of their logs
 `table_log`           where delta-rs finds a table's log, whatever is put in its way
-`parquet_bounds`      what a Parquet file may unpack to, held against its bytes
+`parquet_bounds`      what a file may unpack to, and files that are as long as that needs
 `units`               how key groups are spread over files
 `unit_writer`         rows into files
 `joined_files`        several files made one, by their footers (`thrift_compact`)

@@ -277,6 +277,7 @@ class DeltaCommit:
             if self.directory.is_file(path):  # a sweep took files that no other version may name
                 raise CommitFailedError(f"version {version} already exists") from None
             raise
+        self._paths.clear()
         for wait in (*WAITS, None):
             try:
                 if self.directory.write_new(path, data) or self._is_ours(path):

@@ -31,6 +31,7 @@ __all__ = [
     "chunks_of",
     "group_sizes",
     "is_decoded_otherwise",
+    "null_counts",
     "open_unit",
     "parse_recorded",
     "read_unit",
@@ -118,6 +119,19 @@ def read_unit(
         table = file.read(columns=names)
     place = table_directory(lake, path).full(unit.path)
     return typed_rows(table, unit, columns, partitioning, place)
+
+
+def null_counts(file: pq.ParquetFile) -> dict[str, int]:
+    """How many nulls each column has, by its path; columns that do not say it are left out."""
+    counts: dict[str, int] = {}
+    for group in range(file.metadata.num_row_groups):
+        row_group = file.metadata.row_group(group)
+        for at in range(row_group.num_columns):
+            column = row_group.column(at)
+            if column.is_stats_set and column.statistics.has_null_count:
+                name = column.path_in_schema
+                counts[name] = counts.get(name, 0) + column.statistics.null_count
+    return counts
 
 
 @contextmanager

@@ -13,7 +13,7 @@ Source: `AbstractRocksDBState.migrateSerializedValue`, `RocksDBListState`, `Rock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -30,6 +30,7 @@ from state_core.formats.operator_state.operator_states import ElementRows, Opera
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.model.snapshot import StateKind
 from state_core.serializers.composite.evolution import migrate_column, migrate_value
+from state_core.serializers.composite.null_fields import NullField, null_fields
 from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from state_core.serializers.framework.columns import Cursor, U8Array, list_offsets
 from state_core.serializers.framework.compatibility import Compatibility
@@ -197,6 +198,31 @@ def validate_rows(rows: StateRows | ElementRows) -> None:
             f"the migrated value of {shown} does not come back as it was written",
             place=f"state {rows.name!r}",
         )
+
+
+def null_value_fields(rows: StateRows | ElementRows) -> dict[str, NullField]:
+    """Fields of POJOs in values that are null and may be of a primitive type, by their paths.
+
+    What only its exact bytes hold is Flink's own, and not looked at.
+    """
+    value = rows.layout.value
+    if value is None or VALUE not in rows.batch.schema.names:
+        return {}
+    found = dict(_null_fields(rows, value, rows.batch.column(VALUE)))
+    if found and rows.batch.column(RAW_VALUE).null_count < len(rows.batch):
+        typed = rows.batch.column(VALUE).filter(pc.invert(exact_values(rows)))
+        found = dict(_null_fields(rows, value, typed))
+    return found
+
+
+def _null_fields(
+    rows: StateRows | ElementRows, value: TypeSerializer, column: pa.Array
+) -> Iterator[tuple[str, NullField]]:
+    path = VALUE
+    if rows.layout.kind is StateKind.LIST and pa.types.is_list(column.type):
+        column, path = column.flatten(), f"{VALUE}.list.element"
+    for field in null_fields(value, column, path):
+        yield field.path, field
 
 
 def exact_values(rows: StateRows | ElementRows) -> pa.BooleanArray:

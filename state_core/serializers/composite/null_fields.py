@@ -7,7 +7,7 @@ So a null is safe only where Flink itself wrote one before, or where someone say
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -42,21 +42,40 @@ class NullField:
         siblings: The paths of the POJO's other fields.
         java_class: The POJO's class.
         kind: The field's type.
+        remedy: What to do instead.
     """
 
     path: str
     siblings: tuple[str, ...]
     java_class: str
     kind: str
+    remedy: str = (
+        "change single fields with struct_update(value, field := ...), which leaves the others as"
+        " they are"
+    )
+
+    def was_written(self, null_counts: Mapping[str, int]) -> bool:
+        """Whether counts show such a null: more than any other field of the POJO has.
+
+        A POJO that is null counts as a null of each of its fields.
+
+        Args:
+            null_counts: By the path of each column of a Parquet file, how many nulls it has.
+        """
+        others = [
+            count
+            for path, count in null_counts.items()
+            if any(path == other or path.startswith(f"{other}.") for other in self.siblings)
+        ]
+        return bool(others) and null_counts.get(self.path, 0) > min(others)
 
     def error(self) -> EncodeError:
         """The error to raise where Flink never wrote such a null."""
-        names = [part for part in self.path.split(".") if part not in WRAPPERS]
+        name = ".".join(part for part in self.path.split(".") if part not in WRAPPERS)
         return EncodeError(
-            f"field {'.'.join(names)} of {self.java_class} would be null, and Flink fails to"
-            f" restore that if its type is a primitive one ({self.kind})",
-            remedy="change single fields with struct_update(value, field := ...), which leaves the"
-            " others as they are",
+            f"field {name} of {self.java_class} would be null, and Flink fails to restore that if"
+            f" its type is primitive ({self.kind})",
+            remedy=self.remedy,
         )
 
 
@@ -97,4 +116,9 @@ def _of_pojo(serializer: PojoSerializer, column: pa.Array, path: str) -> Iterato
             and pc.any(present.field(name).is_null()).as_py()
         ):
             siblings = tuple(f"{path}.{other}" for other in names if other != name)
-            yield NullField(f"{path}.{name}", siblings, serializer.java_class, field.name.lower())
+            yield NullField(f"{path}.{name}", siblings, serializer.java_class, _java_name(field))
+
+
+def _java_name(field: TypeSerializer) -> str:
+    """What Java calls the primitive type."""
+    return {"Integer": "int", "Character": "char"}.get(field.name, field.name.lower())

@@ -13,13 +13,16 @@ from pyspark.sql import SparkSession
 from pipelines.cli.main import main
 from pipelines.lake.api import Lake
 from pipelines.lake.edit.committing import commit_snapshot
+from pipelines.lake.erase.erasing import Erasure, erase
+from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.query.table_names import find_folded, resolve_names
 from pipelines.spark.sql import run_sql
 from state_core import open_snapshot
-from state_core.errors import KeyGroupError
+from state_core.errors import ConflictError, KeyGroupError
 from tests.support.savepoints.golden_cases import golden_cases
+from tests.support.steps import EndError, do_at, stop
 
 pytestmark = pytest.mark.spark
 
@@ -253,6 +256,24 @@ class TestEdits:
         with pytest.raises(KeyGroupError, match=r"key group"):
             commit_snapshot(archive, "orders", "moved", "monday", engine="spark")
         assert [summary.snapshot_id for summary in archive.summaries("orders")] == ["monday"]
+
+
+class TestAnErasureThatHasNotEnded:
+    """The log of a table may name files of before, and Spark reads by the log."""
+
+    @pytest.mark.parametrize("as_of", [None, "monday"])
+    def test_is_told(self, spark: SparkSession, archive: Lake, as_of: str | None) -> None:
+        """Nothing is read that was erased; when the erasure was ended, Spark reads again."""
+        request = ErasureRequest("gdpr-1", [ERASED])
+        query = "SELECT count(*) FROM orders.counter.count"
+        with pytest.MonkeyPatch.context() as patch:
+            do_at(patch, (Erasure, "rewrite_logs", "before", 1), stop)
+            with pytest.raises(EndError):
+                erase(archive, request)
+        with pytest.raises(ConflictError, match="an erasure has not ended"):
+            run_sql(spark, archive, query, as_of=as_of)
+        erase(archive, request)
+        assert tuple(run_sql(spark, archive, query, as_of=as_of).first() or ()) == (299,)
 
 
 class TestVacuum:
