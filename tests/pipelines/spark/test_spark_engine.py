@@ -21,6 +21,7 @@ from pipelines.lake.tables import units
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.spark.engine import SparkEngine
 from state_core.errors import CorruptSnapshotError, StateError
+from tests.support.lakes import assert_whole
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 pytestmark = pytest.mark.spark
@@ -229,14 +230,15 @@ class TestFailure:
     def test_the_sentence_is_the_same(
         self, engine: SparkEngine, damaged: Path, tmp_path: Path
     ) -> None:
-        """The class and the sentence that the local engine raises, and a lake as it was."""
+        """The class and the sentence that the local engine raises, and nothing in the lake."""
         said = []
         for chosen in ("local", engine):
             lake = Lake(str(tmp_path / "lake"))
             with pytest.raises(CorruptSnapshotError) as failed:
                 import_snapshot(lake, str(damaged), "job", engine=chosen)
             said.append(str(failed.value))
-            assert not lake.exists()
+            assert_whole(lake)
+            assert lake.summaries() == []
         assert said[0] == said[1]
         assert "offset" in said[0]
         assert str(damaged) in said[0]
