@@ -180,12 +180,12 @@ def test_a_change_without_an_edit_is_refused(
     lake: Lake, statement: str, words: tuple[str, ...]
 ) -> None:
     """The words that make a snapshot of it are told, and no table has another version."""
-    before = files_of(Path(lake.location))
+    before = kept_files(lake)
     ran = run(*words, "--lake", lake.location, "--job", "demo", statement)
     assert (ran.code, ran.out) == (2, "")
     assert f"{statement.split(maxsplit=1)[0]} needs --edit" in ran.err
     assert "--edit SNAPSHOT --as NAME" in " ".join(ran.err.split())
-    assert files_of(Path(lake.location)) == before
+    assert kept_files(lake) == before
 
 
 @pytest.mark.parametrize(
