@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from pipelines.engine import LocalEngine
 from pipelines.lake.api import Lake
-from pipelines.lake.catalog.catalog import Catalog, CatalogChange
+from pipelines.lake.catalog.catalog import RESERVE, Catalog, CatalogChange
 from pipelines.lake.catalog.catalog_rows import rows_without
 from pipelines.lake.catalog.claims import Claims
 from pipelines.lake.edit.committing import commit_snapshot
@@ -99,9 +99,16 @@ def files_of(root: Path) -> dict[str, str]:
 
 
 def kept_files(lake: Lake) -> dict[str, str]:
-    """`files_of` a lake but for the catalog's log, where commands say that they begin and end."""
+    """`files_of` a lake but for the catalog's log, where commands say that they begin and end.
+
+    What they reserve for a full disk is left out as well.
+    """
     files = files_of(Path(lake.directory.root))
-    return {path: digest for path, digest in files.items() if not path.startswith(CATALOG_LOG)}
+    return {
+        path: digest
+        for path, digest in files.items()
+        if not path.startswith(CATALOG_LOG) and path != RESERVE
+    }
 
 
 def data_bytes(root: Path) -> int:

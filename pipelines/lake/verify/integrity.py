@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.reading import SnapshotReading
 from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
+from pipelines.lake.tables.names import digest_in
 from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.records import (
     CarriedFile,
@@ -252,5 +253,5 @@ def _carried_fault(lake: Catalog, carried: CarriedFile) -> str:
     if not lake.directory.is_file(path):
         return f"{path}, carried for {carried.handle}, is not there"
     source = lake.directory.source(path)
-    same = (source.size, digest_of(source)) == (carried.size, carried.blob)
+    same = (source.size, digest_of(source)) == (carried.size, digest_in(carried.blob))
     return "" if same else f"{path}, carried for {carried.handle}, is not what was carried"

@@ -24,7 +24,7 @@ from pipelines.cli.commands.queries.sql import changing_verb
 from pipelines.lake.api import Lake
 from state_core.errors import StateError
 from tests.support.command import run
-from tests.support.lakes import DEMO, files_of, import_as, import_golden
+from tests.support.lakes import DEMO, import_as, import_golden, kept_files
 
 KEY = -820795872871
 COUNT = "SELECT count(*) AS n FROM kinds.total"
@@ -146,12 +146,12 @@ class TestRefused:
     )  # fmt: skip
     def test_queries(self, shared: Lake, words: tuple[str, ...], code: int, said: str) -> None:
         """Nothing is printed but what is wrong, and nothing in the lake changes."""
-        before = files_of(Path(shared.location))
+        before = kept_files(shared)
         ran = run("sql", "--lake", shared.location, "--job", "demo", *words)
         assert (ran.code, ran.out) == (code, "")
         assert said in " ".join(ran.err.split())
         assert code == 2 or ran.err.count("\n") == 1
-        assert files_of(Path(shared.location)) == before
+        assert kept_files(shared) == before
 
 
 def test_an_edit(lake: Lake) -> None:
@@ -180,12 +180,12 @@ def test_a_change_without_an_edit_is_refused(
     lake: Lake, statement: str, words: tuple[str, ...]
 ) -> None:
     """The words that make a snapshot of it are told, and no table has another version."""
-    before = files_of(Path(lake.location))
+    before = kept_files(lake)
     ran = run(*words, "--lake", lake.location, "--job", "demo", statement)
     assert (ran.code, ran.out) == (2, "")
     assert f"{statement.split(maxsplit=1)[0]} needs --edit" in ran.err
     assert "--edit SNAPSHOT --as NAME" in " ".join(ran.err.split())
-    assert files_of(Path(lake.location)) == before
+    assert kept_files(lake) == before
 
 
 @pytest.mark.parametrize(

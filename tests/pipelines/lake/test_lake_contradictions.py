@@ -38,9 +38,9 @@ from tests.support.lakes import (
     LOCAL,
     add_row,
     entries,
-    files_of,
     golden,
     import_as,
+    kept_files,
     raw_savepoint,
 )
 from tests.support.savepoints.contradicting import CONTRADICTIONS, Contradiction, contradict
@@ -84,12 +84,12 @@ def test_the_other_snapshots_of_the_lake_stay(tmp_path: Path) -> None:
     """A lake that has refused one is what it was, and is used on."""
     lake = Lake(tmp_path / "lake")
     import_as(lake, golden(CONTRADICTIONS[0].case).snapshot, "good")
-    before = files_of(tmp_path / "lake")
+    before = kept_files(lake)
     for index, contradiction in enumerate(CONTRADICTIONS):
         snapshot = contradict(contradiction, tmp_path / f"bad-{index}")
         with pytest.raises(StateError):
             import_as(lake, snapshot, f"bad-{index}")
-    assert files_of(tmp_path / "lake") == before
+    assert kept_files(lake) == before
     assert [summary.snapshot_id for summary in lake.summaries()] == ["good"]
 
 
@@ -166,12 +166,12 @@ def test_an_import_that_fails_leaves_nothing(make: Callable[[Path], Path], tmp_p
     lake = Lake(tmp_path / "lake")
     with pytest.raises(StateError):
         import_as(lake, snapshot, "bad")
-    assert files_of(tmp_path / "lake") == {}
+    assert kept_files(lake) == {}
     import_as(lake, golden("windows-hashmap-canonical-p2-m128-flink2.3.0").snapshot, "good")
-    before = files_of(tmp_path / "lake")
+    before = kept_files(lake)
     with pytest.raises(StateError):
         import_as(lake, snapshot, "bad")
-    assert files_of(tmp_path / "lake") == before
+    assert kept_files(lake) == before
 
 
 # ------------------------------------------------------------------------------- any change
@@ -380,7 +380,7 @@ def test_refused_or_whole(name: str, origins: Path, tmp_path: Path, data: st.Dat
     try:
         record = import_as(lake, snapshot, "a")
     except StateError:
-        assert files_of(tmp_path / "lake") == {}
+        assert kept_files(lake) == {}
         return
     expected = per_state(counted(metadata, snapshot))
     held = {

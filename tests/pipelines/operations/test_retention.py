@@ -41,7 +41,7 @@ def summary(hours: int, number: int, origin: str = "import") -> SnapshotRecord:
 def test_the_last_and_one_a_day(hours: list[int], last: int, daily: int) -> None:
     """The newest, and of the newest days the newest each; nothing else."""
     history = [summary(hour, 100 + number) for number, hour in enumerate(sorted(hours))]
-    kept = set(reasons_to_stay(reversed(history), Policy.of(last, daily), NOW))
+    kept = set(reasons_to_stay(history, Policy.of(last, daily), NOW))
     assert {each.snapshot_id for each in history[-last:]} <= kept
     days = sorted({each.taken_at.date() for each in history}, reverse=True)[:daily]
     for day in days:
@@ -49,6 +49,12 @@ def test_the_last_and_one_a_day(hours: list[int], last: int, daily: int) -> None
         assert kept & set(of_day)
     assert len(kept) <= last + daily
     assert len(kept) >= min(len(history), last)
+
+
+def test_the_newest_is_the_last_of_the_log() -> None:
+    """A clock that goes back drops no snapshot that came later, and keeps none for it."""
+    history = [summary(hours, number) for number, hours in enumerate((9, 30, 8, 7))]
+    assert set(reasons_to_stay(history, Policy.of(2), NOW)) == {"s2", "s3"}
 
 
 def test_what_was_made_of_others_stays() -> None:
@@ -82,7 +88,7 @@ def test_a_policy_in_tiers(hours: list[int], days: int, years: int) -> None:
             or not same_month
         ):
             expected.add(this.snapshot_id)
-    assert set(reasons_to_stay(reversed(history), policy, at)) == expected
+    assert set(reasons_to_stay(history, policy, at)) == expected
 
 
 def test_reasons() -> None:

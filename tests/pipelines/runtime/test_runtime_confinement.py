@@ -124,9 +124,7 @@ def test_what_is_no_word_of_a_run(name: str, text: str, log: RunLog) -> None:
     """It is told by its name."""
     directory = log.directory if name == "running.json" else log.run_directory(1)
     directory.write(name, text.encode())
-    read = {"plan.json": log.plan, "prepared.json": log.prepared}.get(
-        name, lambda _: log.lock({}, lambda _: True)
-    )
+    read = {"plan.json": log.plan, "prepared.json": log.prepared}.get(name, lambda _: log.lock({}))
     with pytest.raises(StateError, match=name.replace(".", r"\.")):
         read(1)
 

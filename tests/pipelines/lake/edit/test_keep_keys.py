@@ -31,10 +31,10 @@ from tests.support.lakes import (
     assert_whole,
     edit,
     exported,
-    files_of,
     golden,
     import_as,
     import_golden,
+    kept_files,
     raw_savepoint,
     unit_paths,
 )
@@ -265,10 +265,10 @@ def test_lines_that_are_no_keys(spec: str, lines: list[str], said: str, lake: La
     """They are told by file and line, and no snapshot is made."""
     keyed(lake, spec, KEYS["text" if spec == "String" else "numbers"][1] if "<" not in spec
           else KEYS["tuples"][1])  # fmt: skip
-    before = files_of(Path(lake.location))
+    before = kept_files(lake)
     with pytest.raises(EncodeError, match=said):
         kept(lake, "op", lines)
-    assert files_of(Path(lake.location)) == before
+    assert kept_files(lake) == before
 
 
 def test_none_of_the_keys(lake: Lake) -> None:

@@ -38,9 +38,9 @@ from tests.support.lakes import (
     edited_savepoint,
     entries,
     exported,
-    files_of,
     import_as,
     import_golden,
+    kept_files,
     sorted_rows,
 )
 
@@ -341,10 +341,10 @@ def test_what_is_refused(
 ) -> None:
     """An edit that Flink could not restore is named with its place; the lake is as it was."""
     change(lake)
-    before = files_of(Path(lake.location))
+    before = kept_files(lake)
     with pytest.raises(kind, match=message):
         commit(lake)
-    assert files_of(Path(lake.location)) == before
+    assert kept_files(lake) == before
     assert [summary.snapshot_id for summary in lake.summaries()] == ["monday"]
 
 
@@ -360,10 +360,10 @@ def test_names_that_are_refused(
     snapshot_id: str, parent: str, kind: type[StateError], message: str, lake: Lake
 ) -> None:
     """The parent must be there, and the new id must not."""
-    before = files_of(Path(lake.location))
+    before = kept_files(lake)
     with pytest.raises(kind, match=message):
         commit(lake, snapshot_id, parent)
-    assert files_of(Path(lake.location)) == before
+    assert kept_files(lake) == before
 
 
 def test_an_edit_of_another_snapshot(lake: Lake, tmp_path: Path) -> None:

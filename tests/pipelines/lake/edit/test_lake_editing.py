@@ -31,6 +31,7 @@ from tests.support.lakes import (
     golden,
     import_as,
     import_golden,
+    kept_files,
     raw_savepoint,
 )
 from tests.support.savepoints.backlogs import UIDS, unpack_backlog
@@ -94,10 +95,10 @@ def test_a_new_uid_copies_nothing(lake: Lake, tmp_path: Path) -> None:
 def test_a_uid_that_is_taken(lake: Lake) -> None:
     """Two operators can't have one uid."""
     import_golden(lake, ("s", WINDOWS))
-    before = files_of(Path(lake.location))
+    before = kept_files(lake)
     with pytest.raises(ConflictError, match="there is an operator with uid 'sliding'"):
         edited(lake, rename={"tumbling": "sliding"})
-    assert files_of(Path(lake.location)) == before
+    assert kept_files(lake) == before
 
 
 def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
@@ -190,10 +191,10 @@ def test_an_operator_of_both(lake: Lake) -> None:
     """Nothing is merged over something else."""
     import_golden(lake, ("s", WORDS))
     import_as(lake, WORDS, "other", "returns")
-    before = files_of(Path(lake.location))
+    before = kept_files(lake)
     with pytest.raises(ConflictError, match="operator counter is in both snapshots"):
         edited(lake, merge=[("returns", "other")])
-    assert files_of(Path(lake.location)) == before
+    assert kept_files(lake) == before
 
 
 @pytest.mark.parametrize("other", ["returns", "orders"])
@@ -241,10 +242,10 @@ def test_split_and_merged_again(lake: Lake, tmp_path: Path) -> None:
 def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Lake) -> None:
     """A misspelled name is told, and nothing has changed."""
     import_golden(lake, ("s", KINDS))
-    before = files_of(Path(lake.location))
+    before = kept_files(lake)
     with pytest.raises(NotFoundError, match=said):
         edited(lake, **changes)
-    assert files_of(Path(lake.location)) == before
+    assert kept_files(lake) == before
 
 
 def test_what_never_expires(lake: Lake) -> None:
