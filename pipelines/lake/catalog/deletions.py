@@ -141,9 +141,9 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
         for token in claim.tokens:
             _take_back(table, token, looks.newest()[1])
         sizes = {
-            name: table.directory.size(name)
+            name: size
             for name in claim.files.get(path, ())
-            if table.directory.is_file(name)
+            if (size := _size_of(table, name)) is not None
         }
         if path in claim.tables:
             for token in claim.tokens:
@@ -154,6 +154,20 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
     for token in claim.tokens:
         lake.directory.delete(f"{ALIVE}/{token}")
     return freed
+
+
+def _size_of(table: StateTable, name: str) -> int | None:
+    """The bytes of a file; None if there is none, or a link in its place, which is left alone.
+
+    Raises:
+        UnsafePathError: A directory is a link.
+    """
+    try:
+        return table.directory.size(name) if table.directory.is_file(name) else None
+    except UnsafePathError as error:
+        table.directory.files_below(posixpath.dirname(name))  # refused if that is the link
+        LOG.warning("left alone: %s", error)
+        return None
 
 
 def _delete_unneeded(

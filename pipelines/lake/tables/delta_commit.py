@@ -282,6 +282,9 @@ class DeltaCommit:
             try:
                 if self.directory.write_new(path, data) or self._is_ours(path):
                     return
+                if wait is not None and not self.directory.is_file(path):
+                    time.sleep(wait)  # a store said so of a request that it did not carry out
+                    continue
             except SnapshotError as error:
                 if self.directory.local or is_lasting(error) or wait is None:
                     if self._is_ours(path):

@@ -32,7 +32,7 @@ from pipelines.orchestration.erasure.request_files import RequestDirectory
 from pipelines.orchestration.settings import ErasureSettings, JobSettings
 from state_core import NewKeyedState, NewOperator, write_snapshot
 from state_core.errors import DeclarationError
-from tests.support.lakes import DEMO, files_of, import_as
+from tests.support.lakes import DEMO, files_of, import_as, kept_files
 from tests.support.people import ALICE, BESIDE_KEYS, files_with, people_savepoint
 from tests.support.steps import do_at, stop
 
@@ -219,13 +219,13 @@ def test_a_hold_is_told_by_the_plan_and_stops_the_erasure(desk: Desk) -> None:
     """In the words of the lake's own error, but for hers; when it is released it is erased."""
     desk.put()
     hold_snapshot(desk.lake, "orders", "day-0", f"case 12 against {ALICE}")
-    before = files_of(desk.base / "lake")
+    before = kept_files(desk.lake)
     said = metadata(desk.plan())["stands against it"]
     told = desk.failure(desk.erase())
     for words in (said.replace("\\", ""), told):
         assert "day-0" in words
         assert "case 12 against [erased]" in words
-    assert files_of(desk.base / "lake") == before
+    assert kept_files(desk.lake) == before
     release_snapshot(desk.lake, "orders", "day-0")
     assert metadata(desk.erase())["clean"]
 
