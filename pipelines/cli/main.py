@@ -64,7 +64,7 @@ COMMANDS = {
     "release": ("retention:release", "End the holds of a snapshot"),
     "retain": ("retention:retain", "Let snapshots go that a policy does not keep"),
     "drop": ("lake:drop", "Let snapshots go, and free the bytes that only they needed"),
-    "lake": ("cleaning:lake", "Look after a lake as a whole: clean"),
+    "lake": ("cleaning:lake", "Look after a lake as a whole"),
     "erase": ("erasure.erase:erase_command", "Erase keys from every snapshot"),
     "audit": ("erasure.audit:audit", "Prove that what was erased is gone"),
     "sql": ("queries.sql:sql", "Run SQL, with tables by the name"),

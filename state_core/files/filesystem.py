@@ -466,6 +466,7 @@ class ConfinedDirectory(Directory):
 
     def remove_left_part(self, path: str) -> bool:
         """Remove a file that a dead writer left before it got its name; whether it was left."""
+        self._checked(path)
         return False
 
     def resize(self, path: str, size: int) -> None:
@@ -475,6 +476,9 @@ class ConfinedDirectory(Directory):
     def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
         """Move bytes of a file to a place in another one, on a local disk; an empty one is left."""
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
+
+    def sync_files(self, paths: Iterable[str]) -> None:
+        super().sync_files([path and self._checked(path) for path in paths])
 
     def _checked(self, path: str) -> str:
         return relative_path(path, what="a file", place=self.root)

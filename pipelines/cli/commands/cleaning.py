@@ -14,7 +14,12 @@ __all__ = ["lake"]
 
 @click.group()
 def lake() -> None:
-    """Look after a lake as a whole."""
+    """Look after a lake as a whole.
+
+    \b
+    Examples:
+      statelake lake clean --lake /data/lake
+    """
 
 
 @lake.command()

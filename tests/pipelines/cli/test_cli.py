@@ -51,8 +51,8 @@ def test_all_commands_are_there() -> None:
     """Those that were promised, in the order of a day's work."""
     assert list(COMMANDS) == [
         "inspect", "dump", "get", "history", "top", "offsets", "channels", "report", "import",
-        "commit", "snapshots", "hold", "release", "retain", "drop", "erase", "audit", "sql",
-        "shell", "diff", "check", "migrate", "edit", "rescale", "compress", "export", "run",
+        "commit", "snapshots", "hold", "release", "retain", "drop", "lake", "erase", "audit",
+        "sql", "shell", "diff", "check", "migrate", "edit", "rescale", "compress", "export", "run",
         "checkpoints", "flink", "spark", "bootstrap", "demo",
     ]  # fmt: skip
     listed = run("--help").out.partition("Commands:")[2]

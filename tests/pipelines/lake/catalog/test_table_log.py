@@ -113,6 +113,7 @@ class Store:
         made = DeltaCommit(directory, ROWS.schema, None, CommitProperties(max_commit_retries=0))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(directory, "read", self.read)
+            patch.setattr(directory, "is_file", self.objects.__contains__)
             return made.write(table)
 
     def read(self, path: str) -> bytes:
