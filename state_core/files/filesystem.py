@@ -478,6 +478,7 @@ class ConfinedDirectory(Directory):
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
 
     def sync_files(self, paths: Iterable[str]) -> None:
+        """As of any directory, of paths that hold to the rule."""
         super().sync_files([path and self._checked(path) for path in paths])
 
     def _checked(self, path: str) -> str:
