@@ -36,36 +36,42 @@ def tried(printed: str) -> int:
     return int(cases)
 
 
+@pytest.mark.full
 @pytest.mark.nightly
 def test_a_fault_at_any_call_leaves_a_lake_as_before_or_as_after() -> None:
     """A few of each of three commands."""
     assert tried(sweep("--faults", "20", "--commands", "import,drop-all,erase")) == 20
 
 
+@pytest.mark.full
 @pytest.mark.nightly
 def test_a_fault_of_any_command_leaves_a_lake_as_before_or_as_after() -> None:
     """Some of each command."""
     assert tried(sweep("--faults", "110")) == 110
 
 
+@pytest.mark.full
 @pytest.mark.nightly
 def test_who_stands_still_beside_another_loses_nothing() -> None:
     """Commands that write the same job, two by two."""
     assert tried(sweep("--pairs", "60", "--commands", "import,edit,drop,erase")) == 60
 
 
+@pytest.mark.full
 @pytest.mark.nightly
 def test_thousands_of_faults_leave_a_lake_as_before_or_as_after() -> None:
     """All commands: each kind of call of each, with each fault, and again."""
     assert tried(sweep("--faults", "4000", "--seed", "2")) == 4000
 
 
+@pytest.mark.full
 @pytest.mark.nightly
 def test_a_thousand_interleavings_lose_nothing() -> None:
     """All pairs, on hosts and in containers with the same numbers, and with other clocks."""
     assert tried(sweep("--pairs", "1000", "--seed", "2")) == 1000
 
 
+@pytest.mark.full
 @pytest.mark.nightly
 def test_a_fault_of_a_run_of_dagster_leaves_a_lake_as_before_or_as_after() -> None:
     """A savepoint into the lake, checked, and out again."""

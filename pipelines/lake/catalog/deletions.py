@@ -147,7 +147,9 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
         }
         if path in claim.tables:
             for token in claim.tokens:
-                sizes |= table.directory.files_below(f"{DATA_DIRECTORY}/{token}")
+                below = f"{DATA_DIRECTORY}/{token}/"  # which may be a link: those are not listed
+                present = table.directory.files_below(DATA_DIRECTORY)
+                sizes |= {name: size for name, size in present if name.startswith(below)}
         freed += _delete_unneeded(looks, table, sizes, forced=path in claim.shown)
     if claim.carried or claim.tokens:
         freed += sweep_carried(lake, claim.carried, claim.tokens)

@@ -149,6 +149,7 @@ def test_no_order_of_steps_loses_anything_among_others(constants: dict[str, str]
     assert explored.states > 30_000
 
 
+@pytest.mark.full
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "constants",
@@ -164,6 +165,7 @@ def test_no_order_of_steps_loses_anything_among_many(constants: dict[str, str]) 
     assert explored.states > 200_000
 
 
+@pytest.mark.full
 @pytest.mark.nightly
 def test_more_left_behind_is_taken_back_and_deleted_in_the_end() -> None:
     """Of three attempts and erasures."""
