@@ -61,7 +61,7 @@ def commit_output(
             if not files:
                 return False
         transaction = Transaction(app, run, int(time.time() * 1000))
-        properties = CommitProperties(app_transactions=[transaction], max_commit_retries=0)
+        properties = CommitProperties(app_transactions=[transaction])
         change = DeltaCommit(directory, schema, None, properties)
         for path, size, rows in files:
             change.add(path, size, rows)

@@ -36,7 +36,7 @@ def put_new(directory: Directory, path: str, data: bytes) -> bool:
         SnapshotError: The store can't be reached, refuses, or knows no conditional requests.
     """
     import obstore  # noqa: PLC0415 - who reads a snapshot on a disk needs no store
-    from obstore.exceptions import (  # noqa: PLC0415
+    from obstore.exceptions import (  # noqa: PLC0415 - the same
         AlreadyExistsError,
         BaseError,
         NotSupportedError,
@@ -71,7 +71,7 @@ def put_new(directory: Directory, path: str, data: bytes) -> bool:
 @lru_cache(maxsize=64)
 def _opened(uri: str, options: tuple[tuple[str, str], ...]) -> Any:
     """A store whose root is a directory."""
-    from obstore.store import from_url  # noqa: PLC0415
+    from obstore.store import from_url  # noqa: PLC0415 - the same
 
     given = dict(options)
     client: Any = {"allow_http": True} if given.pop(_HTTP, "").lower() in {"1", "true"} else None

@@ -30,16 +30,14 @@ from pipelines.lake.catalog.claims import (
     AttemptClaim,
     Claims,
     DeletionClaim,
-    ErasureClaim,
     base_name,
 )
-from pipelines.lake.catalog.deletions import carry_out, finish_deletions
+from pipelines.lake.catalog.deletions import ALIVE, carry_out, finish_deletions
 from pipelines.lake.catalog.processes import described, is_gone, is_this_process, this_process
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import ConflictError, MissingFileError, StateError
 
 __all__ = [
-    "ALIVE",
     "Attempt",
     "BasisChangedError",
     "Heartbeat",
@@ -51,7 +49,6 @@ __all__ = [
     "without_gone",
 ]
 
-ALIVE = "_statelake/alive"
 LEASE_VARIABLE = "STATELAKE_LEASE"
 LEASE_SECONDS = 60.0
 BEATS = 6
@@ -99,6 +96,7 @@ class Attempt:
             process=this_process(),
         )
         self._is_committed = False
+        self._found_deletions = False
         self._beats = Heartbeat(lake, self.token)
 
     def __enter__(self) -> Self:
@@ -110,10 +108,11 @@ class Attempt:
         """
         self.lake.transact(self._begin, create=True)
         self._beats.__enter__()
-        try:
-            finish_deletions(self.lake)
-        except StateError as error:
-            LOG.warning("deletions are left to the next writer: %s", error)
+        if self._found_deletions:
+            try:
+                finish_deletions(self.lake)
+            except StateError as error:
+                LOG.warning("deletions are left to the next writer: %s", error)
         return self
 
     def commit(self, record: SnapshotRecord) -> SnapshotRecord:
@@ -179,6 +178,7 @@ class Attempt:
     def _begin(self, version: CatalogVersion) -> CatalogChange:
         self._refuse_foreign(version)
         claims = without_gone(version.claims)
+        self._found_deletions = bool(claims.deletions)
         return CatalogChange(claims.with_attempt(self.token, self.claim))
 
     def _refuse_foreign(self, version: CatalogVersion) -> None:
@@ -202,7 +202,7 @@ class Attempt:
 
 
 def _digest_at(version: CatalogVersion, job: str, snapshot_id: str) -> str:
-    """The digest of a snapshot's files; empty if there is none."""
+    """The digest of a snapshot's files; empty if the snapshot does not exist."""
     if not version.has(job, snapshot_id):
         return ""
     return version.snapshot(job, snapshot_id).files_digest()
@@ -221,16 +221,11 @@ def refuse_during_erasure(claims: Claims, job: str, request: str | None = None) 
     """
     for other, claim in claims.erasures_of(job).items():
         if other != request:
-            raise open_erasure(other, job, claim)
-
-
-def open_erasure(request: str, job: str, claim: ErasureClaim) -> ConflictError:
-    """What to raise where an erasure of a job has not ended."""
-    return ConflictError(
-        f"erasure {request!r} of job {job!r} has not ended ({described(claim.process)})",
-        remedy="try again when it is done; if its process is gone, give the same"
-        " `statelake erase --request ID` again",
-    )
+            raise ConflictError(
+                f"erasure {other!r} of job {job!r} has not ended ({described(claim.process)})",
+                remedy="try again when it is done; if its process is gone, give the same"
+                " `statelake erase --request ID` again",
+            )
 
 
 def taken_back(claims: Claims, attempts: Mapping[str, AttemptClaim]) -> Claims:

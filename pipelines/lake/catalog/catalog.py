@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -52,6 +52,7 @@ from state_core.errors import (
     MissingFileError,
     NotALakeError,
     NotFoundError,
+    SnapshotError,
     StateError,
     UnsafePathError,
 )
@@ -146,7 +147,7 @@ class CatalogVersion:
         return snapshot_id in existing
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """All snapshots, or one job's, with all that is known of them, and the rows that are none.
+        """All snapshots, or one job's, with all that is known of them, and the invalid rows.
 
         Raises:
             NotALakeError: There is no lake.
@@ -366,7 +367,7 @@ class Catalog:
         return self._read(lambda version: version.has(job, snapshot_id))
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """All snapshots, or one job's, with all that is known of them, and the rows that are none.
+        """All snapshots, or one job's, with all that is known of them, and the invalid rows.
 
         Raises:
             NotALakeError: There is no lake.
@@ -403,7 +404,7 @@ class Catalog:
             decide: Looks at the newest version and says what changes, or None if nothing does. It
                 is called again with a newer version where another writer came first; what it
                 raises ends the commit, and nothing is changed.
-            create: Whether to make a lake where there is none.
+            create: Whether to make the lake if it does not exist.
 
         Returns:
             The version with the change; the one that was looked at if nothing changed.
@@ -413,34 +414,42 @@ class Catalog:
             ConflictError: Others kept committing.
             DamagedLakeError: The catalog can't be read, or written.
         """
-        if create and open_table(self._catalog.directory) is None:
-            create_table(
-                self._catalog.directory, SNAPSHOT_SCHEMA, partition_by="job",
-                configuration=CONFIGURATION,
-            )  # fmt: skip
-            self._reserve()
-        return until_committed(lambda: self._committed(decide), self._catalog.directory)
+        directory = self._catalog.directory
+        return until_committed(lambda: self._committed(decide, create=create), directory)
 
-    @contextmanager
-    def room_for_an_entry(self) -> Iterator[None]:
-        """Let go of a reserve while something is committed that frees a disk which may be full."""
-        self.directory.delete(RESERVE)
+    def transact_to_free(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> int:
+        """As `transact`, of what frees a disk: if that is full, a reserve gives way to the entry.
+
+        `reserve` makes it again.
+        """
         try:
-            yield
-        finally:
-            self._reserve()
+            return self.transact(decide)
+        except SnapshotError:
+            if not (self.directory.local and self.directory.is_file(RESERVE)):
+                raise
+            self.directory.delete(RESERVE)
+        return self.transact(decide)
 
-    def _reserve(self) -> None:
-        if self.directory.local:
+    def reserve(self) -> None:
+        """Reserve room for an entry of the log on a disk, unless that was done."""
+        if self.directory.local and not self.directory.is_file(RESERVE):
             try:
                 self.directory.write(RESERVE, bytes(RESERVED_BYTES))
             except StateError as error:
                 LOG.warning("no room is reserved for drops: %s", error)
 
-    def _committed(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> int:
+    def _committed(
+        self, decide: Callable[[CatalogVersion], CatalogChange | None], *, create: bool
+    ) -> int:
         log = open_table(self._catalog.directory)
         if log is None:
-            raise _no_lake(self.directory.full())
+            if not create:
+                raise _no_lake(self.directory.full())
+            log = create_table(
+                self._catalog.directory, SNAPSHOT_SCHEMA, partition_by="job",
+                configuration=CONFIGURATION,
+            )  # fmt: skip
+            self.reserve()
         version = CatalogVersion(self._catalog, self._looks, log)
         change = decide(version)
         if change is None:
@@ -505,41 +514,23 @@ class Catalog:
                 commit.remove(log_path(file.path, self._catalog.uri), file.size, job)
             commit.write(log)
 
-    def old_row_files(self) -> list[tuple[str, int]]:
-        """Files of rows that no version of the catalog will name any more, and their bytes.
+    def delete_old_rows(self, jobs: Iterable[str]) -> None:
+        """Delete files of rows of some jobs that the newest version of the catalog has not.
 
-        Of each file the name says which version may name it: so those that a commit is writing at
-        this moment are not among them.
+        The name of each file says which version may name it: those that a commit is writing at this
+        moment stay.
         """
+        folders = {f"job={path_segment(job)}" for job in jobs}
         present = [
-            (name, size)
-            for name, size in self._catalog.directory.files_below()
-            if name.startswith("job=") and is_edited_file(name)
+            name
+            for name, _ in self._catalog.directory.files_below()
+            if name.partition("/")[0] in folders and is_edited_file(name)
         ]
         version = self.version()  # behind the list: what comes later stays
         named = {log_path(file.path, self._catalog.uri) for file in version.files}
-        return [
-            (name, size)
-            for name, size in present
-            if name not in named and (version_in(name) or 0) <= version.number
-        ]
-
-    def delete_old_rows(self, jobs: Iterable[str] | None = None) -> tuple[int, int]:
-        """Delete files of rows that the newest version of the catalog has not.
-
-        Args:
-            jobs: Whose; all by default.
-
-        Returns:
-            How many, and their bytes.
-        """
-        folders = None if jobs is None else {f"job={path_segment(job)}" for job in jobs}
-        count = total = 0
-        for name, size in self.old_row_files():
-            if folders is None or name.partition("/")[0] in folders:
+        for name in present:
+            if name not in named and (version_in(name) or 0) <= version.number:
                 self._catalog.directory.delete(name)
-                count, total = count + 1, total + size
-        return count, total
 
 
 class _File(NamedTuple):

@@ -273,7 +273,7 @@ def base_name(job: str, snapshot_id: str) -> str:
 
 
 def job_of(base: str) -> str:
-    """The job in a `base_name`; empty if it is none."""
+    """The job in a `base_name`; empty for other texts."""
     try:
         job, _ = json.loads(base)
     except (ValueError, TypeError, RecursionError):

@@ -47,11 +47,13 @@ from state_core.files.held_directories import remove_left, stale_temporary_direc
 from state_core.files.paths import is_part
 
 __all__ = [
+    "ALIVE",
     "DROP",
     "UNDO",
     "Freed",
     "carry_out",
     "finish_deletions",
+    "named_files",
     "remove_left_directories",
     "sweep_carried",
     "sweep_parts",
@@ -138,18 +140,17 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
     freed, looks = Freed(), _Looks(lake, claim.job)
     for path in sorted({*claim.files, *claim.tables, *claim.shown}):
         table = lake.table(path)
-        for token in claim.tokens:
-            _take_back(table, token, looks.newest()[1])
         sizes = {
             name: size
             for name in claim.files.get(path, ())
             if (size := _size_of(table, name)) is not None
         }
-        if path in claim.tables:
+        if path in claim.tables and claim.tokens:
             for token in claim.tokens:
-                below = f"{DATA_DIRECTORY}/{token}/"  # which may be a link: those are not listed
-                present = table.directory.files_below(DATA_DIRECTORY)
-                sizes |= {name: size for name, size in present if name.startswith(below)}
+                _take_back(table, token, looks.newest()[1])
+            # of the whole table: the directory of a token may be a link, and those are not listed
+            present = table.directory.files_below(DATA_DIRECTORY)
+            sizes |= {name: size for name, size in present if token_of(name) in claim.tokens}
         freed += _delete_unneeded(looks, table, sizes, forced=path in claim.shown)
     if claim.carried or claim.tokens:
         freed += sweep_carried(lake, claim.carried, claim.tokens)
@@ -159,7 +160,7 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
 
 
 def _size_of(table: StateTable, name: str) -> int | None:
-    """The bytes of a file; None if there is none, or a link in its place, which is left alone.
+    """The bytes of a file; None if it does not exist, or is a link, which is left alone.
 
     Raises:
         UnsafePathError: A directory is a link.
@@ -179,7 +180,7 @@ def _delete_unneeded(
     version, records = looks.newest()  # behind the list: what comes later stays
     running = _running(version)
     latest = _show_newest(table, records, running, forced=forced)
-    needed = _named(records, table.path)
+    needed = named_files(records, table.path)
     if latest is not None:
         needed |= {file.path for file in files_of(latest)}
     return _delete(table, _nobodys(present, needed, running))
@@ -208,8 +209,8 @@ def _delete(table: StateTable, files: Mapping[str, int]) -> Freed:
     return Freed(len(files), sum(files.values()))
 
 
-def _named(records: Iterable[SnapshotRecord], path: str) -> set[str]:
-    """The files of a table that snapshots have."""
+def named_files(records: Iterable[SnapshotRecord], path: str) -> set[str]:
+    """The files of a table that some snapshots have."""
     return {
         unit.path
         for record in records
@@ -235,11 +236,10 @@ def _take_back(table: StateTable, token: str, records: list[SnapshotRecord]) -> 
     shown = next(
         (v for v in before if v in registered or table.maker(v) in {"", DROP}), None
     )  # fmt: skip
-    columns = latest.metadata().partition_columns
     table.replace_files(
         (latest if shown is None else table.require(shown)).schema(),
         [] if shown is None else files_of(table.require(shown)),
-        partition_by=columns[0] if columns else None,
+        partition_by=_partition_of(latest),
         attempt=f"{UNDO}{token}",
     )
 
@@ -263,11 +263,10 @@ def _show_newest(
     if maker in running or (is_edited and not forced) or (not kept and not shown):
         return latest
     newest = kept[-1] if kept else None
-    columns = latest.metadata().partition_columns
     table.replace_files(
         (latest if newest is None else table.require(newest.version)).schema(),
         [] if newest is None else [TableFile.of(unit) for unit in newest.units],
-        partition_by=columns[0] if columns else None,
+        partition_by=_partition_of(latest),
         attempt=DROP,
     )
     return table.open()
@@ -302,7 +301,7 @@ def sweep_tables(lake: Catalog, job: str, paths: Iterable[str], *, dry_run: bool
 def _unneeded(looks: _Looks, table: StateTable, present: Mapping[str, int]) -> Freed:
     """What a sweep of a table would delete."""
     version, records = looks.newest()
-    latest, needed = table.open(), _named(records, table.path)
+    latest, needed = table.open(), named_files(records, table.path)
     if latest is not None and not table.maker(latest.version()):
         needed |= {file.path for file in files_of(latest)}
     files = _nobodys(present, needed, _running(version))
@@ -360,16 +359,13 @@ def sweep_carried(
     needed = {carried.blob for record in records for carried in record.carried}
     freed = Freed()
     for name, size in present:
-        if is_carried_name(name) and name not in needed and not _may_come(version, name):
+        # an open attempt may still name what no snapshot has
+        may_come = token_in(name) in version.claims.attempts
+        if is_carried_name(name) and name not in needed and not may_come:
             if not dry_run:
                 lake.directory.delete(f"{CARRIED_DIRECTORY}/{name}")
             freed += Freed(1, size)
     return freed
-
-
-def _may_come(version: CatalogVersion, carried: str) -> bool:
-    """Whether an open attempt may still name a carried file that no snapshot has."""
-    return token_in(carried) in version.claims.attempts
 
 
 def sweep_rows(lake: Catalog, path: str, *, dry_run: bool = False) -> Freed:
@@ -432,8 +428,9 @@ def sweep_parts(lake: Catalog, folders: Iterable[str], *, dry_run: bool = False)
     freed = Freed()
     for folder in folders if lake.directory.local else ():
         for path, size in lake.directory.files_below(folder):
-            if is_part(posixpath.basename(path)) and running.isdisjoint(path.split("/")):
-                freed += Freed(int(dry_run or lake.directory.remove_left_part(path)), size)
+            is_idle = is_part(posixpath.basename(path)) and running.isdisjoint(path.split("/"))
+            if is_idle and (dry_run or lake.directory.remove_left_part(path)):
+                freed += Freed(1, size)
     return freed
 
 

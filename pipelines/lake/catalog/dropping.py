@@ -52,6 +52,7 @@ __all__ = [
     "tables_of_job",
 ]
 
+CARRIED = ""  # in the place of a table, for files that are carried
 LOG = logging.getLogger(__name__)
 
 
@@ -127,7 +128,7 @@ def bytes_freed(going: Iterable[SnapshotRecord], staying: Iterable[SnapshotRecor
 
 
 def _sizes(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
-    """The bytes of each file that some snapshots need, by its table and its path."""
+    """The bytes of each file that some snapshots need, by its table (or `CARRIED`) and its path."""
     sizes = {
         (table.path, unit.path): unit.size
         for record in records
@@ -135,7 +136,7 @@ def _sizes(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
         for unit in table.units
     }
     return sizes | {
-        ("", carried.blob): carried.size for record in records for carried in record.carried
+        (CARRIED, carried.blob): carried.size for record in records for carried in record.carried
     }
 
 
@@ -173,9 +174,9 @@ def drop_snapshots(
         dropped, held = _chosen(version, job, snapshot_ids, keep)
         return _drop(lake, version, job, dropped, snapshot_ids or (), token)
 
-    with lake.room_for_an_entry():
-        lake.transact(decide)
-        freed = finish_deletions(lake)
+    lake.transact_to_free(decide)
+    freed = finish_deletions(lake)
+    lake.reserve()
     freed += sweep_tables(lake, job, tables) + sweep_carried(lake) + sweep_rows(lake, SNAPSHOTS)
     logs = [f"{path}/{LOG_DIRECTORY}" for path in (*tables, SNAPSHOTS)]
     freed += sweep_parts(lake, [*logs, "_statelake"])
@@ -264,36 +265,18 @@ def _drop(
     _refuse_unbelieved((row for row in bad if row.job == job), named)
     going = [r for r in records if r.job == job and r.snapshot_id in dropped]
     staying = [r for r in records if not (r.job == job and r.snapshot_id in dropped)]
-    files = _only_in(going, staying)
-    blobs = {carried.blob for record in going for carried in record.carried}
-    blobs -= {carried.blob for record in staying for carried in record.carried}
+    files: dict[str, list[str]] = {}
+    for path, name in sorted(_sizes(going).keys() - _sizes(staying).keys()):
+        files.setdefault(path, []).append(name)
     deletion = DeletionClaim(
         job,
+        carried=files.pop(CARRIED, []),
         files=files,
-        carried=sorted(blobs),
         tables=sorted({table.path for record in going for table in record.tables}),
         shown=[path for path in sorted(files) if _shows(lake, path, going)],
     )
     edits = {job: partial(rows_without, job, dropped)} if dropped else {}
     return CatalogChange(claims.with_deletion(token, deletion), edits=edits)
-
-
-def _only_in(
-    going: Iterable[SnapshotRecord], staying: Iterable[SnapshotRecord]
-) -> dict[str, list[str]]:
-    """By table, the files of some snapshots that none of others has."""
-    kept = {
-        (table.path, unit.path)
-        for record in staying
-        for table in record.tables
-        for unit in table.units
-    }
-    files: dict[str, set[str]] = {}
-    for record in going:
-        for table in record.tables:
-            only = {unit.path for unit in table.units if (table.path, unit.path) not in kept}
-            files.setdefault(table.path, set()).update(only)
-    return {path: sorted(names) for path, names in files.items() if names}
 
 
 def _shows(lake: Catalog, path: str, records: Iterable[SnapshotRecord]) -> bool:

@@ -117,7 +117,7 @@ def _process_table() -> str:
 
 
 def _begun(process: int) -> str | None:
-    """When a process began, in ticks of its kernel; None if there is none.
+    """When a process began, in ticks of its kernel; None if no process has that number.
 
     Source: proc(5), `stat`, field 22.
     """

@@ -156,7 +156,7 @@ class DeltaCheckpointLog:
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
         transaction = Transaction(TRANSACTION, end)
-        properties = CommitProperties(max_commit_retries=0, app_transactions=[transaction])
+        properties = CommitProperties(app_transactions=[transaction])
         change = DeltaCommit(self.directory, SCHEMA, None, properties)
         change.add_rows(new_edited_file(), pa.Table.from_arrays(arrays, schema=SCHEMA))
         change.write(table, replace_all=replace)

@@ -127,7 +127,7 @@ class CommitReports:
         ]
 
     def _write(self, reports: Sequence[CommitReport], run: int | None = None) -> None:
-        """Add rows; those of a run only if no run of that number, or a later one, was told of."""
+        """Add rows; those of a run only if neither it nor a later run has rows yet."""
         columns = [
             [report.task for report in reports],
             [report.reported_at * 1000 for report in reports],

@@ -29,8 +29,6 @@ from state_core.errors import CommitError, DamagedLakeError, MissingFileError
 
 __all__ = ["PartitionFile", "PartitionFiles"]
 
-REBASES = 100  # other tasks' commits are no conflict: delta-rs goes behind them by itself
-
 
 class PartitionFile(NamedTuple):
     """A file: its path below the table, its bytes, its rows."""
@@ -131,23 +129,20 @@ class PartitionFiles:
         Raises:
             ConflictError: Others kept committing.
         """
-        attempt = uuid.uuid4().hex
-        properties = CommitProperties({ATTEMPT_KEY: attempt}, REBASES, [moment])
+        properties = CommitProperties({ATTEMPT_KEY: uuid.uuid4().hex}, app_transactions=[moment])
 
-        def commit() -> int | None:
+        def commit() -> int:
             table = self.table.open() or create_table(
                 self.table.directory, self.columns,
                 partition_by=self.column, configuration=CONFIGURATION,
             )  # fmt: skip
-            before = table.version()
             come, go = choose(self.of(table))
             change = DeltaCommit(self.table.directory, self.columns, self.column, properties)
             for file in come:
                 change.add(file.path, file.size, file.rows, self.value)
             for file in go:
                 change.remove(file.path, file.size, self.value)
-            change.write(table)
-            return self.table.version_of(before, attempt)
+            return change.write(table)
 
         remedy = "start the task again when they are done"
         return until_committed(commit, self.table.directory, remedy=remedy)

@@ -141,7 +141,7 @@ def add_record(
         previous = before[-1].digest if before else ""
         open_ = AuditRecord(len(before), kind, request, now, requested_by, text, previous)
         record = AuditRecord(**{**asdict(open_), "digest": open_.sealed()})
-        change = DeltaCommit(directory, SCHEMA, None, CommitProperties(max_commit_retries=0))
+        change = DeltaCommit(directory, SCHEMA, None, CommitProperties())
         change.add_rows(
             new_edited_file(table.version() + 1), pa.Table.from_pylist([asdict(record)], SCHEMA)
         )

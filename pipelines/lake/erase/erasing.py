@@ -42,7 +42,7 @@ from pipelines.lake.catalog.attempts import (
 from pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion, RowsEdit
 from pipelines.lake.catalog.catalog_rows import rows_replaced
 from pipelines.lake.catalog.claims import AttemptClaim, Claims, ErasureClaim
-from pipelines.lake.catalog.deletions import finish_deletions, sweep_carried
+from pipelines.lake.catalog.deletions import finish_deletions, named_files, sweep_carried
 from pipelines.lake.catalog.dropping import tables_of_job
 from pipelines.lake.catalog.holds import refuse_held
 from pipelines.lake.catalog.processes import is_gone, is_this_process, this_process
@@ -335,7 +335,7 @@ class Erasure:
         table = self.lake.table(path)
         if table.open() is None:
             return
-        if {file.path for file in table.files()} - self._needed(self.records[job], path):
+        if {file.path for file in table.files()} - named_files(self.records[job], path):
             raise ConflictError(
                 "it was edited and not committed, so that nobody knows what of it is to stay",
                 place=table.uri,
@@ -343,17 +343,6 @@ class Erasure:
                 " version of a snapshot",
             )
         check_log(table)
-
-    @staticmethod
-    def _needed(records: Sequence[SnapshotRecord], path: str) -> set[str]:
-        """The files of a table that some snapshots have."""
-        return {
-            unit.path
-            for record in records
-            for table in record.tables
-            if table.path == path
-            for unit in table.units
-        }
 
     def write_files(self) -> None:
         """Write each file again without the rows that go."""
@@ -470,7 +459,7 @@ class Erasure:
             present = [name for name, _ in directory.files_below()]
             version = self.lake.version()  # behind the list: what comes later stays
             self._own(version.claims)
-            needed = self._needed(version.records(job)[0], path)
+            needed = named_files(version.records(job)[0], path)
             for name in present:
                 is_ours = token_of(name) or _is_engines(name)
                 if is_ours and name not in needed and not name.startswith(f"{LOG_DIRECTORY}/"):
@@ -509,15 +498,15 @@ class Erasure:
             claim = self.lake.version().claims.erasures.get(self.asked.request)
             if claim is not None and claim.token == self.token and claim.switched:
                 return  # the answer was lost: the same request goes on
-            with self.lake.room_for_an_entry():
-                self.lake.transact(self._opened)
-                records = records_of(self.lake, self.claim.jobs)
-                named = {path for _, path in _named(chain.from_iterable(records.values()))}
-                for table in {file.table for file in self.files}:
-                    directory = self.lake.table(table).directory
-                    for name, _ in directory.files_below(f"{DATA_DIRECTORY}/{self.token}"):
-                        if name not in named and token_of(name) == self.token:
-                            directory.delete(name)
+            self.lake.transact_to_free(self._opened)
+            records = records_of(self.lake, self.claim.jobs)
+            named = {path for _, path in _named(chain.from_iterable(records.values()))}
+            for table in {file.table for file in self.files}:
+                directory = self.lake.table(table).directory
+                for name, _ in directory.files_below(f"{DATA_DIRECTORY}/{self.token}"):
+                    if name not in named and token_of(name) == self.token:
+                        directory.delete(name)
+            self.lake.reserve()
         except StateError as error:
             LOG.warning(
                 "the jobs stay closed until the next command sees that this one has ended: %s",

@@ -51,7 +51,7 @@ def give_own_versions(
                     if table.path in tables:
                         shown[table.path] = operator, table
                         if asked.of_snapshot(record.snapshot_id):
-                            table = _shown(lake, operator, table, token)  # noqa: PLW2901
+                            table = _shown(lake, operator, table, token)  # noqa: PLW2901 - the same table at another version
                     new_tables.append(table)
                 operators.append(replace(operator, tables=new_tables))
             new = replace(record, operators=operators)

@@ -408,7 +408,7 @@ def until_committed(
             result = attempt()
         except CommitFailedError:
             # whoever lost waits a little, each a different time: all of them get there
-            time.sleep(random.uniform(0, min(_MAX_BACK_OFF, 0.01 * 2**number)))  # noqa: S311
+            time.sleep(random.uniform(0, min(_MAX_BACK_OFF, 0.01 * 2**number)))  # noqa: S311 - no secret
             continue
         except StateError:
             raise

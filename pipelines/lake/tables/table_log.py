@@ -209,7 +209,7 @@ def is_torn(directory: Directory, version: int) -> bool:
 
 
 def _whole_version(directory: Directory) -> int | None:
-    """The version before a newest one whose entry was cut off; None if there is none such."""
+    """The version before the newest one if that one's entry was cut off; otherwise None."""
     if not directory.local:
         return None
     entries = [name for name in directory.names(LOG_DIRECTORY) if _ENTRY.fullmatch(name)]

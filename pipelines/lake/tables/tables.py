@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -273,9 +274,7 @@ class StateTable:
             if same_schema:
                 for path in sorted(present.keys() - kept):
                     change.remove(path, present[path].size, present[path].partition)
-            before = table.version()
-            change.write(table, replace_all=not same_schema)
-            return before + 1  # delta-rs does not retry, so this is its version
+            return change.write(table, replace_all=not same_schema)
 
         return until_committed(commit, self.directory)
 
@@ -286,14 +285,6 @@ class StateTable:
             schema, files, partition_by=record.partition_by or None, attempt=attempt
         )
         return replace(record, version=version)
-
-    def version_of(self, before: int, attempt: str) -> int | None:
-        """The version after `before` that this attempt's commit became; None if there is none."""
-        latest = self.require()
-        for version in range(before + 1, latest.version() + 1):
-            if self.maker(version) == attempt:
-                return version
-        return None
 
 
 def sync_attempt(lake: Directory, tables: Iterable[str], token: str) -> None:
@@ -391,13 +382,9 @@ def create_table(
     name: str | None = None,
 ) -> DeltaTable:
     """A new table without a row, or the one that another process made at the same moment."""
-    # retried, as it is by default, delta-rs would make it once more behind the other's
-    properties = CommitProperties(max_commit_retries=0)
-    try:
-        DeltaCommit(directory, schema, partition_by, properties).create(configuration, name)
-    except DeltaError as error:
-        if "exists" not in str(error) and not isinstance(error, CommitFailedError):
-            raise
+    with suppress(CommitFailedError):
+        commit = DeltaCommit(directory, schema, partition_by, CommitProperties())
+        commit.create(configuration, name)
     table = open_table(directory)
     if table is None:
         raise _unreadable("the table was removed as soon as it was made", directory.uri)
@@ -497,4 +484,4 @@ def _unreadable(problem: str, place: str) -> DamagedLakeError:
 
 def _properties(attempt: str) -> CommitProperties:
     """No retries of delta-rs's own: it would put files beside those of whoever came first."""
-    return CommitProperties(custom_metadata={ATTEMPT_KEY: attempt}, max_commit_retries=0)
+    return CommitProperties(custom_metadata={ATTEMPT_KEY: attempt})

@@ -22,6 +22,7 @@ from pipelines.lake.commits.state_backend import (
     TaskPart,
     superseded,
 )
+from pipelines.lake.tables.delta_commit import DeltaCommit
 from pipelines.lake.tables.tables import StateTable
 from state_core.commit import CheckpointId, CheckpointV2, SystemStreamPartition
 from state_core.commit.records.records import LAKE_FACTORY
@@ -234,7 +235,7 @@ def test_a_job_moves_between_hosts(tmp_path: Path, restore: str) -> None:
     assert job.run("Partition 0", []) == expected
 
 
-@pytest.mark.parametrize("step", ["write", "commit", "version_of"])
+@pytest.mark.parametrize("step", ["write", "commit", "_put"])
 @pytest.mark.parametrize("late", [False, True])
 def test_a_commit_that_is_cut_off_was_never_there(
     tmp_path: Path, step: str, late: bool, monkeypatch: pytest.MonkeyPatch
@@ -242,7 +243,7 @@ def test_a_commit_that_is_cut_off_was_never_there(
     """The next start has what the record before says, and its commits are whole."""
     job = job_of(tmp_path)
     job.run("Partition 0", [{b"a": b"1"}, {b"b": b"1"}])
-    owner = StateTable if step == "version_of" else TaskPart
+    owner = DeltaCommit if step == "_put" else TaskPart  # the entry of the log
     original = getattr(owner, step)
 
     def failing(*args: object, **more: object) -> object:
