@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 __all__ = ["Seen", "files_too_many", "files_with", "look", "plain", "shape"]
 
-CARRIED = "_statelake/carried"
+CARRIED, RESERVE = "_statelake/carried", "_statelake/reserve"
 _ENTRY = re.compile(r"\d{20}\.json")
 _LOG = re.compile(r"\d{20}(\.checkpoint(\.[\w-]+)?)?\.(json|parquet|crc)|_last_checkpoint")
 _NAMES = re.compile(r"(?<![a-z])[0-9a-f]{8,}(-[0-9a-f]{4,})*|\d{5,}|(?<=statelake-)[\w-]+")
@@ -193,7 +193,7 @@ def files_too_many(world: Path, seen: Seen, calm: Counter[str]) -> list[str]:
     left, found = calm.copy(), []
     for name in _present(world):
         folder, _, file = name.rpartition("/")
-        if folder.endswith("_delta_log") and _LOG.fullmatch(file):
+        if name.endswith(RESERVE) or (folder.endswith("_delta_log") and _LOG.fullmatch(file)):
             continue
         data = "/_data/" in name or CARRIED in name
         if data and name not in seen.named:

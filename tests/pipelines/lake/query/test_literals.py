@@ -43,6 +43,6 @@ def test_texts_are_what_duckdb_reads(first: str, second: str) -> None:
     doubled = first.replace("'", "''")
     escaped = second.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     sql = f"SELECT '{doubled}', E'{escaped}', 12345"
-    assert duckdb.execute(sql).fetchone() == (first, second, 12345)
+    assert duckdb.execute(sql).fetchall() == [(first, second, 12345)]
     assert list(text_literals(sql)) == [first, second]
     assert without_literals(sql) == "SELECT ?, ?, ?"
