@@ -184,7 +184,7 @@ class Sweep:
         world = self._copy(self._prepared(case.first, case.second), f"case-{case.name}")
         (self._interleave if case.second else self._disturb)(case, world, verdict)
         if verdict.problems and self.keep is not None:
-            shutil.copytree(world, self.keep / str(case), dirs_exist_ok=True)
+            shutil.copytree(world, self.keep / str(case), symlinks=True, dirs_exist_ok=True)
         shutil.rmtree(world)
         for left in self.directory.glob(f"{world.name}.*"):
             left.unlink()
