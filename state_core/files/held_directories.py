@@ -19,9 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import finalize
 
+from state_core.files.paths import PART
+
 __all__ = [
     "EXPORT_PREFIX", "LOG_PREFIX", "HeldDirectory", "held_temporary", "left_directories",
-    "remove_left", "stale_temporary_directories",
+    "left_exports", "remove_left", "stale_temporary_directories",
 ]  # fmt: skip
 
 EXPORT_PREFIX, LOG_PREFIX = "statelake-export-", "statelake-log-"
@@ -76,11 +78,13 @@ def stale_temporary_directories(*prefixes: str) -> list[str]:
 
 def left_directories(prefix: str, suffix: str = "") -> list[str]:
     """Paths of this user's directories, named as `HeldDirectory` does, that no process holds."""
-    left = []
-    for path in _named(prefix, suffix):
-        with _locked(path) as is_left:
-            left += [path] if is_left else []
-    return left
+    above, start = os.path.split(prefix)
+    return _left(above, f"{re.escape(start)}{DIGITS}{re.escape(suffix)}")
+
+
+def left_exports(directory: str) -> list[str]:
+    """Paths of this user's unfinished savepoints in a local directory that no process holds."""
+    return _left(directory, rf".+\.{DIGITS}{re.escape(PART)}")
 
 
 def remove_left(path: str) -> bool:
@@ -100,20 +104,23 @@ def remove_left(path: str) -> bool:
         return True
 
 
-def _named(prefix: str, suffix: str) -> list[str]:
-    above, start = os.path.split(prefix)
-    pattern = re.compile(f"{re.escape(start)}{DIGITS}{re.escape(suffix)}")
+def _left(above: str, pattern: str) -> list[str]:
+    left = []
     try:
         entries = sorted(os.scandir(above), key=lambda entry: entry.name)
-        return [
+        named = [
             entry.path
             for entry in entries
-            if pattern.fullmatch(entry.name)
+            if re.fullmatch(pattern, entry.name)
             and entry.is_dir(follow_symlinks=False)
             and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
         ]
     except OSError:  # not there, or gone at this moment
         return []
+    for path in named:
+        with _locked(path) as is_left:
+            left += [path] if is_left else []
+    return left
 
 
 @contextmanager

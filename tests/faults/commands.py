@@ -95,7 +95,7 @@ def import_of(name: str, job: str = "orders", snapshot: str = "") -> tuple[str, 
 def clean_up() -> list[tuple[str, ...]]:
     """The words that remove what nothing names."""
     if "lake" in STATELAKE:
-        return [_command("lake clean")]
+        return [_command("lake clean --exports exports")]
     return [_command(f"drop --job {job} --keep 99") for job in JOBS]
 
 

@@ -74,7 +74,8 @@ def look(world: Path) -> Seen:
     for log in sorted(world.glob("lake/_statelake/*/_delta_log")):  # records of what was done
         below = log.parent.relative_to(world).as_posix()
         seen.named |= {f"{below}/{path}" for path, _ in _named_by_log(log.parent, seen)}
-    for metadata in sorted(world.glob("exports/*/_metadata")):
+    whole = (path for path in world.glob("exports/*/_metadata") if path.parent.suffix != ".part")
+    for metadata in sorted(whole):
         files = sorted(path for path in metadata.parent.rglob("*") if path.is_file())
         found = hashlib.sha256()
         for content in sorted(path.read_bytes() for path in files if path != metadata):

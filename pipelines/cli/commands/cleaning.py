@@ -24,9 +24,15 @@ def lake() -> None:
 
 @lake.command()
 @lake_option
+@click.option(
+    "--exports",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="Where savepoints were written: what killed exports left there goes too.",
+)
 @click.option("--yes", is_flag=True, help="Do it: without this, only what would go is counted.")
 @json_option
-def clean(lake: str, yes: bool, as_json_: bool) -> None:
+def clean(lake: str, exports: tuple[str, ...], yes: bool, as_json_: bool) -> None:
     """Delete what killed commands left: files that no snapshot and no running command has.
 
     Attempts of processes that are gone are taken back, deletions that were begun are finished, and
@@ -40,9 +46,10 @@ def clean(lake: str, yes: bool, as_json_: bool) -> None:
     Examples:
       statelake lake clean --lake /data/lake
       statelake lake clean --lake /data/lake --yes
+      statelake lake clean --lake /data/lake --exports /data/savepoints --yes
     """
     opened = Catalog(lake)
-    freed = clean_lake(opened, dry_run=not yes)
+    freed = clean_lake(opened, exports, dry_run=not yes)
     if as_json_:
         as_json({"cleaned": yes, "files": freed.files, "bytes": freed.size})
     elif yes:

@@ -43,7 +43,11 @@ from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.tables.table_log import log_entry
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
 from state_core.errors import MissingFileError, UnsafePathError
-from state_core.files.held_directories import remove_left, stale_temporary_directories
+from state_core.files.held_directories import (
+    left_exports,
+    remove_left,
+    stale_temporary_directories,
+)
 from state_core.files.paths import is_part
 
 __all__ = [
@@ -434,9 +438,15 @@ def sweep_parts(lake: Catalog, folders: Iterable[str], *, dry_run: bool = False)
     return freed
 
 
-def remove_left_directories(*, dry_run: bool = False) -> Freed:
-    """Delete this user's temporary directories whose process is dead."""
+def remove_left_directories(exports: Iterable[str] = (), *, dry_run: bool = False) -> Freed:
+    """Delete this user's temporary directories, and unfinished savepoints, whose process is dead.
+
+    Args:
+        exports: The local directories in which savepoints were written.
+        dry_run: Only look.
+    """
     left = stale_temporary_directories()
+    left += [path for directory in exports for path in left_exports(directory)]
     return Freed(len(left) if dry_run else sum(map(remove_left, left)), 0)
 
 

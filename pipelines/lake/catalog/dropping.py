@@ -293,11 +293,12 @@ def _shows(lake: Catalog, path: str, records: Iterable[SnapshotRecord]) -> bool:
     )
 
 
-def clean_lake(lake: Catalog, *, dry_run: bool = True) -> Freed:
+def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = True) -> Freed:
     """Delete what nobody names: what killed commands left, in all jobs, and in none.
 
     Args:
         lake: The lake.
+        exports: The local directories in which savepoints were written: unfinished ones go.
         dry_run: Only look. Else a process of another machine that may be at work is watched for a
             lease: what it does is taken back if it gives no sign of life.
 
@@ -319,7 +320,7 @@ def clean_lake(lake: Catalog, *, dry_run: bool = True) -> Freed:
     for path in (SNAPSHOTS, ERASURE_RECORDS):
         freed += sweep_rows(lake, path, dry_run=dry_run)
     freed += sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
-    freed += remove_left_directories(dry_run=dry_run)
+    freed += remove_left_directories(exports, dry_run=dry_run)
     return freed + sweep_parts(lake, [""], dry_run=dry_run)
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pipelines.engine import Engine, LocalEngine, Progress
 from pipelines.lake.catalog.catalog import Catalog
+from pipelines.lake.catalog.deletions import sweep_rows
 from pipelines.lake.erase.audit_records import (
     AuditRecord,
     add_record,
@@ -31,6 +32,7 @@ from pipelines.lake.erase.planning import Planner, records_of
 from pipelines.lake.erase.requests import ErasureRequest, keyed_digest
 from pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
 from pipelines.lake.erase.task_state import all_jobs
+from pipelines.lake.tables.names import ERASURE_RECORDS
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import (
     ConflictError,
@@ -162,6 +164,7 @@ def audit_erasure(
             remedy="give the keys, predicates and the secret of the erasure",
         )
     engine = engine or LocalEngine()
+    sweep_rows(lake, ERASURE_RECORDS)  # a killed audit may have left half of a file
     there = set(all_jobs(lake))
     jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]
     records = records_of(lake, jobs)

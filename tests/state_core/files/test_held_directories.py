@@ -17,6 +17,7 @@ from state_core.files.held_directories import (
     HeldDirectory,
     held_temporary,
     left_directories,
+    left_exports,
     remove_left,
     stale_temporary_directories,
 )
@@ -55,6 +56,17 @@ def test_only_what_a_dead_process_held_is_left(
     assert left_directories(f"{tmp_path}/to.", ".part") == [theirs]
     assert remove_left(theirs)
     assert [str(path) for path in tmp_path.iterdir()] == [ours.path]
+
+
+def test_unfinished_savepoints_of_dead_processes_are_found(tmp_path: Path) -> None:
+    """Whatever was to be written there; other names, and what is held, stay."""
+    held, released = (HeldDirectory(f"{tmp_path}/{name}.", ".part") for name in ("here", "gone"))
+    for name in ("monday", "monday.part", "monday.0000000g.part", ".00000000.part"):
+        (tmp_path / name).mkdir()
+    released.release()
+    assert left_exports(str(tmp_path)) == [released.path]
+    assert left_exports(f"{tmp_path}/no") == []
+    held.release()
 
 
 def test_what_is_released_may_be_removed(tmp_path: Path) -> None:

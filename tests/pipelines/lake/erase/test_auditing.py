@@ -22,6 +22,7 @@ from pipelines.lake.erase.needles import Needle
 from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.erase.searching import Searcher
 from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
 from state_core import NewKeyedState, NewOperator, write_snapshot
 from state_core.errors import ConflictError, DamagedLakeError, EncodeError, NotFoundError
 from state_core.files.compression import compress_snappy
@@ -70,6 +71,16 @@ def test_nothing_is_found_where_nothing_is_left(lake: Lake) -> None:
         if asked is NUMBER:
             assert (result.files, result.file_bytes) == (len(sizes), sum(sizes))
     assert ALICE not in json.dumps(result.record.to_json())
+
+
+def test_half_of_a_record_that_a_killed_audit_left_is_no_doubt(lake: Lake) -> None:
+    """It can't be unpacked, but nothing will ever name it: it goes."""
+    records = Path(lake.directory.root, ERASURE_RECORDS)
+    (whole, *_) = records.glob("*.parquet")
+    left = records / new_edited_file(len(list((records / "_delta_log").glob("*.json"))))
+    left.write_bytes(whole.read_bytes()[:-100])
+    assert audit_erasure(lake, NUMBER).clean
+    assert not left.exists()
 
 
 def only_hit(lake: Lake, asked: ErasureRequest, path: Path) -> AuditResult:
