@@ -97,7 +97,8 @@ def bootstrap(
         spark: The session for what needs one; None to open one only where something does.
         spec: A YAML or Python file, or the same as a mapping; its sources may then be DataFrames,
             Arrow tables, or functions of a session.
-        to: The savepoint's directory, not there yet.
+        to: The savepoint's directory, not there yet; but for the same savepoint, on a local disk,
+            of a bootstrap that ended before its import.
         sources: By the name that the spec has as a source: a DataFrame or an Arrow table.
         parallelism: The parallelism of every operator, whatever the specification says.
         max_parallelism: The maximum parallelism of every operator, likewise.
@@ -131,7 +132,7 @@ def bootstrap(
     new_operators = run.operators(operators)
     written = write_snapshot(
         to, new_operators, compression=compression, metadata_version=metadata_version,
-        operator_state_version=operator_state_version, run=run.map,
+        operator_state_version=operator_state_version, run=run.map, again=lake is not None,
     )  # fmt: skip
     record = None
     if lake is not None:

@@ -132,6 +132,7 @@ def write_snapshot(
     operator_state_version: int = CURRENT_VERSION,
     checkpoint_id: int = FIRST_CHECKPOINT,
     run: Runner = map,
+    again: bool = False,
 ) -> WrittenSnapshot:
     """Write rows as a canonical savepoint that Flink restores.
 
@@ -144,6 +145,7 @@ def write_snapshot(
         operator_state_version: 6, or 5 for Flink before 1.18.
         checkpoint_id: As the job would count it.
         run: Runs the tasks that put key groups together; by default one after the other.
+        again: Whether the same savepoint may be there already, on a local disk: then that stays.
 
     Raises:
         EncodeError: A type that is not known, a column that does not fit its state, a value that
@@ -152,7 +154,7 @@ def write_snapshot(
         SnapshotError: The target can't be written.
     """
     _check(operators, compression, metadata_version, operator_state_version)
-    target = SavepointDirectory(to)
+    target = SavepointDirectory(to, again=again)
     compressed = compression == "snappy"
     work = _Writing(target, compressed=compressed, version=operator_state_version, run=run)
     try:

@@ -8,6 +8,7 @@ parts there, each by a task, which are then moved into the first of them.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import posixpath
 import uuid
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from state_core.errors import SnapshotError
+from state_core.errors import SnapshotError, StateError
 from state_core.files.compression import IDENTIFIER, compress_snappy
 from state_core.files.filesystem import ConfinedDirectory, Directory
 from state_core.files.held_directories import HeldDirectory, left_directories, remove_left
@@ -24,7 +25,11 @@ from state_core.files.paths import PART
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.keyed_states import as_key_value
 from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
-from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, write_metadata
+from state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    read_metadata,
+    write_metadata,
+)
 from state_core.formats.metadata.checkpoint_properties import (
     canonical_savepoint_properties,
     is_canonical_savepoint,
@@ -41,6 +46,7 @@ __all__ = [
     "write_keyed_part",
 ]
 
+READ_BYTES = 8 << 20
 Buffer: TypeAlias = "bytes | memoryview"
 
 
@@ -125,6 +131,7 @@ class SavepointDirectory:
 
     Args:
         location: Where the savepoint is to be.
+        again: Whether the same savepoint may be there, of the same command, on a local disk.
 
     Attributes:
         attempt: What names of files begin with that tasks write which may run more than once.
@@ -133,15 +140,12 @@ class SavepointDirectory:
         SnapshotError: There is something already.
     """
 
-    def __init__(self, location: str | os.PathLike[str]) -> None:
+    def __init__(self, location: str | os.PathLike[str], *, again: bool = False) -> None:
         self.attempt = f"{uuid.uuid4().hex[:8]}-"
         self.target = Directory(location)
-        if self.target.names():
-            raise SnapshotError(
-                "the directory is not empty",
-                place=self.target.full(),
-                remedy="choose another, or remove it: a savepoint is never written over",
-            )
+        self._again = again and self.target.local and self.target.is_file("_metadata")
+        if self.target.names() and not self._again:
+            raise self._not_empty()
         self.directory = self.target.confined()
         self._held: HeldDirectory | None = None
         if not self.target.local:
@@ -150,6 +154,13 @@ class SavepointDirectory:
         for left in left_directories(f"{self.target.root}.", PART):
             remove_left(left)
         self.directory = self._part()
+
+    def _not_empty(self) -> SnapshotError:
+        return SnapshotError(
+            "the directory is not empty",
+            place=self.target.full(),
+            remedy="choose another, or remove it: a savepoint is never written over",
+        )
 
     def _part(self) -> ConfinedDirectory:
         """The directory beside the target in which everything is written on a local disk."""
@@ -206,6 +217,8 @@ class SavepointDirectory:
     def commit(self, metadata: CheckpointMetadata) -> str:
         """Write `_metadata`, move everything to its place, and say where that is.
 
+        What is there already stays if it is the same savepoint, and else is refused.
+
         From version 4 on `_metadata` ends in the checkpoint's properties; what is written is a
         canonical savepoint, whatever was read.
         """
@@ -216,7 +229,11 @@ class SavepointDirectory:
             written = [path for path, _ in self.directory.files_below()]
             self.directory.sync_files([*written, *named_files(metadata)])
         self.directory.write("_metadata", write_metadata(finished))
-        if self.directory.local:
+        if self._again:
+            if _content(self.target.confined()) != _content(self.directory):
+                raise self._not_empty()
+            self.abandon()
+        elif self.directory.local:
             try:
                 os.replace(self.directory.root, self.target.root)
             except OSError as error:  # it is there by now, and not empty
@@ -239,3 +256,21 @@ class SavepointDirectory:
     def _release(self) -> None:
         if self._held is not None:
             self._held.release()
+
+
+def _content(directory: ConfinedDirectory) -> str:
+    """What tells a savepoint from others, whatever its files are called; empty if it is none."""
+    try:
+        metadata = directory.read("_metadata")
+        names = named_files(read_metadata(metadata))
+        if {path for path, _ in directory.files_below()} != {"_metadata", *names}:
+            return ""
+        for name in names:
+            digest = hashlib.sha256()
+            with directory.open_input(name) as file:
+                while data := file.read(READ_BYTES):
+                    digest.update(data)
+            metadata = metadata.replace(name.encode(), digest.digest())
+    except (StateError, OSError):
+        return ""
+    return hashlib.sha256(metadata).hexdigest()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.lake.api import Lake
+from pipelines.operations import bootstrap
 from state_core import open_snapshot
+from state_core.errors import SnapshotError
 from tests.support.command import run
 from tests.support.lakes import entries
 
@@ -20,6 +23,11 @@ def rows(savepoint: Path, state: str, *columns: str) -> list[tuple[Any, ...]]:
     """A keyed state of the example's, sorted."""
     table = open_snapshot(savepoint, uids=UIDS).operator("customers").state(state).to_arrow()
     return sorted(tuple(row.values()) for row in table.select(columns).to_pylist())
+
+
+def state_file(savepoint: Path) -> Path:
+    """A file of a savepoint's state."""
+    return next(path for path in savepoint.iterdir() if path.name != "_metadata")
 
 
 def test_the_example_becomes_a_savepoint(tmp_path: Path) -> None:
@@ -121,6 +129,73 @@ def test_a_target_that_is_there_is_left_alone(tmp_path: Path) -> None:
     ran = run("bootstrap", EXAMPLE, "--to", tmp_path / "sp", "--parallelism", 1)
     assert ran.code == 3
     assert entries(tmp_path / "sp") == before
+
+
+class TestOneThatEndedBeforeItsImport:
+    """The savepoint is whole, and the lake has no snapshot of it: the same command goes on."""
+
+    @pytest.fixture
+    def words(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
+        """The words of the command that ended so."""
+        words = (
+            "bootstrap", EXAMPLE, "--to", tmp_path / "sp", "--lake", tmp_path / "lake",
+            "--job", "shop", "--snapshot", "first",
+        )  # fmt: skip
+
+        def fail(*_: object, **__: object) -> None:
+            raise SnapshotError("no space left", place="lake")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(bootstrap, "import_snapshot", fail)
+            assert run(*words).code == 3
+        assert not Lake(tmp_path / "lake").exists()
+        return words
+
+    def test_it_is_imported_as_it_is(self, words: tuple[Any, ...], tmp_path: Path) -> None:
+        """Nothing of the savepoint is written again, and nothing is left beside it."""
+        before = {path: path.stat().st_ino for path in (tmp_path / "sp").iterdir()}
+        ran = run(*words)
+        assert (ran.code, ran.err) == (0, "")
+        assert {path: path.stat().st_ino for path in (tmp_path / "sp").iterdir()} == before
+        exported = tmp_path / "out"
+        assert run(
+            "export", "--lake", tmp_path / "lake", "--job", "shop", "--snapshot", "first",
+            "--to", exported,
+        ).code == 0  # fmt: skip
+        assert entries(exported) == entries(tmp_path / "sp")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "out", "sp"]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda sp: (sp / "mine").write_bytes(b""),
+            lambda sp: (sp / "_metadata").write_bytes(b"no savepoint"),
+            lambda sp: state_file(sp).write_bytes(b""),
+            lambda sp: state_file(sp).unlink(),
+        ],
+        ids=["another file", "no savepoint", "half a file", "no file"],
+    )
+    def test_another_directory_is_left_alone(
+        self, change: Callable[[Path], object], words: tuple[Any, ...], tmp_path: Path
+    ) -> None:
+        """What this command would not write is somebody else's."""
+        change(tmp_path / "sp")
+        before = {path: path.read_bytes() for path in (tmp_path / "sp").iterdir()}
+        ran = run(*words)
+        assert ran.code == 3
+        assert "the directory is not empty" in ran.err
+        assert {path: path.read_bytes() for path in (tmp_path / "sp").iterdir()} == before
+        assert [path.name for path in tmp_path.iterdir()] == ["sp"]
+
+    @pytest.mark.parametrize("more", [("--parallelism", 5), ("--compression", "snappy")])
+    def test_other_options_are_refused(
+        self, more: tuple[Any, ...], words: tuple[Any, ...], tmp_path: Path
+    ) -> None:
+        """They make another savepoint."""
+        ran = run(*words, *more)
+        assert ran.code == 3
+        assert "the directory is not empty" in ran.err
+        assert [path.name for path in tmp_path.iterdir()] == ["sp"]
 
 
 def test_a_key_twice_leaves_nothing(tmp_path: Path) -> None:
