@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -106,14 +107,23 @@ class Attempt:
             ConflictError: An erasure of a job has not ended, or the snapshot's name is taken.
             BasisChangedError: A snapshot that it builds on is not there as it was.
         """
-        self.lake.transact(self._begin, create=True)
-        self._beats.__enter__()
-        if self._found_deletions:
-            try:
-                finish_deletions(self.lake)
-            except StateError as error:
-                LOG.warning("deletions are left to the next writer: %s", error)
+        try:
+            self.lake.transact(self._begin, create=True)
+            self._beats.__enter__()
+            if self._found_deletions:
+                self._finish_deletions()
+        except StateError:
+            raise
+        except BaseException:  # interrupted: the claim may be there by now
+            self.__exit__(*sys.exc_info())
+            raise
         return self
+
+    def _finish_deletions(self) -> None:
+        try:
+            finish_deletions(self.lake)
+        except StateError as error:
+            LOG.warning("deletions are left to the next writer: %s", error)
 
     def commit(self, record: SnapshotRecord) -> SnapshotRecord:
         """Make a snapshot exist, and end the attempt.

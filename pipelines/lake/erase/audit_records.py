@@ -33,6 +33,7 @@ from state_core.errors import DamagedLakeError, MissingFileError, UnsafePathErro
 
 __all__ = ["AuditRecord", "add_record", "audit_records", "broken_record", "requester_here"]
 
+ERASE = "erase"
 SCHEMA = pa.schema(
     [
         ("number", pa.int64()),
@@ -124,19 +125,23 @@ def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
 def add_record(
     lake: Catalog, kind: str, request: str, requested_by: str, content: Mapping[str, Any]
 ) -> AuditRecord:
-    """Put a record behind the others.
+    """Put a record behind the others, unless it is of an erasure that has its record already.
 
     Raises:
         ConflictError: Others kept doing so.
     """
     directory = StateTable(lake.directory, ERASURE_RECORDS).directory
+    text = json.dumps(content, sort_keys=True)
 
     def attempt() -> AuditRecord | None:
         table = open_table(directory) or create_table(
             directory, SCHEMA, configuration=CONFIGURATION, name="erasures"
         )
         before = audit_records(lake)
-        text = json.dumps(content, sort_keys=True)
+        same = (ERASE, request, text)
+        for record in before if kind == ERASE else ():
+            if (record.kind, record.request, record.said) == same:
+                return record  # of a process that was taken over from, or that took over
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         previous = before[-1].digest if before else ""
         open_ = AuditRecord(len(before), kind, request, now, requested_by, text, previous)

@@ -12,7 +12,7 @@ their order:
 6. `rewrite_logs`: every version of each Delta table names them, too.
 7. `delete_old`: what no snapshot names any more is deleted, old rows of the catalog as well.
 8. `erase_task_state`: what runs and tasks keep of it goes.
-9. `record`: what was done is added to the records.
+9. `record`: what was done is added to the records, once, whoever does it.
 10. `close`: the claim goes.
 
 What ends before the fifth has changed no snapshot; what ends behind it is gone on with by the same
@@ -324,7 +324,8 @@ class Erasure:
         refuse_held(self.lake, plan.changed(self.asked))
         for job, path in self._table_paths():
             self._check_table(job, path)
-        self._said = plan.said(self.asked, self.options.secret)
+        # the token tells it from other erasures of the request: whoever goes on writes one record
+        self._said = {**plan.said(self.asked, self.options.secret), "token": self.token}
 
     def _table_paths(self) -> Iterator[tuple[str, str]]:
         for job, records in self.records.items():

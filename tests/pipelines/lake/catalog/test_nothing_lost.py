@@ -11,6 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,13 @@ import pytest
 from pipelines.lake.api import Lake
 from pipelines.lake.catalog import processes
 from pipelines.lake.catalog.attempts import Attempt, Heartbeat
+from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.claims import Claims
 from pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from pipelines.lake.catalog.holds import hold_snapshot
 from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from pipelines.lake.erase import audit_records as audit_records_module
+from pipelines.lake.erase import erasing
 from pipelines.lake.erase.audit_records import audit_records, broken_record
 from pipelines.lake.erase.erasing import Erasure, erase
 from pipelines.lake.erase.requests import ErasureRequest
@@ -170,6 +174,33 @@ class TestTwoContainersWithOneErasure:
         drop_snapshots(scene.lake, "orders", snapshot_ids=[])
         assert_whole(scene.lake)
 
+    @pytest.mark.parametrize(
+        "step",
+        [
+            (Erasure, "erase_task_state", "before", 1),
+            (Erasure, "record", "before", 1),
+            (erasing, "add_record", "before", 1),
+            (audit_records_module, "audit_records", "after", 1),
+            (DeltaCommit, "add_rows", "before", 3),
+            (erasing, "add_record", "after", 1),
+        ],
+        ids=lambda step: f"{step[2]}-{step[1]}",
+    )
+    @pytest.mark.usefixtures("suspended")
+    def test_one_record_is_written(
+        self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However late the one goes on that the other has taken over from."""
+        other = elsewhere(lambda: erase(scene.lake, ASKED, ["orders"]))
+        do_at(monkeypatch, step, other)
+        with suppress(ConflictError):
+            erase(scene.lake, ASKED, ["orders"])
+        assert_erased(scene)
+        assert [record.request for record in audit_records(scene.lake)] == ["gdpr-4711"]
+        assert broken_record(audit_records(scene.lake)) is None
+        assert scene.lake.version().claims == Claims()
+        assert_whole(scene.lake)
+
     @pytest.mark.parametrize("step", ["write_files", "switch", "rewrite_logs"])
     def test_one_that_gives_signs_of_life_goes_on(
         self, step: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
@@ -227,6 +258,24 @@ class TestTakenForDead:
         assert contents(scene, "again") == entries(scene.root / "bad")
         assert_erased(scene)
         assert_whole(scene.lake)
+
+
+@pytest.mark.parametrize(
+    "step", [(Catalog, "transact", "after", 1), (Heartbeat, "__enter__", "before", 1)]
+)
+def test_an_attempt_that_is_interrupted_as_it_begins_is_taken_back(
+    step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others need not wait until its process has ended."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    do_at(monkeypatch, step, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        import_as(scene.lake, scene.source, "next")
+    assert scene.lake.version().claims == Claims()
+    assert_whole(scene.lake)
 
 
 def test_a_restarted_container_has_the_number_of_the_killed_one(

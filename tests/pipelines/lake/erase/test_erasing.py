@@ -370,6 +370,7 @@ def test_a_crash_at_each_step_is_gone_on_from(step: Step, small: Lake, tmp_path:
     assert before != after
     assert_whole(small)
     assert small.version().claims == Claims()
+    assert [record.kind for record in audit_records(small)] == ["erase"]
     assert broken_record(audit_records(small)) is None
 
 
@@ -408,6 +409,14 @@ def test_an_error_leaves_nothing_behind(small: Lake) -> None:
                 run(small, SMALL)
         if step != "switch":
             assert kept_files(small) == files
+
+
+def test_each_erasure_of_a_request_has_a_record(small: Lake, savepoints: Path) -> None:
+    """What comes later is erased by the same request, too."""
+    for _ in range(2):
+        run(small, SMALL)
+        import_as(small, savepoints / "day-1", f"more-{len(audit_records(small))}", uids=UIDS)
+    assert [record.request for record in audit_records(small)] == ["gdpr-4711"] * 2
 
 
 def test_records_are_a_chain(lake: Lake) -> None:
