@@ -22,11 +22,15 @@ from weakref import finalize
 from state_core.files.paths import PART
 
 __all__ = [
-    "EXPORT_PREFIX", "LOG_PREFIX", "HeldDirectory", "held_temporary", "left_directories",
-    "left_exports", "remove_left", "stale_temporary_directories",
+    "EXPORT_PREFIX", "LOG_PREFIX", "SQL_PREFIX", "HeldDirectory", "held_temporary",
+    "left_directories", "left_exports", "remove_left", "stale_temporary_directories",
 ]  # fmt: skip
 
-EXPORT_PREFIX, LOG_PREFIX = "statelake-export-", "statelake-log-"
+KINDS = EXPORT_PREFIX, LOG_PREFIX, SQL_PREFIX = (
+    "statelake-export-",
+    "statelake-log-",
+    "statelake-sql-",
+)
 LOG = logging.getLogger(__name__)
 DIGITS = "[0-9a-f]{8}"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -72,8 +76,7 @@ def held_temporary(prefix: str) -> HeldDirectory:
 def stale_temporary_directories(*prefixes: str) -> list[str]:
     """Paths of this user's temporary directories whose process is dead: of all kinds by default."""
     start = f"{tempfile.gettempdir()}/"
-    kinds = prefixes or (EXPORT_PREFIX, LOG_PREFIX)
-    return [path for kind in kinds for path in left_directories(start + kind)]
+    return [path for kind in prefixes or KINDS for path in left_directories(start + kind)]
 
 
 def left_directories(prefix: str, suffix: str = "") -> list[str]:

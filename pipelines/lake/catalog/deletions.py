@@ -27,6 +27,7 @@ from deltalake.exceptions import CommitFailedError
 
 from pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion
 from pipelines.lake.catalog.claims import DeletionClaim
+from pipelines.lake.catalog.processes import read_note
 from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
 from pipelines.lake.tables.delta_commit import DeltaCommit
 from pipelines.lake.tables.names import (
@@ -42,7 +43,7 @@ from pipelines.lake.tables.names import (
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.tables.table_log import log_entry
 from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
-from state_core.errors import MissingFileError, UnsafePathError
+from state_core.errors import MissingFileError, StateError, UnsafePathError
 from state_core.files.held_directories import (
     left_exports,
     remove_left,
@@ -60,12 +61,16 @@ __all__ = [
     "named_files",
     "remove_left_directories",
     "sweep_carried",
+    "sweep_notes",
     "sweep_parts",
     "sweep_rows",
     "sweep_signs",
     "sweep_tables",
     "table_paths",
 ]
+
+OLD_NOTES = ("_statelake/attempts", "_statelake/erasures")
+"""Where older versions of statelake said what the catalog's log says now."""
 
 # what versions say that take others back, and that show another snapshot than the one that is gone
 UNDO, DROP = "undo-", "drop"
@@ -390,15 +395,18 @@ def sweep_rows(lake: Catalog, path: str, *, dry_run: bool = False) -> Freed:
         if is_edited_file(name) and version_in(name)
     ]
     freed, log = Freed(), table.open()
-    for name, size in present if log is not None else ():
+    if log is None:
+        return freed
+    for name, size in present:
         version = version_in(name) or 0
-        if log is not None and version > log.version() and not dry_run:
+        if version > log.version() and not dry_run:
             with suppress(CommitFailedError):  # then somebody else's entry is there
                 properties = CommitProperties()
                 columns, partition = pa.schema(log.schema().to_arrow()), _partition_of(log)
                 DeltaCommit(table.directory, columns, partition, properties).write(log)
-            log = table.open()
-        if log is not None and version <= log.version() and not _is_named(table, version, name):
+            log = table.require()
+        is_next = dry_run and version == log.version() + 1
+        if is_next or (version <= log.version() and not _is_named(table, version, name)):
             if not dry_run:
                 table.directory.delete(name)
             freed += Freed(1, size)
@@ -459,6 +467,32 @@ def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
         if not dry_run:
             lake.directory.delete(f"{ALIVE}/{name}")
     return Freed(len(gone), 0)
+
+
+def sweep_notes(lake: Catalog, *, dry_run: bool = False) -> Freed:
+    """Delete what attempts and erasures of older versions of statelake said of themselves.
+
+    Nobody reads that any more. An erasure that had not ended is told; no file of others is touched.
+    """
+    freed = Freed()
+    for path in (
+        f"{folder}/{name}" for folder in OLD_NOTES for name in lake.directory.names(folder)
+    ):
+        try:
+            note = read_note(lake.directory, path, {})
+            size = lake.directory.size(path)
+        except StateError as error:
+            LOG.warning("left alone: %s", error)
+            continue
+        if not dry_run:
+            if "request" in note:
+                LOG.warning(
+                    "erasure %.200r, which an older statelake began, has not ended: erase again,"
+                    " and audit it", note["request"],
+                )  # fmt: skip
+            lake.directory.delete(path)
+        freed += Freed(1, size)
+    return freed
 
 
 def table_paths(lake: Catalog, folder: str) -> Iterator[str]:

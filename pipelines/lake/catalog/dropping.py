@@ -30,13 +30,21 @@ from pipelines.lake.catalog.deletions import (
     finish_deletions,
     remove_left_directories,
     sweep_carried,
+    sweep_notes,
     sweep_parts,
     sweep_rows,
     sweep_signs,
     sweep_tables,
     table_paths,
 )
-from pipelines.lake.tables.names import ERASURE_RECORDS, SNAPSHOTS, areas_of, is_table_of
+from pipelines.lake.tables.names import (
+    CHECKPOINTS,
+    COMMITS,
+    ERASURE_RECORDS,
+    SNAPSHOTS,
+    areas_of,
+    is_table_of,
+)
 from pipelines.lake.tables.records import SnapshotRecord
 from pipelines.lake.tables.table_log import LOG_DIRECTORY
 from pipelines.lake.tables.tables import files_of
@@ -317,9 +325,12 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
             # a folder of no job has no snapshots: nothing is needed in it
             job = folders.get(folder, folder)
             freed += sweep_tables(lake, job, table_paths(lake, folder), dry_run=dry_run)
+            for area in (CHECKPOINTS, COMMITS):
+                freed += sweep_rows(lake, f"{folder}/{area}", dry_run=dry_run)
     for path in (SNAPSHOTS, ERASURE_RECORDS):
         freed += sweep_rows(lake, path, dry_run=dry_run)
     freed += sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
+    freed += sweep_notes(lake, dry_run=dry_run)
     freed += remove_left_directories(exports, dry_run=dry_run)
     return freed + sweep_parts(lake, [""], dry_run=dry_run)
 

@@ -158,7 +158,8 @@ class DeltaCheckpointLog:
         transaction = Transaction(TRANSACTION, end)
         properties = CommitProperties(app_transactions=[transaction])
         change = DeltaCommit(self.directory, SCHEMA, None, properties)
-        change.add_rows(new_edited_file(), pa.Table.from_arrays(arrays, schema=SCHEMA))
+        name = new_edited_file(table.version() + 1)
+        change.add_rows(name, pa.Table.from_arrays(arrays, schema=SCHEMA))
         change.write(table, replace_all=replace)
 
     def _records(self, table: DeltaTable, after: int) -> Iterator[LogRecord]:

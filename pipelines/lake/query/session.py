@@ -6,7 +6,6 @@ an address, load an extension, or look at Python's variables, and no query can a
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from pipelines.lake.query.table_names import (
     shown_name,
 )
 from state_core.errors import LakeError, StateError
+from state_core.files.held_directories import SQL_PREFIX, held_temporary
 
 __all__ = ["Answer", "QueryError", "Session"]
 
@@ -80,10 +80,10 @@ class Session:
         self.alone = threading.Lock()  # whose holder has DuckDB for itself, which uses all cores
         self.columns: dict[str, list[str]] = {}  # of the tables of a query, for messages
         self._called: dict[str, tuple[str, ...]] = {}  # the table of each name that DuckDB knows
-        self._spilled = tempfile.TemporaryDirectory(prefix="statelake-sql-")
+        self._spilled = held_temporary(SQL_PREFIX)
         self.connection = duckdb.connect(":memory:", config=CONFIGURATION)
         for setting in (
-            f"temp_directory = '{self._spilled.name.replace(chr(39), chr(39) * 2)}'",
+            f"temp_directory = '{self._spilled.path.replace(chr(39), chr(39) * 2)}'",
             "TimeZone = 'UTC'",
         ):
             self.connection.execute(f"SET {setting}")
@@ -103,7 +103,7 @@ class Session:
         """End what is running, forget everything, and remove what was spilled to disk."""
         self._end()
         self.connection.close()
-        self._spilled.cleanup()
+        self._spilled.__exit__()
 
     def _end(self) -> None:
         """End the query that is running, of which nobody wants more."""

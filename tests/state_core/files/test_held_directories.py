@@ -14,6 +14,7 @@ from state_core.files import held_directories
 from state_core.files.held_directories import (
     EXPORT_PREFIX,
     LOG_PREFIX,
+    SQL_PREFIX,
     HeldDirectory,
     held_temporary,
     left_directories,
@@ -117,13 +118,13 @@ def test_without_locks_nothing_is_taken_for_left(
 def test_temporary_directories_of_dead_processes_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of exports and of logs; one that is used with `with` is removed."""
+    """Those of exports, logs and queries; one that is used with `with` is removed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with held_temporary(EXPORT_PREFIX) as directory:
         Path(directory, "file").write_text("")
         assert stale_temporary_directories() == []
     assert list(tmp_path.iterdir()) == []
-    dead = [held_temporary(prefix) for prefix in (EXPORT_PREFIX, LOG_PREFIX)]
+    dead = [held_temporary(prefix) for prefix in (EXPORT_PREFIX, LOG_PREFIX, SQL_PREFIX)]
     for held in dead:
         held.release()
     assert stale_temporary_directories() == [held.path for held in dead]

@@ -7,6 +7,7 @@ number; a process that is suspended gives no sign of life.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import time
@@ -25,6 +26,8 @@ from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.claims import Claims
 from pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from pipelines.lake.catalog.holds import hold_snapshot
+from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from pipelines.lake.commits.commit_measures import CommitReports
 from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from pipelines.lake.erase import audit_records as audit_records_module
 from pipelines.lake.erase import erasing
@@ -34,10 +37,16 @@ from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.ingest import importing
 from pipelines.lake.tables import delta_commit
 from pipelines.lake.tables.delta_commit import DeltaCommit
-from pipelines.lake.tables.names import ERASURE_RECORDS, SNAPSHOTS
+from pipelines.lake.tables.names import (
+    ERASURE_RECORDS,
+    SNAPSHOTS,
+    checkpoint_log_table,
+    commits_table,
+)
 from pipelines.lake.tables.tables import StateTable
+from state_core.commit import CommitMeasures
 from state_core.errors import ConflictError, HeldError, StateError
-from tests.support.forged_lakes import USUAL_CLAIMS, Scene, make_scene
+from tests.support.forged_lakes import TOKEN, USUAL_CLAIMS, Scene, make_scene
 from tests.support.lakes import (
     LOCAL,
     Contents,
@@ -359,6 +368,86 @@ def test_a_half_written_file_of_the_records_of_erasures(scene: Scene) -> None:
     clean_lake(scene.lake, dry_run=False)
     assert never_named(scene, ERASURE_RECORDS) == set()
     assert_erased(scene)
+    assert_whole(scene.lake)
+
+
+def append_checkpoint(lake: Lake, name: str) -> None:
+    """Add a record to the checkpoint log."""
+    DeltaCheckpointLog.of_job(lake.directory, "orders").append(name.encode(), b"message")
+
+
+def append_report(lake: Lake, name: str) -> None:
+    """Add a report of what a commit cost."""
+    measures = CommitMeasures()
+    measures.add("commits")
+    CommitReports(lake.directory, "orders").append([(name, measures)])
+
+
+@pytest.mark.parametrize(
+    ("append", "path", "column"),
+    [
+        (append_checkpoint, checkpoint_log_table("orders"), "key"),
+        (append_report, commits_table("orders"), "task"),
+    ],
+)
+def test_a_half_written_file_of_what_tasks_commit(
+    append: Callable[[Lake, str], None], path: str, column: str, scene: Scene
+) -> None:
+    """A clean takes it away, and what was committed stays."""
+    append(scene.lake, "one")
+    with pytest.MonkeyPatch.context() as patch:
+        half(patch, rows=column)
+        with pytest.raises(EndError):
+            append(scene.lake, "two")
+    assert len(never_named(scene, path)) == 1
+    assert clean_lake(scene.lake).files == 1
+    clean_lake(scene.lake, dry_run=False)
+    assert never_named(scene, path) == set()
+    append(scene.lake, "three")
+    files = [scene.path / path / file.path for file in scene.lake.table(path).files()]
+    names = [pq.read_table(file).column(column).cast("string").to_pylist() for file in files]
+    assert sorted(names) == [["one"], ["three"]]
+
+
+@pytest.mark.parametrize("append", [append_checkpoint, append_report])
+def test_what_tasks_are_about_to_commit_is_not_swept(
+    append: Callable[[Lake, str], None], scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clean between a commit's file and its entry: the commit is worked out again."""
+    append(scene.lake, "one")
+    do_at(
+        monkeypatch, (DeltaCommit, "add_rows", "after", 1),
+        lambda: clean_lake(scene.lake, dry_run=False),
+    )  # fmt: skip
+    append(scene.lake, "two")
+    assert len(list(DeltaCheckpointLog.of_job(scene.lake.directory, "orders").read())) == (
+        2 if append is append_checkpoint else 0
+    )
+    assert_whole(scene.lake)
+
+
+def test_notes_of_older_versions_are_cleaned_up(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody reads them any more; an erasure that had not ended is told. Others' files stay."""
+    notes = scene.path / "_statelake"
+    process = {"host": "h", "process": 7, "started": 1_700_000_000.0}
+    attempt = {"job": "orders", "snapshot_id": "x", "tables": [], "leans_on": [], **process}
+    erasure = {"request": "gdpr-1", "jobs": ["orders"], "token": TOKEN, **process}
+    for path, note in (
+        (f"attempts/{TOKEN}.json", attempt),
+        ("erasures/gdpr-1.json", erasure),
+        ("erasures/mine.json", {"process": 7}),
+    ):
+        (notes / path).parent.mkdir(exist_ok=True)
+        (notes / path).write_text(json.dumps(note))
+    (notes / "attempts/link.json").symlink_to(scene.path / "snapshots")
+    assert clean_lake(scene.lake).files == 2
+    assert len(list(notes.glob("*s/*.json"))) == 4
+    clean_lake(scene.lake, dry_run=False)
+    left = {path.name for folder in ("attempts", "erasures") for path in (notes / folder).iterdir()}
+    assert left == {"link.json", "mine.json"}
+    assert "erasure 'gdpr-1'" in caplog.text
     assert_whole(scene.lake)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -379,7 +380,7 @@ def test_nothing_is_left_behind(
 ) -> None:
     """Temporary files go with the session, and DuckDB makes no directory where it runs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sessions.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Session(lake, TableNames(lake)) as session:
         rows(session, "SELECT * FROM demo.kinds.total ORDER BY value")
     assert list(tmp_path.iterdir()) == []
