@@ -11,19 +11,18 @@ from __future__ import annotations
 import json
 import logging
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import refuse_during_erasure
+from pipelines.lake.catalog.attempts import Heartbeat, refuse_during_erasure
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.processes import this_process
 from pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from pipelines.lake.commits.commit_measures import CommitReports
-from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, output_directory
+from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
 from pipelines.lake.export.exporting import export_snapshot
 from pipelines.lake.ingest.importing import import_snapshot
 from pipelines.lake.verify.legality import check_declared, held_of_record
@@ -50,7 +49,14 @@ from pipelines.runtime.sources import is_absent, latest_offset, splits_between
 from state_core.checks.legality import listed
 from state_core.commit import CheckpointV2
 from state_core.commit.records.records import BLOB_STORE_FACTORY
-from state_core.errors import CommitError, LakeError, LegalityError, NotFoundError, StateError
+from state_core.errors import (
+    CommitError,
+    LakeError,
+    LegalityError,
+    MissingFileError,
+    NotFoundError,
+    StateError,
+)
 from state_core.files.filesystem import ConfinedDirectory
 from state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
 from state_core.process import Job
@@ -148,10 +154,10 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
         )
     job.build()
     log = RunLog(lake.directory, job.name)
-    with _alone(log):
+    with _alone(log) as turn:
         if lake.exists():  # an erasure closes its jobs first, and looks for runs then
             refuse_during_erasure(lake.version().claims, job.name)
-        done = _Run(job, lake, log, given).go()
+        done = _Run(job, lake, log, turn, given).go()
     absent = {name: source.path for name, source in job.sources.items() if is_absent(source)}
     return replace(done, absent=absent)
 
@@ -169,10 +175,13 @@ def snapshot_of_run(run: int) -> str:
 
 
 class _Run:
-    def __init__(self, job: Job, lake: Catalog, log: RunLog, options: RunOptions) -> None:
+    def __init__(
+        self, job: Job, lake: Catalog, log: RunLog, turn: Turn, options: RunOptions
+    ) -> None:
         self.job = job
         self.lake = lake
         self.log = log
+        self.turn = turn
         self.options = options
         self.backup = BackupSettings(options.blobs, job.name) if options.blobs else None
         self.records = checkpoint_manager(log.directory)
@@ -180,9 +189,7 @@ class _Run:
 
     def go(self) -> RunResult:
         """The run that was cut off, or the next."""
-        runs = self.log.runs()
-        last = runs[-1] if runs else 0
-        number = last if last and not self.log.done(last) else last + 1
+        number = self.turn.run
         plan = self.log.plan(number)
         resumed = plan is not None
         if plan is None:
@@ -192,7 +199,7 @@ class _Run:
             for name, sink in self.job.sinks.items():
                 refuse_committed(sink.path, f"{self.job.name}/{name}", number)
             self.log.write_plan(plan)
-            self.options.observe("planned")
+            self._observe("planned")
         unplanned = sorted(self.job.sources.keys() - (plan.begins.keys() & plan.ends.keys()))
         if unplanned:
             raise LakeError(
@@ -202,6 +209,11 @@ class _Run:
             )
         prepared = self.log.prepared(number) or self._prepare(plan)
         return self._commit(plan, prepared, resumed)
+
+    def _observe(self, step: str) -> None:
+        """Tell that a step is complete, and look whether another process has taken over."""
+        self.options.observe(step)
+        self.log.require(self.turn)
 
     # ------------------------------------------------------------------------- plan
 
@@ -243,27 +255,27 @@ class _Run:
 
     def _prepare(self, plan: Plan) -> Prepared:
         """Do the run, in an attempt of its own."""
-        self.log.discard(plan.run)
+        self.log.discard_given_up(self.turn)
         self._check_restore(plan)
         splits = {
             name: splits_between(source, plan.begins[name], plan.ends[name])
             for name, source in self.job.sources.items()
         }
         chosen = choose_engine(self.options.engine)
-        name = f"attempt-{uuid.uuid4().hex[:12]}"
+        name = self.turn.new_attempt()
         attempt = Attempt(
             self.job, plan, self.log.run_directory(plan.run).child(name), name,
             self.options.backend, self.options.compressed, chosen, self.options.progress,
             self.backup, self._last_records(plan),
         )  # fmt: skip
         attempt.restore(self._restore_directory(plan, attempt, chosen))
-        self.options.observe("restored")
+        self._observe("restored")
         attempt.process(splits)
-        self.options.observe("processed")
+        self._observe("processed")
         prepared = attempt.finish()
-        self.options.observe("state written")
-        self.log.write_prepared(plan.run, prepared)
-        self.options.observe("prepared")
+        self._observe("state written")
+        self.log.write_prepared(self.turn, prepared)
+        self._observe("prepared")
         return prepared
 
     def _check_restore(self, plan: Plan) -> None:
@@ -346,11 +358,12 @@ class _Run:
                 files,
             )  # fmt: skip
             discard_attempts(sink.path, self.job.name, plan.run, prepared.attempt)
-            if before is not None:  # an executor that was given up may have written since
+            if before is not None:  # who was given up may have written since
+                discard_attempts(sink.path, self.job.name, plan.run - 1, before.attempt)
                 discard_unnamed(
                     sink.path, output_directory(self.job.name, plan.run - 1, before.attempt), named
                 )
-        self.options.observe("output committed")
+        self._observe("output committed")
         snapshot_id = snapshot_of_run(plan.run)
         location = self.log.run_directory(plan.run).checked_location(prepared.savepoint)
         import_snapshot(
@@ -358,7 +371,7 @@ class _Run:
             engine=self.options.engine, note=f"run {plan.run}",
             taken_at=_time_of(plan.processing_time),
         )  # fmt: skip
-        self.options.observe("imported")
+        self._observe("imported")
         self._record(plan, prepared, snapshot_id)
         self.log.write_done(plan.run, snapshot_id)
         self.log.forget_before(plan.run)
@@ -383,18 +396,22 @@ class _Run:
             records[name] = CheckpointV2(plan.checkpoint, offsets, markers)
             self.records.write(name, records[name])
         self.reports.append_counts(prepared.counts, plan.run)
-        self.options.observe("recorded")
+        self._observe("recorded")
         if self.backup is not None:
             for name, checkpoint in records.items():
                 clean_up(self.backup, name, checkpoint)
-        self.options.observe("cleaned up")
+        self._observe("cleaned up")
 
 
 @contextmanager
-def _alone(log: RunLog) -> Iterator[None]:
+def _alone(log: RunLog) -> Iterator[Turn]:
     """Refuse to run what another process runs."""
-    lock = log.lock(this_process())
+    turn = log.lock(this_process())
     try:
-        yield
+        with Heartbeat(log.lake, turn.token):
+            yield turn
+    except MissingFileError:  # who has taken over removes what this one wrote
+        log.require(turn)
+        raise
     finally:
-        log.unlock(lock)
+        log.unlock(turn)

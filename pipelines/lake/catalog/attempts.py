@@ -37,6 +37,7 @@ from pipelines.lake.catalog.deletions import ALIVE, carry_out, finish_deletions
 from pipelines.lake.catalog.processes import described, is_gone, is_this_process, this_process
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import ConflictError, MissingFileError, StateError
+from state_core.files.filesystem import Directory
 
 __all__ = [
     "Attempt",
@@ -98,7 +99,7 @@ class Attempt:
         )
         self._is_committed = False
         self._found_deletions = False
-        self._beats = Heartbeat(lake, self.token)
+        self._beats = Heartbeat(lake.directory, self.token)
 
     def __enter__(self) -> Self:
         """Begin.
@@ -291,17 +292,17 @@ def settle_attempts(
                 for claim in attempts.values()
             )
             processes = {token: claim.process for token, claim in attempts.items()}
-            watch(lake, processes, f"{why}: {what}")
+            watch(lake.directory, processes, f"{why}: {what}")
             dead = dict(attempts)
         lake.transact(partial(_take_back, dead))
         finish_deletions(lake)
 
 
-def watch(lake: Catalog, processes: Mapping[str, Mapping[str, Any]], what: str) -> None:
+def watch(lake: Directory, processes: Mapping[str, Mapping[str, Any]], what: str) -> None:
     """Wait for a lease whether processes that this machine would not see give a sign of life.
 
     Args:
-        lake: The lake.
+        lake: The lake's directory.
         processes: Processes that are not known to be gone, by the tokens of what they do.
         what: What they do, for messages.
 
@@ -313,11 +314,11 @@ def watch(lake: Catalog, processes: Mapping[str, Mapping[str, Any]], what: str) 
         raise ConflictError(f"{what} by {names}", remedy="try again when that is done")
 
 
-def silent(lake: Catalog, processes: Mapping[str, Mapping[str, Any]]) -> set[str]:
+def silent(lake: Directory, processes: Mapping[str, Mapping[str, Any]]) -> set[str]:
     """The tokens of those that give no sign of life for a lease, by this process's own clock.
 
     Args:
-        lake: The lake.
+        lake: The lake's directory.
         processes: Processes that are not known to be gone, by the tokens of what they do.
     """
     unseen = {token for token, process in processes.items() if not _is_seen(process)}
@@ -338,7 +339,7 @@ def take_back_dead(lake: Catalog) -> None:
     claims = without_gone(lake.version().claims)
     processes = {token: claim.process for token, claim in claims.attempts.items()}
     erasures = {claim.token: claim.process for claim in claims.erasures.values()}
-    dead = silent(lake, processes | erasures)
+    dead = silent(lake.directory, processes | erasures)
 
     def decide(version: CatalogVersion) -> CatalogChange:
         after = without_gone(version.claims)
@@ -368,9 +369,9 @@ def _is_seen(process: Mapping[str, Any]) -> bool:
     return is_this_process(process) or bool(table and process.get("processes") == table)
 
 
-def _sign_of_life(lake: Catalog, token: str) -> bytes:
+def _sign_of_life(lake: Directory, token: str) -> bytes:
     try:
-        return lake.directory.read(f"{ALIVE}/{token}")
+        return lake.read(f"{ALIVE}/{token}")
     except MissingFileError:
         return b""
 
@@ -379,11 +380,11 @@ class Heartbeat:
     """Signs of life, for those who can't see this process: advice, on which no safety hangs.
 
     Args:
-        lake: The lake.
+        lake: The lake's directory.
         token: The token of what this process does.
     """
 
-    def __init__(self, lake: Catalog, token: str) -> None:
+    def __init__(self, lake: Directory, token: str) -> None:
         self._lake = lake
         self._path = f"{ALIVE}/{token}"
         self._ended = Event()
@@ -399,7 +400,7 @@ class Heartbeat:
         while not self._ended.wait(lease_seconds() / BEATS):
             count += 1
             try:
-                self._lake.directory.write(self._path, str(count).encode())
+                self._lake.write(self._path, str(count).encode())
                 self._is_written = True
             except StateError as error:
                 LOG.warning("no sign of life can be given: %s", error)
@@ -410,6 +411,6 @@ class Heartbeat:
             self._thread.join()
         if self._is_written:
             try:
-                self._lake.directory.delete(self._path)
+                self._lake.delete(self._path)
             except StateError as error:
                 LOG.warning("%s stays: %s", self._path, error)

@@ -204,7 +204,7 @@ class Erasure:
     def run(self) -> ErasureResult:
         """Go through the steps, or through those that are left."""
         start = self._first_step()
-        with self._stack, Heartbeat(self.lake, self.token):
+        with self._stack, Heartbeat(self.lake.directory, self.token):
             try:
                 for step in STEPS[start : SWITCH + 1]:
                     getattr(self, step)()
@@ -230,7 +230,11 @@ class Erasure:
             self.claim = replace(self.claim, jobs=self.claim.jobs or all_jobs(self.lake))
             return 0
         if not is_this_process(before.process) and not is_gone(before.process):
-            watch(self.lake, {before.token: before.process}, f"erasure {request!r} is going on")
+            watch(
+                self.lake.directory,
+                {before.token: before.process},
+                f"erasure {request!r} is going on",
+            )
         refuse_other_snapshots(before.said, self.asked)
         self.claim = replace(
             before, token=self.token, process=this_process(),
@@ -283,7 +287,11 @@ class Erasure:
             refuse_during_erasure(claims, job, request)
         before = claims.erasures.get(request)
         if before is not None and (before.switched or not is_this_process(before.process)):
-            watch(self.lake, {before.token: before.process}, f"erasure {request!r} is going on")
+            watch(
+                self.lake.directory,
+                {before.token: before.process},
+                f"erasure {request!r} is going on",
+            )
         for claim in self._attempts(version).values():
             raise ConflictError(
                 f"job {claim.job!r} is being written to, for snapshot {claim.snapshot_id!r}",

@@ -121,7 +121,7 @@ class TaskState:
             ConflictError: The job runs, or a run of it is prepared and not completed.
         """
         for job, log in self.runs.items():
-            log.refuse_running()
+            log.settle()
             for run in log.runs()[-1:]:
                 if not log.done(run) and log.prepared(run) is not None:
                     raise ConflictError(

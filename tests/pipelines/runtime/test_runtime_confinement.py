@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipelines.lake.catalog.processes import this_process
-from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, output_directory
+from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
 from pipelines.runtime.sinks import discard_attempts
 from state_core.errors import ConflictError, StateError, UnsafePathError
 from state_core.files.filesystem import Directory
@@ -30,7 +30,7 @@ def log(tmp_path: Path) -> RunLog:
     """A run that was planned and prepared."""
     made = RunLog(Directory(tmp_path / "lake"), JOB)
     made.write_plan(PLAN)
-    made.write_prepared(1, PREPARED)
+    made.write_prepared(Turn("", 1, 0), PREPARED)
     return made
 
 
@@ -185,7 +185,7 @@ def test_of_two_that_begin_at_once_none_runs_beside_the_other(
 ) -> None:
     """The other looked before this one's lock was there, and wrote its own."""
     write = type(log.directory).write
-    locks: list[str] = []
+    locks: list[Turn] = []
 
     def at_once(*arguments: Any) -> None:
         monkeypatch.undo()
@@ -193,11 +193,11 @@ def test_of_two_that_begin_at_once_none_runs_beside_the_other(
         write(*arguments)
 
     monkeypatch.setattr(type(log.directory), "write", at_once)
-    with pytest.raises(ConflictError, match="process 1 of h runs the job"):
+    with pytest.raises(ConflictError, match="is run by process 1 on h"):
         log.lock(process(2))
-    (lock,) = locks
-    assert log.directory.is_file(lock)
-    log.unlock(lock)
+    (turn,) = locks
+    assert log.directory.is_file(turn.lock)
+    log.unlock(turn)
     log.unlock(log.lock(process(2)))
     assert log.directory.names() == ["00000001"]
 

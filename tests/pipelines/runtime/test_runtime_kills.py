@@ -7,13 +7,20 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pipelines.lake.api import Lake
+from pipelines.lake.catalog.attempts import Heartbeat
+from pipelines.lake.commits.run_log import RunLog
+from pipelines.lake.erase.erasing import erase
+from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.runtime import STEPS, RunOptions, run_job
+from state_core.errors import ConflictError, StateError
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
+from tests.support.steps import EndError, as_process
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -68,6 +75,146 @@ def test_every_step_twice_over(tmp_path: Path) -> None:
         done = run_job(alerts.alerts(str(data)), Lake(lake), RunOptions(engine="local"))
         assert (done.run, done.resumed) == (part + 1, True)
     check(lake, data, len(STEPS) - 1, tmp_path)
+
+
+class TestTakenForDead:
+    """A run in a container that gives no sign of life is taken over by another container."""
+
+    @pytest.fixture(autouse=True)
+    def suspended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """This is the container; others wait a moment for a sign."""
+        monkeypatch.setenv("STATELAKE_LEASE", "0.2")
+        monkeypatch.setattr(Heartbeat, "_beat", lambda _: None)
+        as_process(monkeypatch, os.getpid(), "this container")
+
+    def elsewhere(self, lake: Path, data: Path, *, step: str = "", parts: int = 0) -> None:
+        """Run the job in another container: to its end, or until it ends at a step."""
+
+        def observe(done: str) -> None:
+            if done == step:
+                raise EndError
+
+        with pytest.MonkeyPatch.context() as patch:
+            as_process(patch, os.getpid(), f"another container, {step}")
+            if step:  # killed: it takes its lock with it no more
+                patch.setattr(RunLog, "unlock", lambda *_: None)
+            job, options = alerts.alerts(str(data)), RunOptions(3, engine="local", observe=observe)
+            with suppress(EndError):
+                run_job(job, Lake(lake), options)
+            for part in range(1, 1 + parts):
+                feed(data, part)
+                run_job(job, Lake(lake), options)
+
+    @pytest.mark.parametrize("parts", [0, 3])
+    @pytest.mark.parametrize("step", STEPS[:-1])
+    def test_it_commits_nothing_any_more(self, step: str, parts: int, tmp_path: Path) -> None:
+        """The other's run counts, and those behind it; the one that lives after all is told."""
+        lake, data = tmp_path / "lake", tmp_path / "data"
+        feed(data, 0)
+
+        def observe(done: str) -> None:
+            if done == step:
+                self.elsewhere(lake, data, parts=parts)
+
+        options = RunOptions(2, engine="local", observe=observe)
+        with pytest.raises(ConflictError, match="taken for dead"):
+            run_job(alerts.alerts(str(data)), Lake(lake), options)
+        check(lake, data, 1 + parts, tmp_path)
+        feed(data, 1 + parts)
+        assert run_job(alerts.alerts(str(data)), Lake(lake)).run == 2 + parts
+        check(lake, data, 2 + parts, tmp_path)
+        assert_no_attempt_is_left(lake, data)
+
+    @pytest.mark.parametrize("parts", [0, 3])
+    @pytest.mark.parametrize("step", STEPS[:-1])
+    def test_nothing_hangs_on_looking_whether_it_was_taken_over(
+        self, step: str, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As that may come between a look and what is done behind it."""
+        monkeypatch.setattr(RunLog, "require", lambda *_: None)
+        lake, data = tmp_path / "lake", tmp_path / "data"
+        feed(data, 0)
+
+        def observe(done: str) -> None:
+            if done == step:
+                self.elsewhere(lake, data, parts=parts)
+
+        options = RunOptions(2, engine="local", observe=observe)
+        with suppress(StateError):
+            run_job(alerts.alerts(str(data)), Lake(lake), options)
+            assert step not in {"restored", "processed", "state written"}
+        check(lake, data, 1 + parts, tmp_path)
+        feed(data, 1 + parts)
+        assert run_job(alerts.alerts(str(data)), Lake(lake)).run == 2 + parts
+        check(lake, data, 2 + parts, tmp_path)
+
+    @pytest.mark.parametrize("second", ["restored", "processed", "prepared"])
+    @pytest.mark.parametrize("first", ["planned", "processed", "state written"])
+    def test_of_many_that_are_taken_over_one_counts(
+        self, first: str, second: str, tmp_path: Path
+    ) -> None:
+        """Two lost their containers; a third goes on; the first lives after all."""
+        lake, data = tmp_path / "lake", tmp_path / "data"
+        feed(data, 0)
+
+        def observe(done: str) -> None:
+            if done == first:
+                self.elsewhere(lake, data, step=second)
+                self.elsewhere(lake, data, step="output committed")
+
+        options = RunOptions(2, engine="local", observe=observe)
+        with pytest.raises(ConflictError, match="taken for dead"):
+            run_job(alerts.alerts(str(data)), Lake(lake), options)
+        assert run_job(alerts.alerts(str(data)), Lake(lake)).run == 1
+        check(lake, data, 1, tmp_path)
+
+    @pytest.mark.parametrize("step", STEPS[:4])
+    def test_an_erasure_comes_between(self, step: str, tmp_path: Path) -> None:
+        """What was worked out from rows of before is not committed behind it."""
+        lake, data = tmp_path / "lake", tmp_path / "data"
+        feed(data, 0)
+        run_job(alerts.alerts(str(data)), Lake(lake))
+        feed(data, 1)
+        ((key, *_),) = list(state_rows(Lake(lake), 1, "alert", "spent", tmp_path).items())[:1]
+
+        def observe(done: str) -> None:
+            if done == step:
+                with pytest.MonkeyPatch.context() as patch:
+                    as_process(patch, os.getpid(), "another container")
+                    erase(Lake(lake), ErasureRequest("gdpr-1", [str(key)]))
+
+        options = RunOptions(2, engine="local", observe=observe)
+        with pytest.raises(ConflictError, match="taken for dead"):
+            run_job(alerts.alerts(str(data)), Lake(lake), options)
+        assert [record.snapshot_id for record in Lake(lake).summaries("alerts")] == ["run-00000001"]
+
+    def test_one_that_gives_signs_of_life_is_waited_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The other is refused, and says who runs the job."""
+        monkeypatch.undo()
+        monkeypatch.setenv("STATELAKE_LEASE", "1")
+        as_process(monkeypatch, os.getpid(), "this container")
+        lake, data = tmp_path / "lake", tmp_path / "data"
+        feed(data, 0)
+
+        def observe(done: str) -> None:
+            if done == "processed":
+                with pytest.raises(ConflictError, match="is run by process"):
+                    self.elsewhere(lake, data)
+
+        options = RunOptions(2, engine="local", observe=observe)
+        assert run_job(alerts.alerts(str(data)), Lake(lake), options).run == 1
+        check(lake, data, 1, tmp_path)
+
+
+def assert_no_attempt_is_left(lake: Path, data: Path) -> None:
+    """Assert that each run has the files of one attempt in a sink, and no sign of life is left."""
+    for sink in ("alerts", "alerts-by-rule"):
+        folders = [path.name for path in (data / sink / "_data").iterdir()]
+        runs = [name.rpartition("-attempt-")[0] for name in folders]
+        assert len(runs) == len(set(runs))
+    assert not list(lake.glob("*/_runs/running*"))
 
 
 @pytest.mark.full

@@ -135,7 +135,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
 
     def meanwhile(step: str) -> None:
         if step == "planned":
-            with pytest.raises(ConflictError, match="runs the job"):
+            with pytest.raises(ConflictError, match="is run by process"):
                 run_job(job, lake, options())
             met.append(step)
 

@@ -332,7 +332,7 @@ def test_a_run_in_progress_is_refused(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     log = RunLog(lake.directory, "alerts")
     lock = log.lock(this_process())
-    with pytest.raises(ConflictError, match="runs the job"):
+    with pytest.raises(ConflictError, match="is run by process"):
         erase(lake, erased(tmp_path))
     log.unlock(lock)
     with pytest.raises(DiesError):
