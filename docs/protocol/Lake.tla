@@ -69,14 +69,14 @@ Begins(w, j, n, on, keep, own, x) ==
     /\ Go(w, IF own THEN "write" ELSE "commit")
     /\ UNCHANGED <<snaps, held, eras, dels, disk, proved>>
 
-\* Import.run: a savepoint has everybody; files are shared with a record of the job, or with none.
+\* _Import._attempt: a savepoint has everybody; files are shared with a record of the job, or with none.
 BeginImport(w) ==
     \E j \in Jobs, n \in Names : \E on \in {{}} \cup {{s} : s \in OfJobs({j})} : \E own \in BOOLEAN :
         LET base == UNION {s.files : s \in on} IN
         \E keep \in {{}, IF Rule("reuse") THEN base ELSE disk} :
             Begins(w, j, n, on, keep, own, Requests)
 
-\* derive (edit, sql --edit, migrate, commit, merge): new files have whom the record's files have. A merge takes a
+\* successor_of (edit, sql --edit, migrate, commit, merge): new files have whom the record's files have. A merge takes a
 \* record of another job, and shares its carried files.
 BeginEdit(w) ==
     \E j \in Jobs, n \in Names, s \in snaps : \E own \in BOOLEAN :

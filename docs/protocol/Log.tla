@@ -79,7 +79,7 @@ ReadBack(w) ==
 Crash(w) == /\ pc[w] # "end" /\ Go(w, IF w \in Cleaners THEN "read" ELSE "end") /\ Recall(w, Nothing)
             /\ UNCHANGED <<log, flying, lost, disk, tries, done, failed>>
 
-\* sweep_rows, old_row_files: a file of a version that the log has passed, and that the log does not name, is named by nobody ever.
+\* sweep_rows, delete_old_rows: a file of a version that the log has passed, and that the log does not name, is named by nobody ever.
 Look(w) ==
     /\ pc[w] = "read"
     /\ \E f \in disk \ Named : /\ Rule("past") => f.v <= Len(log)

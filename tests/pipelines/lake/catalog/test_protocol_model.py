@@ -6,6 +6,7 @@ The one before it is explored, too, and loses data in the three ways in which it
 from __future__ import annotations
 
 import re
+from pkgutil import resolve_name
 
 import pytest
 
@@ -44,6 +45,7 @@ NEEDED_OF_AN_ENTRY = [
     ("kept", "Made"),
 ]
 THREE = "{a, b, c}"
+OF_NO_CODE = {"Lake": {"Crash"}, "Log": {"Arrive", "Vanish", "CleanUp", "Crash"}}
 
 
 def model(name: str, **constants: str) -> str:
@@ -116,6 +118,21 @@ def test_every_rule_of_the_models_is_left_out_once() -> None:
     ):
         text = (PROTOCOL / f"{module}.tla").read_text("utf-8")
         assert set(re.findall(r'Rule\("([\w-]+)"\)', text)) == set(" ".join(left_out).split())
+
+
+@pytest.mark.parametrize("module", ["Lake", "Log"])
+def test_each_step_of_a_model_is_in_the_code(module: str) -> None:
+    """The page names a function of each, which exists; and no step that the model does not have."""
+    text = (PROTOCOL / f"{module}.tla").read_text("utf-8")
+    (following,) = re.findall(r"(?ms)^Next == (.*?)^Spec ==", text)
+    actions = re.findall(r"\b[A-Z]\w*", re.sub(r"\\E [^:]*:", "", following))
+    page = (PROTOCOL / "index.md").read_text("utf-8")
+    (table,) = re.findall(rf"(?s)Steps of `{module}\.tla`:\n\n(.*?)\n\n", page)
+    rows = [re.findall("`([^`]+)`", row) for row in table.splitlines()[2:]]
+    assert sorted(row[0] for row in rows) == sorted(actions)
+    assert {row[0] for row in rows if not row[1:]} == OF_NO_CODE[module]
+    for name in (name for row in rows for name in row[1:]):
+        assert resolve_name(f"pipelines.lake.{name}") is not None
 
 
 @pytest.mark.full
