@@ -8,13 +8,14 @@ all of it can be exported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import Schema
 
 from pipelines.engine import Engine, Progress
+from pipelines.lake.catalog.attempts import settle_attempts
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.deletions import UNDO
 from pipelines.lake.edit.rewriting import TableRewriter, layout_of, successor_of
@@ -65,7 +66,16 @@ def commit_snapshot(
         EncodeError: A value can't be written back to Flink.
         LakeError: The tables' columns are not the state's any more.
     """
-    with successor_of(lake, job, parent, snapshot_id, engine=engine, progress=progress) as (
+    record = lake.snapshot(job, parent)
+    makers = {maker for table in record.tables for _, maker in _entries_behind(lake, table)}
+    settle_attempts(
+        lake,
+        lambda version: {
+            token: claim for token, claim in version.claims.attempts.items() if token in makers
+        },
+        f"what was made of snapshot {parent!r} can't be committed",
+    )
+    with successor_of(lake, job, record, snapshot_id, engine=engine, progress=progress) as (
         record,
         rewriter,
     ):
@@ -119,13 +129,8 @@ class _Commit:
         latest = state_table.require()
         undone: set[str] = set()
         foreign: list[str] = []
-        for version in range(latest.version(), table.version, -1):
-            entry = state_table.commit_info(version)
-            restored = entry.get("operationParameters", {}).get("version")
-            if entry.get("operation") == "RESTORE" and str(restored) == str(table.version):
-                break
+        for version, maker in _entries_behind(self.lake, table):
             owners = self.owners.get((table.path, version), [])
-            maker = state_table.maker(version)
             if maker.startswith(UNDO):
                 undone.add(maker.removeprefix(UNDO))
             elif owners:
@@ -163,6 +168,17 @@ class _Commit:
                 place=self.lake.table(table.path).uri,
                 remedy="drop it: only the state's own columns go back to Flink",
             )
+
+
+def _entries_behind(lake: Catalog, table: TableRecord) -> Iterator[tuple[int, str]]:
+    """Versions behind a snapshot's, with their makers, from the latest to what restored its own."""
+    state_table = lake.table(table.path)
+    for version in range(state_table.require().version(), table.version, -1):
+        entry = state_table.commit_info(version)
+        restored = entry.get("operationParameters", {}).get("version")
+        if entry.get("operation") == "RESTORE" and str(restored) == str(table.version):
+            return
+        yield version, state_table.maker(version)
 
 
 def _entries(operator: OperatorRecord, table: TableRecord) -> dict[str, int]:
