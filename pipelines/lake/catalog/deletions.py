@@ -15,10 +15,11 @@ from __future__ import annotations
 import json
 import logging
 import posixpath
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -77,6 +78,8 @@ UNDO, DROP = "undo-", "drop"
 ALIVE = "_statelake/alive"
 LOG = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True)
 class Freed:
@@ -122,6 +125,22 @@ class _Looks:
             self._number, self._records = version.number, records
         return version, self._records
 
+    def follow(self, work: Callable[[CatalogVersion, list[SnapshotRecord]], Result]) -> Result:
+        """Do what follows from the newest records: again, if others have changed them meanwhile.
+
+        An erasure deletes the files that it has exchanged.
+
+        Raises:
+            StateError: It can't be done, and the catalog is the same as before.
+        """
+        while True:
+            version, records = self.newest()
+            try:
+                return work(version, records)
+            except StateError:
+                if self._lake.version().number == version.number:
+                    raise
+
 
 def finish_deletions(lake: Catalog) -> Freed:
     """Delete what deletions in the catalog's log name, and take them out of it.
@@ -156,7 +175,7 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
         }
         if path in claim.tables and claim.tokens:
             for token in claim.tokens:
-                _take_back(table, token, looks.newest()[1])
+                looks.follow(partial(_take_back, table, token))
             # of the whole table: the directory of a token may be a link, and those are not listed
             present = table.directory.files_below(DATA_DIRECTORY)
             sizes |= {name: size for name, size in present if token_of(name) in claim.tokens}
@@ -186,13 +205,12 @@ def _delete_unneeded(
     looks: _Looks, table: StateTable, present: Mapping[str, int], *, forced: bool = False
 ) -> Freed:
     """Let a table show a snapshot that there is, and delete those files that nobody has."""
+    latest = looks.follow(partial(_show_newest, table, forced))
     version, records = looks.newest()  # behind the list: what comes later stays
-    running = _running(version)
-    latest = _show_newest(table, records, running, forced=forced)
     needed = named_files(records, table.path)
     if latest is not None:
         needed |= {file.path for file in files_of(latest)}
-    return _delete(table, _nobodys(present, needed, running))
+    return _delete(table, _nobodys(present, needed, _running(version)))
 
 
 def _running(version: CatalogVersion) -> set[str]:
@@ -229,7 +247,9 @@ def named_files(records: Iterable[SnapshotRecord], path: str) -> set[str]:
     }
 
 
-def _take_back(table: StateTable, token: str, records: list[SnapshotRecord]) -> None:
+def _take_back(
+    table: StateTable, token: str, _: CatalogVersion, records: list[SnapshotRecord]
+) -> None:
     """If a table's newest version is an attempt's, let it show what it showed before.
 
     That is the newest version that a snapshot has or that someone else made: versions of other
@@ -254,7 +274,7 @@ def _take_back(table: StateTable, token: str, records: list[SnapshotRecord]) -> 
 
 
 def _show_newest(
-    table: StateTable, records: list[SnapshotRecord], running: Collection[str], *, forced: bool
+    table: StateTable, forced: bool, version: CatalogVersion, records: list[SnapshotRecord]
 ) -> DeltaTable | None:
     """If a table shows a snapshot that is gone, let it show the newest there is: how it is then.
 
@@ -269,7 +289,7 @@ def _show_newest(
         return latest
     maker = table.maker(latest.version())
     is_edited = not maker or maker.startswith(UNDO)
-    if maker in running or (is_edited and not forced) or (not kept and not shown):
+    if maker in _running(version) or (is_edited and not forced) or (not kept and not shown):
         return latest
     newest = kept[-1] if kept else None
     table.replace_files(
@@ -436,7 +456,7 @@ def sweep_parts(lake: Catalog, folders: Iterable[str], *, dry_run: bool = False)
         folders: Where to look, and in all that is below; the whole lake if one is empty.
         dry_run: Only look.
     """
-    running = _running(lake.version())
+    running = _running(lake.version()) if lake.exists() else set()
     freed = Freed()
     for folder in folders if lake.directory.local else ():
         for path, size in lake.directory.files_below(folder):

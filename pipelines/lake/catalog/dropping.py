@@ -314,9 +314,15 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
         What was found, or deleted.
 
     Raises:
+        NotALakeError: There is neither a lake nor what a killed first import has left.
         DamagedLakeError: A row of a job can't be believed.
     """
     freed = Freed()
+    if not lake.exists():  # a first import that was killed leaves a part of its first entry
+        freed = sweep_parts(lake, [SNAPSHOTS], dry_run=dry_run)
+        if not freed.files:
+            lake.version()
+        return freed + remove_left_directories(exports, dry_run=dry_run)
     if not dry_run:
         take_back_dead(lake)
     folders = {areas_of(job)[0].partition("/")[0]: job for job in lake.jobs()}
