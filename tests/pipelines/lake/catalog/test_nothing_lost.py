@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.lake.api import Lake
-from pipelines.lake.catalog import processes
+from pipelines.lake.catalog import deletions, processes
 from pipelines.lake.catalog.attempts import Attempt, Heartbeat
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.claims import Claims
@@ -28,6 +28,7 @@ from pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from pipelines.lake.catalog.holds import hold_snapshot
 from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from pipelines.lake.commits.commit_measures import CommitReports
+from pipelines.lake.edit.committing import commit_snapshot
 from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from pipelines.lake.erase import audit_records as audit_records_module
 from pipelines.lake.erase import erasing
@@ -45,7 +46,7 @@ from pipelines.lake.tables.names import (
 )
 from pipelines.lake.tables.tables import StateTable
 from state_core.commit import CommitMeasures
-from state_core.errors import ConflictError, HeldError, StateError
+from state_core.errors import ConflictError, HeldError, NotALakeError, StateError
 from tests.support.forged_lakes import TOKEN, USUAL_CLAIMS, Scene, make_scene
 from tests.support.lakes import (
     LOCAL,
@@ -56,7 +57,7 @@ from tests.support.lakes import (
     import_as,
     kept_files,
 )
-from tests.support.steps import EndError, Step, as_process, die_as_gone, do_at, stop
+from tests.support.steps import EndError, Step, as_process, die_as_gone, do_at, end, stop
 
 ERASED = "key-1"
 ASKED = ErasureRequest("gdpr-4711", [ERASED], carried="keep")
@@ -269,6 +270,48 @@ class TestTakenForDead:
         assert_whole(scene.lake)
 
 
+class TestADropBesideAnErasure:
+    """A table shall show a snapshot whose files the erasure has exchanged."""
+
+    @pytest.mark.parametrize("nth", [1, 2, 3])
+    def test_the_table_shows_what_the_erasure_has_left(
+        self, nth: int, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The drop looks at the snapshots again."""
+        step = (deletions, "_show_newest", "before", nth)
+        do_at(monkeypatch, step, lambda: erase(scene.lake, ASKED, ["orders"]))
+        drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"])
+        assert ids(scene.lake) == ["good"]
+        assert contents(scene, "good") == {
+            state: [row for row in rows if ERASED.encode() not in row[1]]
+            for state, rows in entries(scene.root / "good").items()
+        }
+        assert_whole(scene.lake)
+
+
+@pytest.mark.usefixtures("suspended")
+class TestACommitBehindADeadOne:
+    """The tables' newest versions are those of an attempt that nobody ends."""
+
+    @pytest.mark.parametrize("step", [ONE_VERSION, LAST])
+    def test_it_takes_back_what_that_one_made(self, step: Step, scene: Scene) -> None:
+        """What a user has changed is committed."""
+        scene.lake.table("orders/keyed/counter/profile").require().delete()
+
+        def commit() -> None:
+            commit_snapshot(scene.lake, "orders", "edited", "bad", engine=LOCAL)
+
+        elsewhere(lambda: end(commit, step, "death"))()
+        commit()
+        assert {state: rows for state, rows in contents(scene, "edited").items() if rows} == {
+            state: rows
+            for state, rows in entries(scene.root / "bad").items()
+            if rows and "profile" not in state
+        }
+        clean_lake(scene.lake, dry_run=False)
+        assert_whole(scene.lake)
+
+
 @pytest.mark.parametrize(
     "step", [(Catalog, "transact", "after", 1), (Heartbeat, "__enter__", "before", 1)]
 )
@@ -285,6 +328,19 @@ def test_an_attempt_that_is_interrupted_as_it_begins_is_taken_back(
         import_as(scene.lake, scene.source, "next")
     assert scene.lake.version().claims == Claims()
     assert_whole(scene.lake)
+
+
+def test_clean_removes_what_a_killed_first_import_left(tmp_path: Path) -> None:
+    """There is no lake yet: the first entry of its catalog has not got its name."""
+    part = tmp_path / "lake" / SNAPSHOTS / "_delta_log" / f"{0:020}.json.0123abcd.part"
+    part.parent.mkdir(parents=True)
+    part.write_text("{")
+    lake = Lake(tmp_path / "lake")
+    assert clean_lake(lake).files == 1
+    assert clean_lake(lake, dry_run=False).files == 1
+    assert not part.exists()
+    with pytest.raises(NotALakeError):
+        clean_lake(lake, dry_run=False)
 
 
 def test_a_restarted_container_has_the_number_of_the_killed_one(
