@@ -19,6 +19,7 @@ from pipelines.lake.catalog.attempts import settle_attempts
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.catalog.deletions import UNDO
 from pipelines.lake.edit.rewriting import TableRewriter, layout_of, successor_of
+from pipelines.lake.tables.names import check_names
 from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from pipelines.lake.tables.tables import TableFile
 from state_core.errors import ConflictError, LakeError
@@ -66,6 +67,7 @@ def commit_snapshot(
         EncodeError: A value can't be written back to Flink.
         LakeError: The tables' columns are not the state's any more.
     """
+    check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
     makers = {maker for table in record.tables for _, maker in _entries_behind(lake, table)}
     settle_attempts(
