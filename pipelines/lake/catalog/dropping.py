@@ -276,29 +276,31 @@ def _drop(
     files: dict[str, list[str]] = {}
     for path, name in sorted(_sizes(going).keys() - _sizes(staying).keys()):
         files.setdefault(path, []).append(name)
+    gone = _contents(going) - _contents(staying)
     deletion = DeletionClaim(
         job,
         carried=files.pop(CARRIED, []),
         files=files,
         tables=sorted({table.path for record in going for table in record.tables}),
-        shown=[path for path in sorted(files) if _shows(lake, path, going)],
+        shown=sorted(path for path, held in gone if _shows(lake, path, held)),
     )
     edits = {job: partial(rows_without, job, dropped)} if dropped else {}
     return CatalogChange(claims.with_deletion(token, deletion), edits=edits)
 
 
-def _shows(lake: Catalog, path: str, records: Iterable[SnapshotRecord]) -> bool:
-    """Whether the newest version of a table shows one of some snapshots, whoever made it."""
-    latest = lake.table(path).open()
-    if latest is None:
-        return False
-    shown = {file.path for file in files_of(latest)}
-    return any(
-        shown == {unit.path for unit in table.units}
+def _contents(records: Iterable[SnapshotRecord]) -> set[tuple[str, frozenset[str]]]:
+    """The tables of some snapshots, each with the files that it has in one of them."""
+    return {
+        (table.path, frozenset(unit.path for unit in table.units))
         for record in records
         for table in record.tables
-        if table.path == path
-    )
+    }
+
+
+def _shows(lake: Catalog, path: str, files: Collection[str]) -> bool:
+    """Whether the newest version of a table has just these files, whoever made it."""
+    latest = lake.table(path).open()
+    return latest is not None and files == {file.path for file in files_of(latest)}
 
 
 def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = True) -> Freed:
