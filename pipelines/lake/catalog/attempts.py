@@ -165,12 +165,17 @@ class Attempt:
             is_taken = self.token not in version.claims.attempts and not (
                 name and version.has(self.claim.job, name)
             )
-            self.lake.transact(
-                lambda version: CatalogChange(taken_back(version.claims, {self.token: self.claim}))
-            )
+            is_named = False
+
+            def take_back(version: CatalogVersion) -> CatalogChange:
+                nonlocal is_named
+                is_named = self.token in version.claims.attempts
+                return CatalogChange(taken_back(version.claims, {self.token: self.claim}))
+
+            self.lake.transact(take_back)
             finish_deletions(self.lake)
-            # if somebody else took it back, files that came later are named by nobody
-            carry_out(self.lake, _deletion_of(self.token, self.claim))
+            if not is_named:  # somebody else took it back: no deletion names what came later
+                carry_out(self.lake, _deletion_of(self.token, self.claim))
         except StateError as error:
             LOG.warning(
                 "attempt %s is left for the next writer to take back: %s", self.token, error

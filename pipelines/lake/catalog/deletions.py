@@ -174,11 +174,13 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
             if (size := _size_of(table, name)) is not None
         }
         if path in claim.tables and claim.tokens:
-            for token in claim.tokens:
-                looks.follow(partial(_take_back, table, token))
             # of the whole table: the directory of a token may be a link, and those are not listed
             present = table.directory.files_below(DATA_DIRECTORY)
             sizes |= {name: size for name, size in present if token_of(name) in claim.tokens}
+            if not sizes and table.open() is None:
+                continue  # the attempt did not get as far as this table
+            for token in claim.tokens:
+                looks.follow(partial(_take_back, table, token))
         freed += _delete_unneeded(looks, table, sizes, forced=path in claim.shown)
     if claim.carried or claim.tokens:
         freed += sweep_carried(lake, claim.carried, claim.tokens)

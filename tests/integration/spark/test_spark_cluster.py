@@ -204,7 +204,7 @@ class TestCluster:
         go_on_in_one_session(place, place.cluster.master)
 
     def test_what_executors_lack_is_said_in_a_sentence(self, place: Place) -> None:
-        """Without the archive: one line, with what to do, and no lake."""
+        """Without the archive: one line, with what to do, and no row in the lake."""
         ended = place.statelake(
             "import", CASE.snapshot, "--lake", "none", "--job", "j", "--engine", "spark",
             "--master", place.cluster.master, "--spark-conf", "spark.pyspark.python=python3",
@@ -213,7 +213,7 @@ class TestCluster:
         (line,) = ended.stderr.strip().splitlines()
         assert "the executors lack a module of Python's" in line
         assert "statelake spark pack" in line
-        assert not [*(place.root / "none").rglob("*.*")]
+        assert not [*(place.root / "none").rglob("*.parquet")]
 
 
 @pytest.mark.nightly

@@ -440,7 +440,7 @@ def test_a_lake_that_can_not_be_read_stops_no_other_job(
 ) -> None:
     """It has no tables in the catalog yet, and the log says why."""
     (tmp_path / "lake" / "snapshots" / "_delta_log").mkdir(parents=True)
-    (tmp_path / "lake" / "snapshots" / "_delta_log" / f"{0:020}.json").write_text("{")
+    (tmp_path / "lake" / "snapshots" / "_delta_log" / f"{0:020}.json").write_text('{"add": 1}')
     with caplog.at_level(logging.WARNING):
         found = find_tables(Locations(lake=str(tmp_path / "lake"), job="orders"))
     assert found == {}
