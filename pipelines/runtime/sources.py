@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from pipelines.lake.tables.table_log import file_actions
 from pipelines.lake.tables.tables import log_path
 from state_core.errors import LakeError, NotALakeError, UnreadableTableError
 from state_core.files.filesystem import ConfinedDirectory, Directory
@@ -189,7 +190,7 @@ def _added(
 
 def _added_at(table: DeltaTable) -> list[tuple[str, tuple[tuple[str, str | None], ...]]]:
     """All files of a version, in the order in which they were made."""
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = file_actions(table)
     names = [name for name in actions.schema.names if name.startswith("partition.")]
     rows = actions.select(["path", "modification_time", *names]).to_pylist()
     rows.sort(key=lambda row: (row["modification_time"], row["path"]))

@@ -129,6 +129,10 @@ class KeyedFile(Protocol):
     def layouts(self) -> Sequence[Any]:
         """How each state's entries are laid out: a `KeyedLayout` of the formats."""
 
+    @property
+    def is_spread_evenly(self) -> bool:
+        """Whether `group_bytes` gives all key groups an equal share, as only reading says more."""
+
     def group_bytes(self) -> list[tuple[int, int]]:
         """Return the key groups that have data, ascending, with their bytes as stored."""
 

@@ -26,6 +26,7 @@ from state_core.formats import open_snapshot
 from state_core.formats.key_weights import heaviest_key
 from state_core.model.measure import measure_operator
 from state_core.model.operator_state import NonKeyedState
+from state_core.model.pieces import CuttableFile
 from state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
 from state_core.model.snapshot import KeyedState, Operator, Snapshot
 
@@ -111,11 +112,8 @@ def _describe(
     *,
     keys: bool,
 ) -> dict[str, Any]:
-    stored = np.zeros(operator.max_parallelism, np.int64)
-    for file in operator.keyed_files:
-        for group, size in file.group_bytes():
-            stored[group] += size
     totals = measure_operator(operator) if counted and operator.keyed_files else {}
+    weights, estimated = _weights(operator, totals)
     return {
         "checkpoint-id": snapshot.checkpoint_id,
         "operator-name": operator.name or None,
@@ -137,10 +135,26 @@ def _describe(
         "operator_states": [
             _describe_operator_state(operator_state) for operator_state in operator.operator_states
         ],
-        "key_groups": _describe_groups(stored, totals)
-        | (_describe_key(operator, stored, totals) if keys else {}),
-        "subtasks": _describe_subtasks(operator, stored, totals, parallelism),
+        "key_groups": _describe_groups(weights, totals, estimated)
+        | (_describe_key(operator, weights) if keys else {}),
+        "subtasks": _describe_subtasks(operator, weights, totals, parallelism),
     }
+
+
+def _weights(operator: Operator, totals: dict[str, Any]) -> tuple[npt.NDArray[np.int64], bool]:
+    """The bytes of each key group, as counted or else as stored; whether those are estimated."""
+    weights = np.zeros(operator.max_parallelism, np.int64)
+    if totals:
+        return np.sum([sizes for _, sizes in totals.values()], axis=0), False
+    estimated = False
+    for file in operator.keyed_files:
+        sizes = file.group_bytes()
+        if file.is_spread_evenly:
+            estimated = True
+            sizes = file.looked_up_bytes() if isinstance(file, CuttableFile) else sizes
+        for group, size in sizes:
+            weights[group] += size
+    return weights, estimated
 
 
 def _describe_state(
@@ -210,26 +224,26 @@ def _type_text(kind: pa.DataType) -> str:
     return f"list<{_type_text(kind.value_type)}>" if pa.types.is_nested(kind) else str(kind)
 
 
-def _describe_groups(stored: npt.NDArray[np.int64], totals: dict[str, Any]) -> dict[str, Any]:
-    with_data = np.flatnonzero(stored)
-    heaviest = with_data[np.argsort(-stored[with_data], kind="stable")][:HEAVIEST]
+def _describe_groups(
+    weights: npt.NDArray[np.int64], totals: dict[str, Any], estimated: bool
+) -> dict[str, Any]:
+    with_data = np.flatnonzero(weights)
+    heaviest = with_data[np.argsort(-weights[with_data], kind="stable")][:HEAVIEST]
     entries = np.sum([counts for counts, _ in totals.values()], axis=0) if totals else None
     return {
-        "with_data": len(with_data),
-        "skew": round(skew_of(stored), 3),
+        "estimated": estimated,
+        "with_data": None if estimated else len(with_data),
+        "skew": round(skew_of(weights), 3),
         "heaviest": [
-            {"key_group": group, "stored_bytes": int(stored[group])}
+            {"key_group": group, "bytes": int(weights[group])}
             | ({} if entries is None else {"entries": int(entries[group])})
             for group in heaviest.tolist()
         ],
     }
 
 
-def _describe_key(
-    operator: Operator, stored: npt.NDArray[np.int64], totals: dict[str, Any]
-) -> dict[str, Any]:
-    """The heaviest key of the key group with the most bytes: as counted, or else as stored."""
-    weights = np.sum([sizes for _, sizes in totals.values()], axis=0) if totals else stored
+def _describe_key(operator: Operator, weights: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """The heaviest key of the key group with the most bytes."""
     key = heaviest_key(operator, int(np.argmax(weights))) if weights.any() else None
     if key is None:
         return {"heaviest_key": None}
@@ -243,16 +257,16 @@ def _describe_key(
 
 def _describe_subtasks(
     operator: Operator,
-    stored: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.int64],
     totals: dict[str, Any],
     parallelism: int | None,
 ) -> dict[str, Any]:
-    entries = np.sum([counts for counts, _ in totals.values()], axis=0) if totals else stored * 0
+    entries = np.sum([counts for counts, _ in totals.values()], axis=0) if totals else weights * 0
     plans: dict[str, list[SubtaskPlan]] = {
-        "now": plan_key_groups(entries, stored, operator.parallelism)
+        "now": plan_key_groups(entries, weights, operator.parallelism)
     }
     if parallelism is not None and operator.keyed_files:
-        plans["then"] = plan_key_groups(entries, stored, parallelism, operator.parallelism)
+        plans["then"] = plan_key_groups(entries, weights, parallelism, operator.parallelism)
     return {
         when: {
             "parallelism": len(plan),
@@ -365,13 +379,16 @@ def _print_states(operator: dict[str, Any]) -> None:
         if next(lines, None) is not None:
             tell("  ... and more: --json lists all")
     groups = operator["key_groups"]
-    if groups["with_data"]:
+    if groups["heaviest"]:
         heavy = ", ".join(
-            f"{row['key_group']} ({bytes_text(row['stored_bytes'])})" for row in groups["heaviest"]
+            f"{row['key_group']} ({bytes_text(row['bytes'])})" for row in groups["heaviest"]
         )
         tell(
-            f"{groups['with_data']} of {operator['operator-max-parallelism']} key groups have data;"
-            f" skew {groups['skew']}; heaviest: {heavy}"
+            "bytes of key groups are estimated from the indexes of RocksDB's files, --entries"
+            f" counts them: skew about {groups['skew']}; heaviest: {heavy}"
+            if groups["estimated"]
+            else f"{groups['with_data']} of {operator['operator-max-parallelism']} key groups have"
+            f" data; skew {groups['skew']}; heaviest: {heavy}"
         )
         key = groups.get("heaviest_key")
         if key is not None:

@@ -39,6 +39,7 @@ from pipelines.lake.tables.names import (
 from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.record_rules import record_fault
 from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
+from pipelines.lake.tables.table_log import file_actions
 from pipelines.lake.tables.tables import (
     CONFIGURATION,
     StateTable,
@@ -542,7 +543,7 @@ class _File(NamedTuple):
 
 
 def _files(table: DeltaTable) -> list[_File]:
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = file_actions(table)
     names = ("path", "size_bytes", "partition.job")
     return list(map(_File, *(actions.column(name).to_pylist() for name in names)))
 

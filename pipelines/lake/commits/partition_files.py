@@ -18,6 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import path_segment
 from pipelines.lake.tables.parquet_bounds import open_parquet
+from pipelines.lake.tables.table_log import file_actions
 from pipelines.lake.tables.tables import (
     ATTEMPT_KEY,
     CONFIGURATION,
@@ -68,7 +69,7 @@ class PartitionFiles:
         Raises:
             DamagedLakeError: The log says something of them that can't be.
         """
-        actions = pa.table(table.get_add_actions(flatten=True))
+        actions = file_actions(table)
         if not actions.num_rows:
             return []
         names = ("path", "size_bytes", "num_records", f"partition.{self.column}")

@@ -30,6 +30,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pipelines.lake.tables.table_log import (
     WAITS,
+    file_actions,
     is_lasting,
     is_torn,
     log_entry,
@@ -197,7 +198,7 @@ class DeltaCommit:
     def _remove_others(self, table: DeltaTable) -> None:
         """Remove the files of a version, but those that this commit names already."""
         named = {file["path"] for action in self._actions for file in action.values()}
-        present = pa.table(table.get_add_actions(flatten=True))
+        present = file_actions(table)
         columns = [f"partition.{column}" for column in self.partition_by]
         for file in present.to_pylist():
             if quote(unquote(file["path"]), safe="/=~") not in named:

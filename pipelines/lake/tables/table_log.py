@@ -32,8 +32,8 @@ from state_core.files.object_stores import STORE_REMEDY
 from state_core.files.storage_options import storage_options
 
 __all__ = [
-    "LOG_DIRECTORY", "WAITS", "check_log_files", "is_lasting", "is_torn", "log_entry", "open_log",
-    "problem_of", "remedy_of",
+    "LOG_DIRECTORY", "WAITS", "check_log_files", "file_actions", "is_lasting", "is_torn",
+    "log_entry", "open_log", "problem_of", "remedy_of",
 ]  # fmt: skip
 
 LOG_DIRECTORY = "_delta_log"
@@ -188,6 +188,12 @@ def _opened(uri: str, directory: Directory, version: int | None) -> DeltaTable:
 def log_entry(version: int) -> str:
     """The path of a version's entry below its table."""
     return f"{LOG_DIRECTORY}/{version:020d}.json"
+
+
+def file_actions(log: DeltaTable) -> pa.Table:
+    """A version's files, one a row: path, size, partition and statistics, as flat columns."""
+    # not `pa.table`, which imports pandas to see whether this is a data frame
+    return pa.RecordBatchReader.from_stream(log.get_add_actions(flatten=True)).read_all()
 
 
 def is_torn(directory: Directory, version: int) -> bool:

@@ -26,7 +26,7 @@ from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import names_key_groups
 from pipelines.lake.tables.parquet_bounds import open_parquet
 from pipelines.lake.tables.records import TableRecord, UnitRecord
-from pipelines.lake.tables.table_log import LOG_DIRECTORY, open_log, problem_of
+from pipelines.lake.tables.table_log import LOG_DIRECTORY, file_actions, open_log, problem_of
 from state_core.errors import (
     ConflictError,
     DamagedLakeError,
@@ -369,7 +369,7 @@ def has_files_of(table: DeltaTable, recorded: TableRecord) -> bool:
 
 def _log_paths(table: DeltaTable, directory: Directory) -> list[str]:
     """The paths of a version's files below its table."""
-    paths = pa.table(table.get_add_actions()).column("path").to_pylist()
+    paths = file_actions(table).column("path").to_pylist()
     return [log_path(path, directory.uri) for path in paths]
 
 
@@ -451,7 +451,7 @@ def files_of(table: DeltaTable) -> list[TableFile]:
     Raises:
         DamagedLakeError: The log says something of them that can't be.
     """
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = file_actions(table)
     columns = set(actions.schema.names)
     paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
     rows = actions.column("num_records").to_pylist() if "num_records" in columns else []

@@ -54,6 +54,11 @@ class ChangelogKeyedFile(HeadedFile):
         """Whether what was materialized is compressed."""
         return any(base.compressed for base in self.bases)
 
+    @property
+    def is_spread_evenly(self) -> bool:
+        """Whether the bytes of what was materialized are."""
+        return any(base.is_spread_evenly for base in self.bases)
+
     def group_bytes(self) -> list[tuple[int, int]]:
         """Key groups and their bytes as stored, with those of their changes."""
         sizes = Counter(self.log.group_bytes())

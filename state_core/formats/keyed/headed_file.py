@@ -93,6 +93,11 @@ class HeadedFile(ABC):
         return self.header.compressed
 
     @property
+    def is_spread_evenly(self) -> bool:
+        """False: the file says where each key group lies."""
+        return False
+
+    @property
     def key_serializer(self) -> bytes:
         """The snapshot of the key's serializer."""
         return self.header.key_serializer.encoded

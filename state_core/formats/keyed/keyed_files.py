@@ -394,6 +394,11 @@ class RocksDBKeyedFile(HeadedFile):
 
     database: RocksDBFiles
 
+    @property
+    def is_spread_evenly(self) -> bool:
+        """True: handles name files, and files no key groups."""
+        return True
+
     def group_bytes(self) -> list[tuple[int, int]]:
         """Key groups with an even share of the files' bytes: nothing says more without reading."""
         count = len(self.key_groups)

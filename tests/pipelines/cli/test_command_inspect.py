@@ -30,6 +30,7 @@ OURS = [
     "operator_states", "key_groups", "subtasks",
 ]  # fmt: skip
 CASES = golden_cases()
+NATIVE = golden("kinds-rocksdb-native-p2-m128-flink2.3.0").snapshot
 
 
 def inspected(*words: object) -> dict[str, Any]:
@@ -141,15 +142,30 @@ def test_types() -> None:
 
 
 def test_the_heaviest_key_groups() -> None:
-    """Those with the most stored bytes, the heaviest first."""
+    """Those with the most bytes, the heaviest first."""
     groups = operator(inspected(WORDS), "counter")["key_groups"]
-    stored = [group["stored_bytes"] for group in groups["heaviest"]]
-    assert stored == sorted(stored, reverse=True)
-    assert len(stored) == 5
+    sizes = [group["bytes"] for group in groups["heaviest"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) == 5
     held = state_of(inspected(WORDS), "counter", "count")
     assert groups["with_data"] == len(held["key_groups"])
     entries = {key_group["key_group"]: key_group["entries"] for key_group in held["key_groups"]}
     assert all(group["entries"] == entries[group["key_group"]] for group in groups["heaviest"])
+
+
+def test_key_groups_of_rocksdb_are_counted_or_marked_as_estimated() -> None:
+    """As the report counts them; without counting nothing is said of how many have data."""
+    counted = operator(inspected(NATIVE), "kinds")["key_groups"]
+    rows = open_snapshot(str(NATIVE)).operator("kinds").keyed_states
+    held = {group for state in rows for group in state.to_arrow()["key_group"].to_pylist()}
+    assert counted["estimated"] is False
+    assert counted["with_data"] == len(held) < 128
+    estimated = operator(inspected(NATIVE, "--no-entries"), "kinds")["key_groups"]
+    assert (estimated["estimated"], estimated["with_data"]) == (True, None)
+    assert "entries" not in estimated["heaviest"][0]
+    printed = run("inspect", NATIVE, "--no-entries").out
+    assert "are estimated from the indexes of RocksDB's files" in printed
+    assert "key groups have data" not in printed
 
 
 def test_what_if() -> None:
