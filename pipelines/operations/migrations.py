@@ -6,15 +6,16 @@ an error is the outcome of its snapshot and of no other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.changes import ValueChange, resolve_change
+from pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
 from pipelines.lake.edit.migrating import ValueStaging, migrate_snapshot, refuse_disagreeing
 from pipelines.times import Times
 from state_core.errors import ConflictError, IncompatibleError
-from state_core.serializers.framework.compatibility import Verdict
+from state_core.serializers.framework.compatibility import worst_of
 
 __all__ = ["Outcome", "migrate_one", "preview_migration"]
 
@@ -41,43 +42,48 @@ class Outcome:
     times: Times | None = None
 
 
-def preview_migration(lake: Catalog, job: str, snapshot_id: str, change: ValueChange) -> Outcome:
-    """What a migration would come to, with nothing changed."""
-    operator, state, result = resolve_change(lake.snapshot(job, snapshot_id), change)
-    why = "; ".join(str(reason) for reason in result.reasons)
-    if result.verdict is not Verdict.COMPATIBLE_AS_IS or change.expressions:
-        try:
-            refuse_disagreeing(operator, state)
-        except IncompatibleError as error:
-            return Outcome(snapshot_id, "", "incompatible", state.entries, str(error))
-    settled = result.usable or not change.expressions
-    verdict = result.verdict.text if settled else "compatible by expression"
-    return Outcome(snapshot_id, "", verdict, state.entries, why)
+def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: ValueChange) -> Outcome:
+    """What a migration would come to, with nothing changed; of several states the worst."""
+    record = lake.snapshot(job, snapshot_id)
+    resolved = resolve_changes(record, changes)
+    entries = sum(state.entries for _, _, state, _ in resolved)
+    for change, operator, state, result in resolved:
+        if is_needed(change, result):
+            try:
+                refuse_disagreeing(operator, state)
+            except IncompatibleError as error:
+                return Outcome(snapshot_id, "", "incompatible", entries, str(error))
+    by_flink = worst_of(
+        result for change, _, _, result in resolved if result.usable or not change.expressions
+    )
+    worst = worst_of(result for _, _, _, result in resolved)
+    settled = worst.usable or not by_flink.usable
+    verdict = by_flink.verdict.text if settled else "compatible by expression"
+    return Outcome(snapshot_id, "", verdict, entries, "; ".join(map(str, worst.reasons)))
 
 
 def migrate_one(
     lake: Catalog,
     job: str,
     snapshot_id: str,
-    change: ValueChange,
-    *,
+    *changes: ValueChange,
     suffix: str,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Migrate one snapshot, unless that was done before.
+    """Migrate one snapshot, unless that was done before: all states that are named, or none.
 
     Raises:
         IncompatibleError: The old values can't become the new ones.
         ConflictError: There is a snapshot of the new id that something else made.
     """
     new_id = f"{snapshot_id}{suffix}"
-    if lake.has(job, new_id) and _needed(lake, job, snapshot_id, change):
-        refuse_other_origin(lake, job, new_id, snapshot_id, change)
+    if lake.has(job, new_id) and _needed(lake, job, snapshot_id, changes):
+        refuse_other_origin(lake, job, new_id, snapshot_id, changes)
         return Outcome(snapshot_id, new_id, "migrated before")
     done = migrate_snapshot(
-        lake, job, snapshot_id, new_id, change, staging=_staging(lake, change), note=note,
+        lake, job, snapshot_id, new_id, *changes, staging=_staging(lake, changes), note=note,
         engine=engine, progress=progress,
     )  # fmt: skip
     if done.record.snapshot_id == snapshot_id:
@@ -86,16 +92,16 @@ def migrate_one(
     return Outcome(snapshot_id, new_id, "migrated", done.entries, why, done.times)
 
 
-def _needed(lake: Catalog, job: str, snapshot_id: str, change: ValueChange) -> bool:
-    """Whether a change would do something to a snapshot."""
-    _, _, result = resolve_change(lake.snapshot(job, snapshot_id), change)
-    return bool(change.expressions) or result.verdict is not Verdict.COMPATIBLE_AS_IS
+def _needed(lake: Catalog, job: str, snapshot_id: str, changes: Sequence[ValueChange]) -> bool:
+    """Whether changes would do something to a snapshot."""
+    resolved = resolve_changes(lake.snapshot(job, snapshot_id), changes)
+    return any(is_needed(change, result) for change, _, _, result in resolved)
 
 
 def refuse_other_origin(
-    lake: Catalog, job: str, made: str, parent: str, change: ValueChange
+    lake: Catalog, job: str, made: str, parent: str, changes: Sequence[ValueChange]
 ) -> None:
-    """Raise unless a snapshot is what a change made of its parent.
+    """Raise unless a snapshot is what changes made of its parent.
 
     Snapshots of older lakes do not say what was applied: of these the type of the state tells, as
     long as there are no expressions.
@@ -109,24 +115,26 @@ def refuse_other_origin(
         why = f"it is {record.origin} of {record.parent}" if record.parent else "it was imported"
     elif record.parent != parent:
         why = f"it was made of {record.parent}"
-    elif record.applied and record.applied != change.digest():
+    elif record.applied and record.applied != digest_of(changes):
         why = "another migration made it: of another state, or by another file"
-    elif not record.applied and (change.expressions or _needed(lake, job, made, change)):
+    elif not record.applied and (
+        any(change.expressions for change in changes) or _needed(lake, job, made, changes)
+    ):
         why = "it does not say which migration made it"
     if why:
         raise ConflictError(
             f"job {job!r} has a snapshot {made!r} already, which is not what this migration makes"
             f" of {parent!r}: {why}",
-            remedy="choose another --suffix, or drop that snapshot first; a second state is"
-            f" migrated in {made!r} itself (--snapshot), with another suffix",
+            remedy="choose another --suffix, or drop that snapshot first; several states are"
+            " migrated at once by one file that names all of them, without --state",
         )
 
 
-def _staging(lake: Catalog, change: ValueChange) -> ValueStaging | None:
+def _staging(lake: Catalog, changes: Sequence[ValueChange]) -> ValueStaging | None:
     """Spark, where there are expressions."""
-    if not change.expressions:
+    if not any(change.expressions for change in changes):
         return None
     from pipelines.spark.expressions import expression_staging  # noqa: PLC0415 - only when wanted
     from pipelines.spark.session import open_session  # noqa: PLC0415 - the same
 
-    return expression_staging(open_session(), lake, change)
+    return expression_staging(open_session(), lake)

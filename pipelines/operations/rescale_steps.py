@@ -205,15 +205,14 @@ def _integrity(work: Work) -> str:
 def _migrate(work: Work) -> str:
     if not work.plan.migrate:
         return "no migration was asked for"
-    snapshot, outcomes = work.journal.snapshot, []
-    for change in read_changes(work.plan.migrate):
-        outcome = migrate_one(
-            work.lake, work.plan.job, snapshot, change, suffix=SUFFIX, engine=work.engine
-        )
-        snapshot = outcome.made
-        outcomes.append(f"{change.operator}/{change.state} {outcome.outcome}")
-    work.journal.migrated = snapshot
-    return f"snapshot {snapshot}: {', '.join(outcomes)}"
+    changes = read_changes(work.plan.migrate)
+    outcome = migrate_one(
+        work.lake, work.plan.job, work.journal.snapshot, *changes, suffix=SUFFIX,
+        engine=work.engine,
+    )  # fmt: skip
+    work.journal.migrated = outcome.made
+    states = ", ".join(f"{change.operator}/{change.state}" for change in changes)
+    return f"snapshot {outcome.made}: {states} {outcome.outcome}"
 
 
 def _legality(work: Work) -> str:

@@ -57,16 +57,16 @@ class RescaleConfig(dg.Config):
 
 
 class MigrationConfig(dg.Config):
-    """What one state is to become.
+    """What states are to become.
 
     Attributes:
-        state: `operator/state`.
-        to: A file that says what its values become, as `statelake migrate --to` wants it.
+        to: A file that says what their values become, as `statelake migrate --to` wants it.
+        state: `operator/state`: only this one of the file's.
         suffix: Behind the id of each snapshot, for the one that is made of it.
     """
 
-    state: str
     to: str
+    state: str = ""
     suffix: str = "-migrated"
 
 
@@ -250,20 +250,20 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
         **job.of_snapshots(),
     )
     def migrated_tables(context: dg.AssetExecutionContext, config: MigrationConfig) -> None:
-        """The snapshot with one state under a new type, as a snapshot of its own.
+        """The snapshot with states under new types, as a snapshot of its own.
 
         Backfill it over the snapshots; what was migrated before is left alone, so a backfill that
         was stopped is run again.
         """
         locations = job.places(context)
         lake = locations.open_lake()
-        (change,) = read_changes(config.to, config.state)
+        changes = read_changes(config.to, config.state)
         for partition in context.partition_keys:
             outcome = migrate_one(
                 lake,
                 locations.job_name,
                 partition,
-                change,
+                *changes,
                 suffix=config.suffix,
                 engine=job.settings.engine,
                 progress=LoggedProgress(context.log, f"migrating {printable(partition)}"),

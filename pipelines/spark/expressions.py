@@ -26,13 +26,15 @@ __all__ = ["expression_staging", "value_expression"]
 PART = "part"
 
 
-def expression_staging(session: SparkSession, lake: Catalog, change: ValueChange) -> ValueStaging:
-    """What computes a change's expressions on Spark, table by table.
+def expression_staging(session: SparkSession, lake: Catalog) -> ValueStaging:
+    """What computes expressions of changes on Spark, table by table.
 
     It raises an `EncodeError` for an expression that Spark does not understand, or that fails.
     """
 
-    def stage(operator: OperatorRecord, table: TableRecord, token: str) -> Mapping[int, str]:
+    def stage(
+        operator: OperatorRecord, table: TableRecord, change: ValueChange, token: str
+    ) -> Mapping[int, str]:
         opened = lake.table(table.path)
         value, part = _new_value(operator, table, change)
         table_path = spark_path(session, opened.checked_directory(table))

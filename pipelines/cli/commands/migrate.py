@@ -1,4 +1,4 @@
-"""`statelake migrate`: one state's values under a new type, in one snapshot or all of a job's."""
+"""`statelake migrate`: states under new types, in one snapshot or all of a job's."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ __all__ = ["migrate"]
 @job_option
 @snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to migrate.")
 @click.option("--all", "every", is_flag=True, help="All snapshots that were not migrated yet.")
-@click.option("--state", default="", metavar="OPERATOR/STATE", help="The state.")
-@click.option("--to", "spec", default="", help="A file that says what it becomes.")
+@click.option("--state", default="", metavar="OPERATOR/STATE", help="Only this one of the file's.")
+@click.option("--to", "spec", default="", help="A file that says what each state becomes.")
 @click.option(
     "--kryo-to-flink-2",
     is_flag=True,
@@ -65,13 +65,14 @@ def migrate(
     engine: str,
     as_json_: bool,
 ) -> None:
-    """Give one state's values a new type, as a new snapshot; the old one stays.
+    """Give states new types, as one new snapshot; the old one stays.
 
     What Flink would carry over by itself (a field added or removed, an enum's constants reordered)
     needs only the new type. For more, the file gives Spark SQL over the old value. Compatibility is
     resolved first; every value is read back before the new snapshot exists. With --all, snapshots
     that were migrated already are skipped, so a stopped run is resumed by running it again. One of
-    the new id that another state, another file or something else made is refused.
+    the new id that another state, another file or something else made is refused. All states that
+    the file names become another type in one snapshot, or none does.
     What Kryo wrote of classes that are not known needs their fields, in --kryo, or a decoder of
     yours, in --plugins or in a Python file for --to.
 
@@ -87,13 +88,13 @@ def migrate(
       statelake migrate --lake lake --job shop --snapshot monday --state customers/customer \\
           --to customer.yaml
       statelake migrate --lake lake --job shop --all --state rules/rules --to rule.yaml --dry-run
-      statelake migrate --lake lake --job shop --all --state customers/customer --to customer.yaml
+      statelake migrate --lake lake --job shop --all --to all-states.yaml
       statelake migrate --lake lake --job shop --snapshot monday --kryo-to-flink-2 --suffix -2
     """
     if bool(snapshot_ids) == every:
         raise click.UsageError("give either --snapshot (once or more) or --all")
-    if bool(state) != bool(spec) or bool(state) == kryo_to_flink_2:
-        raise click.UsageError("give either --state and --to, or --kryo-to-flink-2")
+    if bool(spec) == kryo_to_flink_2 or (state and not spec):
+        raise click.UsageError("give either --to, and --state if need be, or --kryo-to-flink-2")
     opened = Catalog(lake)
     named = dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)
     names = list(named) or [
@@ -113,11 +114,11 @@ def migrate(
             as_json(done)
         answer(yes=all(state["left"] in ("", LATER) for row in done for state in row["states"]))
         return
-    (change,) = read_changes(spec, state)
+    changes = read_changes(spec, state)
     outcomes = []
     for name in names:
         if dry_run:
-            outcomes.append(preview_migration(opened, job, name, change))
+            outcomes.append(preview_migration(opened, job, name, *changes))
             continue
         try:
             with progress_bar(f"migrating {name}", quiet=as_json_) as progress:
@@ -126,7 +127,7 @@ def migrate(
                         opened,
                         job,
                         name,
-                        change,
+                        *changes,
                         suffix=suffix,
                         note=note,
                         engine=engine,
@@ -143,7 +144,8 @@ def migrate(
     else:
         rows = [(o.snapshot, o.made, o.outcome, f"{o.entries:,}", o.why) for o in outcomes]
         columns = ("<snapshot", "<made", "<outcome", ">values", "<why")
-        print_table(f"{state} of {len(outcomes)} snapshots", columns, rows)
+        what = ", ".join(f"{change.operator}/{change.state}" for change in changes)
+        print_table(f"{what} of {len(outcomes)} snapshots", columns, rows)
         for outcome in outcomes:
             tell_times(outcome.times)
         if dry_run:

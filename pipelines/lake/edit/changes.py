@@ -19,25 +19,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from pipelines.yaml_lines import read_yaml
-from state_core.errors import EncodeError, NotFoundError, StateError
+from state_core.errors import EncodeError, IncompatibleError, NotFoundError, StateError
 from state_core.files.wire import DataOutput
 from state_core.formats.layout.keyed_states import value_snapshot
 from state_core.formats.layout.meta_info import parse_state_meta_info
 from state_core.formats.rewriting.value_migration import resolve_element
 from state_core.serializers.composite.evolution import resolve_decoded
 from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility
+from state_core.serializers.framework.compatibility import Compatibility, Verdict
 from state_core.serializers.framework.plugins import load_plugin
 from state_core.serializers.framework.registry import write_serializer_snapshot
 from state_core.serializers.type_spec import TypeSpec, parse_type
 
-__all__ = ["ValueChange", "read_changes", "resolve_change"]
+__all__ = [
+    "ValueChange", "digest_of", "is_needed", "read_changes", "resolve_change", "resolve_changes",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,40 @@ class ValueChange:
         ]
         text = json.dumps(said, sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def digest_of(changes: Sequence[ValueChange]) -> str:
+    """The digest of what several changes say together, in whatever order; of one its own."""
+    digests = sorted(change.digest() for change in changes)
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def is_needed(change: ValueChange, result: Compatibility) -> bool:
+    """Whether a change does something to a state, whose compatibility is known."""
+    return bool(change.expressions) or result.verdict is not Verdict.COMPATIBLE_AS_IS
+
+
+def resolve_changes(
+    record: SnapshotRecord, changes: Sequence[ValueChange]
+) -> list[tuple[ValueChange, OperatorRecord, AnyState, Compatibility]]:
+    """Each change with the state that it is about, and whether the old values can follow.
+
+    Raises:
+        NotFoundError: The snapshot has no such state.
+        IncompatibleError: A state is given two types.
+    """
+    resolved = [(change, *resolve_change(record, change)) for change in changes]
+    tables = Counter(state.table for _, _, state, _ in resolved)
+    for _, operator, state, _ in resolved:
+        if tables[state.table] > 1:
+            raise IncompatibleError(
+                "two types are given for it",
+                place=f"state {operator.label}/{state.name}",
+                remedy="name each state once, by its operator's uid or by its id",
+            )
+    return resolved
 
 
 def resolve_change(

@@ -1,7 +1,7 @@
-"""Migrate a snapshot: one state's values under a new type, as a new snapshot; the old one stays.
+"""Migrate a snapshot: states under new types, as a new snapshot; the old one stays.
 
 Compatibility is resolved first, and what is incompatible is refused with its reasons. Then every
-file of the state's table is read with the old serializer and written with the new one; every value
+file of a state's table is read with the old serializer and written with the new one; every value
 is read back from its bytes before anything is registered.
 """
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pipelines.engine import Engine, Progress
 from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.changes import ValueChange, resolve_change
+from pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
 from pipelines.lake.edit.pieces import Rows
 from pipelines.lake.edit.rewriting import (
     TableRewriter,
@@ -46,15 +46,15 @@ from state_core.formats.rewriting.value_migration import (
 )
 from state_core.formats.writing.unified_encode import StateRows
 from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, Verdict
+from state_core.serializers.framework.compatibility import Compatibility, worst_of
 from state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
 from state_core.serializers.type_spec import TypeSpec, parse_type
 
 __all__ = ["MigrationResult", "ValueStaging", "migrate_snapshot", "refuse_disagreeing"]
 
-# of a table and a token: the directory of the rows with new values of each partition, or of each
-# subtask where the table has no partitions
-ValueStaging = Callable[[OperatorRecord, TableRecord, str], Mapping[int, str]]
+# of a table, a change and a token: the directory of the rows with new values of each partition, or
+# of each subtask where the table has no partitions
+ValueStaging = Callable[[OperatorRecord, TableRecord, ValueChange, str], Mapping[int, str]]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class MigrationResult:
 
     Attributes:
         record: The new snapshot; the old one if nothing had to be done.
-        result: The compatibility of old and new.
+        result: The compatibility of old and new, of several states the worst.
         entries: How many values were migrated.
         times: Where time went.
     """
@@ -79,22 +79,21 @@ def migrate_snapshot(
     job: str,
     parent: str,
     snapshot_id: str,
-    change: ValueChange,
-    *,
+    *changes: ValueChange,
     staging: ValueStaging | None = None,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> MigrationResult:
-    """Register a new snapshot in which one state has a new value type.
+    """Register a new snapshot in which states have new value types: all of them, or none.
 
     Args:
         lake: The lake.
         job: The job.
         parent: The snapshot to migrate.
         snapshot_id: What the new one is to be called.
-        change: The new type.
-        staging: Computes `change.expressions`: for a table, writes its rows with the new value
+        changes: The new types, one a state.
+        staging: Computes a change's expressions: for a table, writes its rows with the new value
             below a directory, and names the directory of each partition, or of each subtask.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
@@ -107,30 +106,39 @@ def migrate_snapshot(
         EncodeError: A value can't be carried over; nothing was registered.
     """
     record = lake.snapshot(job, parent)
-    operator, state, result = resolve_change(record, change)
-    if not change.expressions and not result.usable:
-        raise IncompatibleError(
-            "; ".join(str(reason) for reason in result.reasons) or "the types are incompatible",
-            place=f"state {operator.label}/{state.name}",
-            remedy="give an expression for the field that says how its old value becomes the new",
-        )
-    if result.verdict is Verdict.COMPATIBLE_AS_IS and not change.expressions:
-        return MigrationResult(record, result, 0)
-    refuse_disagreeing(operator, state)
+    resolved = resolve_changes(record, changes)
+    for change, operator, state, result in resolved:
+        if not change.expressions and not result.usable:
+            raise IncompatibleError(
+                "; ".join(str(reason) for reason in result.reasons) or "the types are incompatible",
+                place=f"state {operator.label}/{state.name}",
+                remedy="give an expression for the field that says how its old value becomes the"
+                " new",
+            )
+    worst = worst_of(result for _, _, _, result in resolved)
+    needed = [one for one in resolved if is_needed(one[0], one[3])]
+    if not needed:
+        return MigrationResult(record, worst, 0)
+    for _, operator, state, _ in needed:
+        refuse_disagreeing(operator, state)
+    paths = [state.table for _, _, state, _ in needed]
     with successor_of(
-        lake, job, record, snapshot_id, paths=[state.table], engine=engine, progress=progress
+        lake, job, record, snapshot_id, paths=paths, engine=engine, progress=progress
     ) as (record, rewriter):
-        new_operator = _migrate_table(rewriter, operator, state, change, staging)
-        operators = [
-            new_operator if old.operator_id == operator.operator_id else old
-            for old in record.operators
-        ]
+        operators = {operator.operator_id: operator for operator in record.operators}
+        for change, operator, state, _ in needed:
+            operators[operator.operator_id] = _migrate_table(
+                rewriter, operators[operator.operator_id], state, change, staging
+            )
         migrated = replace(
-            record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note),
-            applied=change.digest(),
+            record.followed_by(
+                snapshot_id, "migrate", list(operators.values()), rewriter.written, note
+            ),
+            applied=digest_of(changes),
         )
         migrated = rewriter.commit(migrated)
-    return MigrationResult(migrated, result, state.entries, rewriter.stopwatch.times())
+    entries = sum(state.entries for _, _, state, _ in needed)
+    return MigrationResult(migrated, worst, entries, rewriter.stopwatch.times())
 
 
 def refuse_disagreeing(operator: OperatorRecord, state: AnyState) -> None:
@@ -174,7 +182,7 @@ def _migrate_table(
         if staging is None:
             raise StateError("expressions need Spark, and no session was given")
         rewriter.stopwatch.end_step("planned")
-        staged = staging(operator, table, rewriter.token)
+        staged = staging(operator, table, change, rewriter.token)
         rewriter.stopwatch.end_step("expressions")
     meta_info = with_value_bytes(state.meta_info, change.value)
     values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, staged is not None)

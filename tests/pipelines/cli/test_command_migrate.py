@@ -189,6 +189,43 @@ def test_a_corrected_migration_is_not_taken_for_the_first(
     assert outcomes((*words, "--suffix", "-2"), to, capsys)[:2] == ["migrated", "migrated"]
 
 
+def test_several_states_are_migrated_at_once_or_not_at_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One snapshot has all of them, and a state that can't follow keeps the others as they were."""
+    lake = Lake(tmp_path / "lake")
+    import_snapshot(lake, str(POJO), JOB, snapshot_id="one", uids=["customers"])
+    words = ("--lake", lake.location, "--job", JOB, "--snapshot", "one")
+    address = {"pojo": "Judge$Address", "fields": {**FIELDS["address"]["fields"], "floor": "int"}}  # type: ignore[call-overload]
+    states: dict[str, Any] = {
+        "customers/customer": {
+            "type": {"pojo": "Judge$Customer", "fields": {**FIELDS, "points": "int"}}
+        },
+        "customers/past": {"type": "Long"},
+    }
+    assert run("migrate", *words, "--to", spec(tmp_path, states)) == 1
+    assert "customers/past" in capsys.readouterr().err
+    assert [summary.snapshot_id for summary in lake.summaries(JOB)] == ["one"]
+    states["customers/past"]["type"] = address
+    to = spec(tmp_path, states)
+    assert outcomes(words, to, capsys) == ["migrated"]
+    assert outcomes(words, to, capsys) == ["migrated before"]
+    assert len(lake.summaries(JOB)) == 2
+    assert (
+        run("export", *words[:4], "--snapshot", "one-migrated", "--to", str(tmp_path / "out")) == 0
+    )
+    operator = open_snapshot(tmp_path / "out", uids=["customers"]).operator("customers")
+    assert {
+        row["points"] for row in operator.state("customer").to_arrow()["value"].to_pylist()
+    } == {0}
+    past = [row for rows in operator.state("past").to_arrow()["value"].to_pylist() for row in rows]
+    assert {row["floor"] for row in past} == {0}
+    assert_whole(lake)
+    assert run("migrate", *words, "--to", to, "--state", "customers/past", "--suffix", "-2") == 0
+    (made,) = (table for table in lake.snapshot(JOB, "one-2").tables if table.version == 2)
+    assert made.path.endswith("/past")
+
+
 def test_a_name_that_something_else_has_is_no_migration(
     customers: tuple[tuple[str, ...], dict[str, Any]],
     tmp_path: Path,
