@@ -305,7 +305,9 @@ def test_exact_bytes_and_empty_states_go_along(odd: Lake, tmp_path: Path) -> Non
 def test_an_expression_would_not_see_what_only_bytes_hold(odd: Lake) -> None:
     """So it is refused, once all rows are there; and nothing is left."""
 
-    def stage(operator: OperatorRecord, table: TableRecord, token: str) -> dict[int, str]:
+    def stage(
+        operator: OperatorRecord, table: TableRecord, _: ValueChange, token: str
+    ) -> dict[int, str]:
         """SQL's part: a file of new rows for each subtask."""
         held = odd.table(table.path).directory
         found = {}
