@@ -125,9 +125,12 @@ class RocksDBFiles:
         """The instance, opened read-only from a directory that goes when this does."""
         directory = tempfile.TemporaryDirectory(prefix=DIRECTORY)
         self._held.append(directory)
+        checked = _Descriptors()
+        if self.lenient:
+            self._held.append(checked)  # as then it opens a table again and again
         try:
             for name, source in self.files:
-                self._sources[name] = _place(Path(directory.name), name, source)
+                self._sources[name] = _place(Path(directory.name), name, source, checked)
             for _ in open_indexes(self._sources, self.prefix):
                 pass  # RocksDB unpacks the same blocks when it opens them
         except StateError:
@@ -383,6 +386,17 @@ class RocksDBFiles:
         return f"{name}, which is {paths[0]}" if paths else name
 
 
+class _Descriptors:
+    """Files that are open as long as this is there."""
+
+    def __init__(self) -> None:
+        self.handles: list[int] = []
+
+    def __del__(self) -> None:
+        while self.handles:
+            os.close(self.handles.pop())
+
+
 @dataclass(frozen=True)
 class _CopiedSource(FileSource):
     """A copy, which messages call by what it is a copy of."""
@@ -395,8 +409,18 @@ class _CopiedSource(FileSource):
         return self.original
 
 
-def _place(directory: Path, name: str, source: ByteSource) -> ByteSource:
+def _place(
+    directory: Path, name: str, source: ByteSource, checked: _Descriptors
+) -> ByteSource:
     """Put a file where RocksDB expects it: a link to a whole local file, or else a copy.
+
+    A path could be a link by the time when RocksDB opens it, so it is given the file that is open.
+
+    Args:
+        directory: Where.
+        name: What RocksDB calls it.
+        source: Its bytes.
+        checked: Keeps files open.
 
     Returns:
         What to read its bytes from.
@@ -412,8 +436,8 @@ def _place(directory: Path, name: str, source: ByteSource) -> ByteSource:
     if name.startswith("OPTIONS"):
         return source
     if name.endswith(".sst") and isinstance(source, FileSource) and _is_local_file(source):
-        path = source.directory.checked_path(source.path)
-        (directory / name).symlink_to(os.path.realpath(path))
+        checked.handles.append(source.directory.descriptor(source.path))
+        (directory / name).symlink_to(f"/dev/fd/{checked.handles[-1]}")
         return source
     working = Directory(directory).confined()  # a link of one name stays one
     with working.open_output(name) as file:
