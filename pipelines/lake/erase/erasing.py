@@ -48,7 +48,12 @@ from pipelines.lake.catalog.holds import refuse_held
 from pipelines.lake.catalog.processes import is_gone, is_this_process, this_process
 from pipelines.lake.edit.pieces import Rewritten
 from pipelines.lake.edit.rewriting import layout_of, rewrite_pieces
-from pipelines.lake.erase.audit_records import AuditRecord, add_record, audit_records, requester_here
+from pipelines.lake.erase.audit_records import (
+    AuditRecord,
+    add_record,
+    audit_records,
+    requester_here,
+)
 from pipelines.lake.erase.log_rewriting import check_log, rewrite_log
 from pipelines.lake.erase.needles import without_words
 from pipelines.lake.erase.opaque_state import without_opaque_state

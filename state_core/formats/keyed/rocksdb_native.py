@@ -304,16 +304,20 @@ class RocksDBFiles:
     def _iterate(self, state: int, bounds: KeyBounds) -> IteratedFamily:
         """What RocksDB reads of a state, when its blocks are known to be no bombs."""
         for table in self._indexes:  # of all column families: a table may lie about its own
-            try:
-                blocks = table.blocks_of(bounds)
-                if (table.source.name, *blocks) not in self._measured:
-                    table.check_unpacked(*blocks)
-                    self._measured.add((table.source.name, *blocks))
-            except OversizedError:
-                raise
-            except StateError:
-                continue  # RocksDB says what is wrong
+            self._measure(table, bounds)
         return IteratedFamily(self.family(state), state, bounds, self.prefix, self._fault)
+
+    def _measure(self, table: SstFile, bounds: KeyBounds) -> None:
+        """Refuse blocks that unpack to too much, once; what else is wrong RocksDB says."""
+        try:
+            blocks = table.blocks_of(bounds)
+            if (table.source.name, *blocks) not in self._measured:
+                table.check_unpacked(*blocks)
+                self._measured.add((table.source.name, *blocks))
+        except OversizedError:
+            raise
+        except StateError:
+            return
 
     def _reader(self, state: int, bounds: KeyBounds) -> FamilyTables | IteratedFamily:
         name = self._family_name(state)
@@ -409,9 +413,7 @@ class _CopiedSource(FileSource):
         return self.original
 
 
-def _place(
-    directory: Path, name: str, source: ByteSource, checked: _Descriptors
-) -> ByteSource:
+def _place(directory: Path, name: str, source: ByteSource, checked: _Descriptors) -> ByteSource:
     """Put a file where RocksDB expects it: a link to a whole local file, or else a copy.
 
     A path could be a link by the time when RocksDB opens it, so it is given the file that is open.

@@ -121,7 +121,7 @@ def test_what_maps_nothing_is_refused(pair: str) -> None:
 def test_a_cluster_says_no_options_of_a_store(options: str) -> None:
     """They would say to which server this machine's keys go."""
     for paths in (PathMap(), PathMap({"s3://other": "s3://here"})):
-        with pytest.raises(UnsafePathError, match="s3://bucket/sp.* has options"):
+        with pytest.raises(UnsafePathError, match=r"s3://bucket/sp.* has options"):
             paths.readable(f"s3://bucket/sp{options}")
     mapped = PathMap({"s3://bucket": "s3://here?region=x"}).here(f"s3://bucket/sp{options}")
     assert urlsplit(mapped).query == "region=x"

@@ -223,7 +223,7 @@ def test_a_short_answer_for_a_file_that_is_the_same(left: int, tmp_path: Path) -
 
     (tmp_path / "file").write_bytes(bytes([1] * 100))
     remote = RemoteFile(Short(left), "file", (Directory(tmp_path), "file"))
-    with pytest.raises(TruncatedError, match="file, offset 0: .* fewer than 100 bytes"):
+    with pytest.raises(TruncatedError, match=r"file, offset 0: .* fewer than 100 bytes"):
         remote.read_into(0, np.zeros(100, np.uint8))
 
 

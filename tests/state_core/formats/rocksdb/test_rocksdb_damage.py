@@ -148,9 +148,7 @@ def test_a_link_that_is_put_there_after_the_check(
         write(tmp_path / name, settings, [("put", 0, b"\1key", name.ljust(5).encode())])
     own = opened_database(tmp_path / "own", settings)
     of_savepoint = Directory(tmp_path / "own").confined()
-    files = replace(
-        own, files=tuple((name, of_savepoint.source(name)) for name, _ in own.files)
-    )
+    files = replace(own, files=tuple((name, of_savepoint.source(name)) for name, _ in own.files))
     place = rocksdb_native._place
 
     def swapped(directory: Path, name: str, source: ByteSource, *kept: Any) -> object:
