@@ -19,6 +19,7 @@ from state_core.errors import OversizedError
 __all__ = [
     "AVRO_NESTING",
     "BIG_NUMBER_BYTES",
+    "BLOCK_BYTES",
     "BOUNDS",
     "COLUMNS",
     "COLUMNS_IN_ALL",
@@ -37,6 +38,7 @@ __all__ = [
     "RECOVERY_WORK",
     "SERIALIZER_NESTING",
     "SHARED_BYTES",
+    "SST_BYTES",
     "STATES",
     "SUBCLASSES",
     "SUBTASKS",
@@ -208,6 +210,15 @@ RECOVERY_WORK = Bound(
     "passes over a key group of the heap to find where values end", 64,
     "one for each state, and for each place where the next may begin",
 )  # fmt: skip
+SST_BYTES = Bound(
+    "bytes that one table file of RocksDB unpacks to", 1 << 28, "zeros take no bytes", each_byte=512
+)
+BLOCK_BYTES = Bound(
+    "bytes that one block of a table file of RocksDB unpacks to",
+    1 << 26,
+    "a block has some kilobytes, or one value that is larger",
+    each_byte=32,
+)
 TABLE_ROWS = Bound("rows of one file of a lake", 1 << 20, "equal rows take no bytes", each_byte=8)
 TABLE_BYTES = Bound(
     "bytes that one file of a lake unpacks to", 1 << 28, "zeros take no bytes", each_byte=512

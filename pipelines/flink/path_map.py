@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
-from state_core.errors import DeclarationError, MissingFileError, StateError
+from state_core.errors import DeclarationError, MissingFileError, StateError, UnsafePathError
 from state_core.files.filesystem import Directory
 from state_core.files.paths import relative_path
 from state_core.files.storage_options import location_below
@@ -55,9 +55,17 @@ class PathMap:
         """A path of the cluster's, as it is called here.
 
         Raises:
-            UnsafePathError: The path leads out of the directory that is mapped.
+            UnsafePathError: The path leads out of the directory that is mapped, or has options,
+                which say to which server keys go.
         """
-        return _moved(_plain(path), self._prefixes, location_below)
+        plain = _plain(path)
+        here = _moved(plain, self._prefixes, location_below)
+        if here == plain and "://" in plain and ("?" in plain or "#" in plain):
+            raise UnsafePathError(
+                f"the cluster wrote {plain}, which has options",
+                remedy="map the directory to what it is called here: --path-map CLUSTER=HERE",
+            )
+        return here
 
     def there(self, path: str) -> str:
         """A path of this machine's, as the cluster calls it.

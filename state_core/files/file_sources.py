@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import ChangedFileError, StateError
+from state_core.errors import ChangedFileError, OversizedError, StateError, TruncatedError
 from state_core.files.byte_sources import too_short
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ PART = 4 << 20
 PARTS_AT_ONCE = 4
 MOST_AHEAD_OF_A_THREAD = 4 * MOST_AHEAD  # a reader that merges has several files in hand
 MOST_FILES = 256
-NOT_READ = 0xA7  # a last byte that is this one may be missing: to be asked for costs a request
+NOT_READ = 0xA7, 0x5C
+"""What stands in a last byte before it is read, and before it is read again as it still did then.
+
+Arrow fills nothing up where S3 gives fewer bytes, and says that all were read.
+"""
 MOST_PARTS = PARTS_AT_ONCE * max(4, os.cpu_count() or 1)  # of all readers, who share the threads
 
 
@@ -92,8 +96,19 @@ class FileSource:
             raise self.directory.not_read(self.path, error) from error
 
     def read_all(self) -> bytes:
-        """All its bytes."""
-        out = np.empty(self.size, np.uint8)
+        """All its bytes.
+
+        Raises:
+            OversizedError: They do not fit into memory.
+        """
+        try:
+            out = np.empty(self.size, np.uint8)
+        except (MemoryError, ValueError) as error:
+            raise OversizedError(
+                f"{self.size} bytes, which do not fit into memory",
+                place=self.name,
+                remedy="Flink writes nothing like it: fetch the file again, and do not trust it",
+            ) from error
         self.read_into(0, out)
         return out.tobytes()
 
@@ -234,13 +249,21 @@ class RemoteFile:
     def _ask_part(self, start: int, out: npt.NDArray[np.uint8]) -> None:
         if not out.size:
             return
-        out[-1] = NOT_READ
-        count = self._file.get_stream(start, out.size).readinto(out)
-        if count < out.size:
-            raise too_short(self.name, start, out.size, count)
-        if out[-1] == NOT_READ and self._origin is not None:
-            directory, path = self._origin
-            FileSource(directory, path, 0, self.size, self, self.version).refuse_change()
+        for unread in NOT_READ:
+            out[-1] = unread
+            count = self._file.get_stream(start, out.size).readinto(out)
+            if count < out.size:
+                raise too_short(self.name, start, out.size, count)
+            if out[-1] != unread:
+                return
+            if self._origin is not None:
+                directory, path = self._origin
+                FileSource(directory, path, 0, self.size, self, self.version).refuse_change()
+        raise TruncatedError(
+            f"the store answered with fewer than {out.size} bytes, twice",
+            place=f"{self.name}, offset {start}",
+            remedy="run it again; if that does not help, look at the file and at what lies between",
+        )
 
 
 def version_of(directory: Directory, path: str, file: pa.NativeFile | None = None) -> str:

@@ -254,7 +254,7 @@ class Directory:
             self.source(path).read_into(offset, out)
             return
         try:
-            handle = self._opened(path)
+            handle = self.descriptor(path)
         except StateError:
             raise
         except OSError as error:
@@ -383,7 +383,8 @@ class Directory:
         if self.exists(path):
             self.filesystem.delete_dir(self.full(path))
 
-    def _opened(self, path: str) -> int:
+    def descriptor(self, path: str) -> int:
+        """A descriptor to read a local file; the caller closes it."""
         return os.open(self.full(path), os.O_RDONLY)
 
 
@@ -534,7 +535,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return [(start + name, size) for name, size in self.tree.files(self.below(path))]
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return given_to_arrow(self._opened(path), "rb")
+        return given_to_arrow(self.descriptor(path), "rb")
 
     def create(self) -> None:
         self.tree.make(self._start)
@@ -602,7 +603,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         self._checked(path)
         return f"{self._start}/{path}" if self._start else path
 
-    def _opened(self, path: str) -> int:
+    def descriptor(self, path: str) -> int:
         whole = f"{self._start}/{path}" if self._start else path
         return self.tree.open(whole if self.tree.knows(whole) else self.below(path))
 

@@ -29,7 +29,7 @@ from pipelines.lake.tables.names import (
     is_unit_path,
     token_of,
 )
-from pipelines.lake.tables.record_rules import Rule, broken_rule
+from pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
 from state_core.errors import DamagedLakeError
 
 __all__ = [
@@ -39,16 +39,12 @@ __all__ = [
 
 PREFIX = "statelake."
 LONGEST = 64 << 20
-_TEXT = Rule(lambda value: isinstance(value, str), "text")
-_TEXTS = Rule(
-    lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value), "texts"
-)
 _TEXT_MAP = Rule(
     lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
     "texts by name",
 )
 _FILES = Rule(
-    lambda value: isinstance(value, dict) and all(map(_TEXTS.kept, value.values())),
+    lambda value: isinstance(value, dict) and all(map(TEXTS.kept, value.values())),
     "files by table",
 )
 _IS_SWITCH = Rule(lambda value: isinstance(value, bool), "true or false")
@@ -149,18 +145,18 @@ Claim: TypeAlias = AttemptClaim | ErasureClaim | DeletionClaim
 
 _RULES: Mapping[type, Mapping[str, Rule]] = {
     AttemptClaim: {
-        "job": _TEXT, "snapshot_id": _TEXT, "operation": _TEXT, "builds_on": _TEXT_MAP,
-        "tables": _TEXTS, "process": _PROCESS,
+        "job": TEXT, "snapshot_id": TEXT, "operation": TEXT, "builds_on": _TEXT_MAP,
+        "tables": TEXTS, "process": _PROCESS,
     },
     ErasureClaim: {
-        "jobs": _TEXTS, "every_job": _IS_SWITCH,
+        "jobs": TEXTS, "every_job": _IS_SWITCH,
         "token": Rule(lambda value: is_token(str(value)), "a token"),
         "switched": _IS_SWITCH, "replaced": _REPLACED,
         "said": Rule(lambda value: isinstance(value, dict), "what was found"), "process": _PROCESS,
     },
     DeletionClaim: {
-        "job": _TEXT, "files": _FILES, "tokens": _TEXTS, "carried": _TEXTS, "tables": _TEXTS,
-        "shown": _TEXTS,
+        "job": TEXT, "files": _FILES, "tokens": TEXTS, "carried": TEXTS, "tables": TEXTS,
+        "shown": TEXTS,
     },
 }  # fmt: skip
 _KINDS: Mapping[str, type] = {

@@ -22,6 +22,7 @@ from deltalake import CommitProperties
 from pipelines.lake.catalog.catalog import Catalog
 from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
+from pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
 from pipelines.lake.tables.tables import (
     CONFIGURATION,
     StateTable,
@@ -46,6 +47,22 @@ SCHEMA = pa.schema(
         ("digest", pa.string()),
     ]
 )
+
+AUDIT = "audit"
+_NUMBER = Rule(lambda value: isinstance(value, int), "a whole number")
+FIELDS: Mapping[str, Rule] = dict.fromkeys(SCHEMA.names, TEXT) | {
+    "number": _NUMBER,
+    "kind": Rule(lambda value: value in (ERASE, AUDIT), "one of 'audit', 'erase'"),
+}
+DEFAULTS: Mapping[str, Any] = {"asked": "", "only": []}  # which older versions did not record
+SAID: Mapping[str, Mapping[str, Rule]] = {
+    ERASE: {"asked": TEXT, "jobs": TEXTS, "only": TEXTS},
+    AUDIT: {
+        "erasure": TEXT, "hit_count": _NUMBER, "rows": _NUMBER, "not_unpacked": TEXTS,
+        "unread": TEXT,
+    },
+}  # fmt: skip
+"""What is read of a record's content again, by its kind."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +98,28 @@ class AuditRecord:
         """The whole record, with its content unpacked."""
         return asdict(self) | {"said": json.loads(self.said)}
 
+    def check(self, place: str) -> None:
+        """Refuse what no writer of ours recorded, whatever its digest.
+
+        Raises:
+            DamagedLakeError: It breaks a rule.
+        """
+        fault = broken_rule(asdict(self), FIELDS)
+        try:
+            said = json.loads(self.said) if fault is None else {}
+        except (ValueError, RecursionError) as error:
+            said, fault = {}, ("said", f"no JSON ({type(error).__name__})")
+        if fault is None:
+            values = {**DEFAULTS, **said} if isinstance(said, dict) else {}
+            fault = broken_rule(values, SAID[self.kind])
+        if fault is not None:
+            raise DamagedLakeError(
+                f"record {self.number} of erasures, {fault[0]}: {fault[1]}",
+                place=place,
+                remedy="statelake did not write that: see who else writes into the lake, and take"
+                " the table from a copy",
+            )
+
 
 def requester_here() -> str:
     """Who runs this process, and where."""
@@ -95,7 +134,7 @@ def audit_records(lake: Catalog) -> list[AuditRecord]:
     """All records, in their order.
 
     Raises:
-        DamagedLakeError: The table can't be read.
+        DamagedLakeError: The table can't be read, or has what is no record.
     """
     directory = StateTable(lake.directory, ERASURE_RECORDS).directory
     table = open_table(directory)
@@ -103,13 +142,16 @@ def audit_records(lake: Catalog) -> list[AuditRecord]:
         return []
     try:
         rows = read_rows(table, directory, SCHEMA).sort_by("number").to_pylist()
-        return [AuditRecord(**row) for row in rows]
     except UnsafePathError:
         raise
     except (MissingFileError, OSError, pa.ArrowException) as error:
         raise DamagedLakeError(
             f"the records of erasures can't be read ({error})", place=directory.uri
         ) from error
+    records = [AuditRecord(**row) for row in rows]
+    for record in records:
+        record.check(directory.uri)
+    return records
 
 
 def broken_record(records: list[AuditRecord]) -> AuditRecord | None:

@@ -48,7 +48,12 @@ from pipelines.lake.catalog.holds import refuse_held
 from pipelines.lake.catalog.processes import is_gone, is_this_process, this_process
 from pipelines.lake.edit.pieces import Rewritten
 from pipelines.lake.edit.rewriting import layout_of, rewrite_pieces
-from pipelines.lake.erase.audit_records import AuditRecord, add_record, requester_here
+from pipelines.lake.erase.audit_records import (
+    AuditRecord,
+    add_record,
+    audit_records,
+    requester_here,
+)
 from pipelines.lake.erase.log_rewriting import check_log, rewrite_log
 from pipelines.lake.erase.needles import without_words
 from pipelines.lake.erase.opaque_state import without_opaque_state
@@ -165,6 +170,7 @@ def erase(
     """
     check_request(asked.request)
     refuse_telling_id(asked)  # before the claim, which the log keeps
+    audit_records(lake)  # behind records that can't be read none could be put in the end
     options = _Options(
         whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress
     )

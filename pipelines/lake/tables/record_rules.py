@@ -39,7 +39,7 @@ from state_core.model.handles import DistributionMode
 from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 from state_core.model.snapshot import StateKind
 
-__all__ = ["COUNT", "NAME", "Rule", "between", "broken_rule", "record_fault"]
+__all__ = ["COUNT", "NAME", "TEXT", "TEXTS", "Rule", "between", "broken_rule", "record_fault"]
 
 Fault = tuple[str, str]
 
@@ -70,6 +70,10 @@ def _one_of(values: Iterable[str]) -> Rule:
 
 COUNT = between(0)
 NAME = Rule(bool, "a name")
+TEXT = Rule(lambda value: isinstance(value, str), "text")
+TEXTS = Rule(
+    lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value), "texts"
+)
 _GROUPS = between(1, MAX_PARALLELISM_LIMIT)
 _TIME = Rule(lambda value: value is not None and value.tzinfo is not None, "a time with its zone")
 

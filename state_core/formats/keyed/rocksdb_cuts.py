@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from state_core.errors import StateError
+from state_core.errors import OversizedError, StateError
 from state_core.files.filesystem import ByteSource
 from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.model.handles import KeyGroupRange
@@ -146,11 +146,16 @@ def open_indexes(
     Args:
         files: The bytes of each file, by its name.
         prefix: Bytes of the key group in front of a key.
+
+    Raises:
+        OversizedError: An index unpacks to too much.
     """
 
     def opened(source: ByteSource) -> tuple[ByteSource, SstFile | None]:
         try:
             return source, SstFile.open(source, prefix, index_only=True)
+        except OversizedError:
+            raise
         except StateError:
             return source, None
 

@@ -30,7 +30,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from rocksdict import AccessType, Options, Rdict
 
-from state_core.errors import CorruptSnapshotError, StateError, UnsafePathError
+from state_core.errors import CorruptSnapshotError, OversizedError, StateError, UnsafePathError
 from state_core.files.filesystem import ByteSource, Directory, FileSource
 from state_core.formats.keyed.rocksdb_cuts import (
     bounds_in,
@@ -41,7 +41,7 @@ from state_core.formats.keyed.rocksdb_cuts import (
 )
 from state_core.formats.keyed.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs
 from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch, Runs, open_tables
-from state_core.formats.keyed.sst_file import KeyBounds
+from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.formats.layout.meta_info import KeyedHeader
 from state_core.model.handles import KeyGroupRange
 from state_core.model.pieces import FilePiece
@@ -108,6 +108,7 @@ class RocksDBFiles:
     _held: list[Any] = field(default_factory=list, repr=False, compare=False)
     _families: set[str] = field(default_factory=set, repr=False, compare=False)
     _sources: dict[str, ByteSource] = field(default_factory=dict, repr=False, compare=False)
+    _measured: set[tuple[str, int, int]] = field(default_factory=set, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -124,9 +125,14 @@ class RocksDBFiles:
         """The instance, opened read-only from a directory that goes when this does."""
         directory = tempfile.TemporaryDirectory(prefix=DIRECTORY)
         self._held.append(directory)
+        checked = _Descriptors()
+        if self.lenient:
+            self._held.append(checked)  # as then it opens a table again and again
         try:
             for name, source in self.files:
-                self._sources[name] = _place(Path(directory.name), name, source)
+                self._sources[name] = _place(Path(directory.name), name, source, checked)
+            for _ in open_indexes(self._sources, self.prefix):
+                pass  # RocksDB unpacks the same blocks when it opens them
         except StateError:
             raise
         except OSError as error:  # one name twice, or no space left
@@ -296,7 +302,22 @@ class RocksDBFiles:
             yield self._entries([(state, pairs)])
 
     def _iterate(self, state: int, bounds: KeyBounds) -> IteratedFamily:
+        """What RocksDB reads of a state, when its blocks are known to be no bombs."""
+        for table in self._indexes:  # of all column families: a table may lie about its own
+            self._measure(table, bounds)
         return IteratedFamily(self.family(state), state, bounds, self.prefix, self._fault)
+
+    def _measure(self, table: SstFile, bounds: KeyBounds) -> None:
+        """Refuse blocks that unpack to too much, once; what else is wrong RocksDB says."""
+        try:
+            blocks = table.blocks_of(bounds)
+            if (table.source.name, *blocks) not in self._measured:
+                table.check_unpacked(*blocks)
+                self._measured.add((table.source.name, *blocks))
+        except OversizedError:
+            raise
+        except StateError:
+            return
 
     def _reader(self, state: int, bounds: KeyBounds) -> FamilyTables | IteratedFamily:
         name = self._family_name(state)
@@ -305,6 +326,12 @@ class RocksDBFiles:
         if runs is None:
             return self._iterate(state, bounds)
         return FamilyTables(runs, state, bounds, self.prefix)
+
+    @cached_property
+    def _indexes(self) -> list[SstFile]:
+        """The tables, as far as their indexes can be read here."""
+        self.open()
+        return [table for _, table in open_indexes(self._sources, self.prefix) if table is not None]
 
     @cached_property
     def _tables(self) -> dict[str, Runs]:
@@ -363,6 +390,17 @@ class RocksDBFiles:
         return f"{name}, which is {paths[0]}" if paths else name
 
 
+class _Descriptors:
+    """Files that are open as long as this is there."""
+
+    def __init__(self) -> None:
+        self.handles: list[int] = []
+
+    def __del__(self) -> None:
+        while self.handles:
+            os.close(self.handles.pop())
+
+
 @dataclass(frozen=True)
 class _CopiedSource(FileSource):
     """A copy, which messages call by what it is a copy of."""
@@ -375,8 +413,16 @@ class _CopiedSource(FileSource):
         return self.original
 
 
-def _place(directory: Path, name: str, source: ByteSource) -> ByteSource:
+def _place(directory: Path, name: str, source: ByteSource, checked: _Descriptors) -> ByteSource:
     """Put a file where RocksDB expects it: a link to a whole local file, or else a copy.
+
+    A path could be a link by the time when RocksDB opens it, so it is given the file that is open.
+
+    Args:
+        directory: Where.
+        name: What RocksDB calls it.
+        source: Its bytes.
+        checked: Keeps files open.
 
     Returns:
         What to read its bytes from.
@@ -392,8 +438,8 @@ def _place(directory: Path, name: str, source: ByteSource) -> ByteSource:
     if name.startswith("OPTIONS"):
         return source
     if name.endswith(".sst") and isinstance(source, FileSource) and _is_local_file(source):
-        path = source.directory.checked_path(source.path)
-        (directory / name).symlink_to(os.path.realpath(path))
+        checked.handles.append(source.directory.descriptor(source.path))
+        (directory / name).symlink_to(f"/dev/fd/{checked.handles[-1]}")
         return source
     working = Directory(directory).confined()  # a link of one name stays one
     with working.open_output(name) as file:

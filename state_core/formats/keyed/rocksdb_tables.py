@@ -12,7 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from state_core.errors import StateError
+from state_core.bounds import SST_BYTES, Budget
+from state_core.errors import OversizedError, StateError
 from state_core.files.filesystem import ByteSource
 from state_core.formats.keyed.sst_blocks import BlockRun
 from state_core.formats.keyed.sst_file import KeyBounds, SstFile
@@ -79,6 +80,8 @@ def open_tables(
     for file in live:
         try:
             table = SstFile.open(sources[file["name"].lstrip("/")], prefix)
+        except OversizedError:
+            raise  # RocksDB would unpack it
         except (StateError, KeyError):
             continue  # its family then lacks a file, and RocksDB says what is wrong with it
         if table is None or table.source.size != file["size"]:
@@ -139,6 +142,7 @@ class _Run:
         self.spans = [(file, first, behind) for file, first, behind in self.spans if first < behind]
         self.spans.reverse()
         self.blocks: BlockRun | None = None
+        self.budget = Budget(0)
         self.next = 0
         self.most = BLOCKS
         self.file: SstFile | None = None
@@ -166,6 +170,9 @@ class _Run:
                     if count == 1:
                         raise
                     count = self.most = count // 2  # what precedes the damage comes first
+            if file is not self.file:
+                self.budget = Budget(file.source.size)
+            self.budget.spend(SST_BYTES, int(self.blocks.sizes.sum()), file.source.name)
             self.file, self.next = file, 0
             if first + count < behind:
                 self.spans.append((file, first + count, behind))

@@ -12,6 +12,7 @@ import cramjam
 import numpy as np
 import xxhash
 
+from state_core.bounds import BLOCK_BYTES
 from state_core.errors import CorruptSnapshotError
 from state_core.files.filesystem import ByteSource
 from state_core.kernels.sst import (
@@ -33,8 +34,8 @@ __all__ = ["NO_INDEX", "XXH3", "BlockReader", "BlockRun", "read_varint"]
 NO_CHECKSUM, CRC32C, XXHASH, XXHASH64, XXH3 = range(5)
 LAST_BYTE_PRIME = 0x6B9083D9
 U32 = 0xFFFFFFFF
-LZ4, LZ4HC, ZSTD = 4, 5, 7
-LARGEST_RATIO = {LZ4: 256, LZ4HC: 256, ZSTD: 1 << 15}
+BZIP2, LZ4, LZ4HC, ZSTD = 3, 4, 5, 7
+LARGEST_RATIO = {BZIP2: 1 << 17, LZ4: 256, LZ4HC: 256, ZSTD: 1 << 15}
 MAX_VARINT = 10
 _CONTENT = "a block that does not hold what it says"
 NO_INDEX = "an index that is none"
@@ -126,6 +127,9 @@ class BlockReader:
         wrong = np.flatnonzero(sizes < 0)
         if wrong.size:
             raise self.fault(_CONTENT, first + int(starts[wrong[0]]))
+        if sizes.size and sizes.max() > BLOCK_BYTES.allowed(self.source.size):
+            place = f"{self.source.name}, block at offset {first + int(starts[sizes.argmax()])}"
+            raise BLOCK_BYTES.exceeded(int(sizes.max()), place, self.source.size)
         return sizes
 
     def unpack(self, run: BlockRun, blocks: slice, out: U8Array) -> tuple[I64Array, I64Array]:
@@ -138,7 +142,7 @@ class BlockReader:
         for index in np.flatnonzero((kinds != SNAPPY) & (kinds != NO_COMPRESSION)).tolist():
             block = run.raw[starts[index] : ends[index]]
             size, skipped = read_varint(block[:MAX_VARINT].tobytes())
-            unpacker = _unpack_zstd if kinds[index] == ZSTD else _unpack_lz4
+            unpacker = _UNPACKERS[int(kinds[index])]
             target = out[to[index] : behind[index]]
             try:
                 done = unpacker(block[skipped:], target)
@@ -155,11 +159,15 @@ class BlockReader:
             raise self.fault(_CONTENT, run.offset + int(starts[wrong]))
         return to, behind_values
 
-    def block(self, offset: int, size: int) -> U8Array:
-        """The entries of one block."""
+    def stored(self, offset: int, size: int) -> BlockRun:
+        """The block that a handle leads to, as stored."""
         if not 0 <= offset <= self.source.size or not 0 <= size <= self.source.size:
             raise self.fault("a handle that leads out of the file", offset)
-        run = self.blocks(np.array([offset], np.int64), np.array([size], np.int64))
+        return self.blocks(np.array([offset], np.int64), np.array([size], np.int64))
+
+    def block(self, offset: int, size: int) -> U8Array:
+        """The entries of one block."""
+        run = self.stored(offset, size)
         out = np.empty(int(run.sizes[0]) + SLACK, np.uint8)
         _, ends = self.unpack(run, slice(None), out)
         return out[: int(ends[0])]
@@ -233,3 +241,11 @@ def _unpack_lz4(block: Any, out: Any) -> int:
 def _unpack_zstd(block: Any, out: Any) -> int:
     done: int = cramjam.zstd.decompress_into(block, out)
     return done
+
+
+def _unpack_bzip2(block: Any, out: Any) -> int:
+    done: int = cramjam.bzip2.decompress_into(block, out)
+    return done
+
+
+_UNPACKERS = {BZIP2: _unpack_bzip2, LZ4: _unpack_lz4, LZ4HC: _unpack_lz4, ZSTD: _unpack_zstd}

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from state_core.bounds import SST_BYTES, Budget
 from state_core.errors import CorruptSnapshotError
 from state_core.files.filesystem import ByteSource
 from state_core.formats.keyed.sst_blocks import NO_INDEX, XXH3, BlockReader, BlockRun, read_varint
@@ -34,8 +36,9 @@ MAGIC = 0x88E241B785F4CFF7
 FIRST_VERSION, LAST_VERSION = 2, 5
 COMPARATOR = b"leveldb.BytewiseComparator"
 BINARY_SEARCH, TWO_LEVELS = 0, 2
-COMPRESSIONS = {b"NoCompression", b"Snappy", b"LZ4", b"LZ4HC", b"ZSTD"}
+COMPRESSIONS = {b"NoCompression", b"Snappy", b"LZ4", b"LZ4HC", b"ZSTD", b"BZip2"}
 PROPERTIES = b"rocksdb.properties"
+MEASURED_BYTES = 1 << 20  # read at once
 LONGEST_KEY = 1 << 16  # more of one is not needed to divide a file
 
 
@@ -118,6 +121,7 @@ class SstFile:
 
         Raises:
             CorruptSnapshotError: The file is damaged.
+            OversizedError: A block of it unpacks to too much.
         """
         if source.size < FOOTER:
             return None
@@ -134,8 +138,11 @@ class SstFile:
             number, at = read_varint(data, at)
             handles.append(number)
         metaindex = dict(reader.pairs(*handles[:2]))
-        unknown = not index_only and any(_unknown(name) for name in metaindex)
-        if PROPERTIES not in metaindex or unknown:
+        unknown = [handle for name, handle in metaindex.items() if _unknown(name)]
+        for handle in unknown:  # RocksDB unpacks them when it opens the file
+            offset, behind = read_varint(handle)
+            reader.stored(offset, read_varint(handle, behind)[0])
+        if PROPERTIES not in metaindex or (unknown and not index_only):
             return None
         offset, behind = read_varint(metaindex[PROPERTIES])
         properties = dict(reader.pairs(offset, read_varint(metaindex[PROPERTIES], behind)[0]))
@@ -241,6 +248,22 @@ class SstFile:
         """
         reader = BlockReader(self.source, self.checksum)
         return reader.blocks(self.offsets[first:behind], self.block_sizes[first:behind])
+
+    def check_unpacked(self, first: int, behind: int) -> None:
+        """Refuse some data blocks if they unpack to more than RocksDB may be given.
+
+        They are read for that, and not unpacked.
+
+        Raises:
+            CorruptSnapshotError: A block is damaged.
+            OversizedError: They do.
+        """
+        budget = Budget(self.source.size)
+        ends = np.cumsum(self.block_sizes[first:behind])
+        cuts = first + 1 + np.flatnonzero(np.diff(ends // MEASURED_BYTES))
+        for start, end in pairwise([first, *cuts.tolist(), behind] if first < behind else []):
+            sizes = self.read(start, end).sizes
+            budget.spend(SST_BYTES, int(sizes.sum()), self.source.name)
 
     def unpack(self, run: BlockRun, blocks: slice, out: U8Array) -> tuple[I64Array, I64Array]:
         """Decompress blocks one behind the other; where the entries of each begin and end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -114,6 +115,16 @@ def test_what_maps_nothing_is_refused(pair: str) -> None:
     """With how it is written."""
     with pytest.raises(DeclarationError, match="CLUSTER=HERE"):
         PathMap.parse([pair])
+
+
+@pytest.mark.parametrize("options", ["?endpoint_override=127.0.0.1:9&scheme=http", "#x", "?"])
+def test_a_cluster_says_no_options_of_a_store(options: str) -> None:
+    """They would say to which server this machine's keys go."""
+    for paths in (PathMap(), PathMap({"s3://other": "s3://here"})):
+        with pytest.raises(UnsafePathError, match=r"s3://bucket/sp.* has options"):
+            paths.readable(f"s3://bucket/sp{options}")
+    mapped = PathMap({"s3://bucket": "s3://here?region=x"}).here(f"s3://bucket/sp{options}")
+    assert urlsplit(mapped).query == "region=x"
 
 
 def test_a_snapshot_that_can_not_be_read_names_both_paths(tmp_path: Path) -> None:

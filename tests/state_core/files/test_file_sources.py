@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core.errors import ChangedFileError, TruncatedError
+from state_core.errors import ChangedFileError, OversizedError, TruncatedError
 from state_core.files import file_sources
 from state_core.files.file_sources import (
     FIRST_AHEAD,
@@ -213,9 +213,31 @@ def test_a_file_that_got_shorter(left: int, tmp_path: Path) -> None:
         remote.read_into(0, np.zeros(100, np.uint8))
 
 
+@pytest.mark.parametrize("left", [0, 50, 99])
+def test_a_short_answer_for_a_file_that_is_the_same(left: int, tmp_path: Path) -> None:
+    """A store that gives fewer bytes than the file has is not believed."""
+
+    class Short(Shrunk):
+        def metadata(self) -> dict[str, bytes]:
+            return {}
+
+    (tmp_path / "file").write_bytes(bytes([1] * 100))
+    remote = RemoteFile(Short(left), "file", (Directory(tmp_path), "file"))
+    with pytest.raises(TruncatedError, match=r"file, offset 0: .* fewer than 100 bytes"):
+        remote.read_into(0, np.zeros(100, np.uint8))
+
+
+def test_a_size_that_no_memory_has(tmp_path: Path) -> None:
+    """It is what a store says, or a file full of holes has: an error that names the file."""
+    (tmp_path / "file").write_bytes(b"1")
+    source = FileSource(Directory(tmp_path), "file", 0, 1 << 60)
+    with pytest.raises(OversizedError, match="file: 1152921504606846976 bytes"):
+        source.read_all()
+
+
 def test_a_last_byte_that_looks_as_if_it_was_not_read(tmp_path: Path) -> None:
-    """It is asked whether the file is the same; it is."""
-    data = bytes([file_sources.NOT_READ] * 100)
+    """It is asked whether the file is the same, and read again."""
+    data = bytes([file_sources.NOT_READ[0]] * 100)
     (tmp_path / "file").write_bytes(data)
     directory = Directory(tmp_path)
     remote = RemoteFile(directory.open_input("file"), "file", (directory, "file"))

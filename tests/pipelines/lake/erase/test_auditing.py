@@ -7,22 +7,28 @@ import gzip
 import json
 import shutil
 import unicodedata
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import CommitProperties
 
 from pipelines.lake.api import Lake
 from pipelines.lake.edit.sql_editing import edit_by_sql
+from pipelines.lake.erase.audit_records import SCHEMA, AuditRecord, audit_records
 from pipelines.lake.erase.auditing import AuditResult, audit_erasure
 from pipelines.lake.erase.erasing import erase
 from pipelines.lake.erase.needles import Needle
 from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.erase.searching import Searcher
 from pipelines.lake.ingest.importing import import_snapshot
+from pipelines.lake.tables.delta_commit import DeltaCommit
 from pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
+from pipelines.lake.tables.tables import open_table
 from state_core import NewKeyedState, NewOperator, write_snapshot
 from state_core.errors import ConflictError, DamagedLakeError, EncodeError, NotFoundError
 from state_core.files.compression import compress_snappy
@@ -348,3 +354,47 @@ def test_many_words_are_found_as_one_by_one() -> None:
         (at, word) for word in words for at in range(len(data)) if data[at : at + len(word)] == word
     )
     assert sorted((at, needle.data) for at, needle in searcher.find(data)) == expected
+
+
+FORGED: dict[str, tuple[dict[str, Any], str]] = {
+    "no JSON": ({"said": "{"}, "said: no JSON"),
+    "nested": ({"said": "[" * 100_000}, "said: no JSON"),
+    "digits": ({"said": '{"jobs": [' + "9" * 10_000 + "]}"}, "said: no JSON"),
+    "nothing": ({"said": None}, "said: None"),
+    "a list": ({"said": "[1]"}, "asked: None"),
+    "no jobs": ({"said": "{}"}, "jobs: None"),
+    "a number of jobs": ({"said": '{"jobs": 3}'}, "jobs: 3"),
+    "jobs of objects": ({"said": '{"jobs": [{}]}'}, "jobs: "),
+    "only a number": ({"said": '{"jobs": [], "only": 7}'}, "only: 7"),
+    "an audit of nothing": ({"said": '{"jobs": []}', "kind": "audit"}, "erasure: None"),
+    "another kind": ({"said": '{"jobs": []}', "kind": "x"}, "kind: 'x'"),
+    "no number": ({"said": '{"jobs": []}', "number": None}, "number: None"),
+    "nobody": ({"said": '{"jobs": []}', "requested_by": None}, "requested_by: None"),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_record_that_is_forged_is_refused_before_anything_is_erased(
+    forged: str, lake: Lake
+) -> None:
+    """Its digest is right, and it is named with what is wrong; no erasure stops half way at it."""
+    said, problem = FORGED[forged]
+    before = audit_records(lake)[-1]
+    row = asdict(before) | {"number": before.number + 1, "previous": before.digest} | said
+    row["digest"] = AuditRecord(**row).sealed()
+    directory = lake.table(ERASURE_RECORDS).directory
+    table = open_table(directory)
+    assert table is not None
+    change = DeltaCommit(directory, SCHEMA, None, CommitProperties())
+    change.add_rows(new_edited_file(table.version() + 1), pa.Table.from_pylist([row], SCHEMA))
+    change.write(table)
+    contents = {path: path.read_bytes() for path in Path(lake.directory.root).rglob("*.parquet")}
+    for use in (
+        lambda: audit_erasure(lake, NUMBER),
+        lambda: erase(lake, ErasureRequest("gdpr-3", ["2"], carried="keep"), ["numbers"]),
+        lambda: audit_records(lake),
+    ):
+        with pytest.raises(DamagedLakeError, match=f"record .* of erasures, {problem}"):
+            use()
+    after = {path: path.read_bytes() for path in Path(lake.directory.root).rglob("*.parquet")}
+    assert after == contents

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import struct
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,10 +23,12 @@ from pipelines.lake.edit.migrating import migrate_snapshot
 from pipelines.lake.edit.sql_editing import edit_by_sql
 from pipelines.lake.erase.audit_records import audit_records, broken_record
 from pipelines.lake.erase.erasing import STEPS, Erasure, ErasureResult, erase, plan_erasure
+from pipelines.lake.erase.parquet_pages import pages_of
 from pipelines.lake.erase.requests import ErasureRequest
 from pipelines.lake.query.session import Session
 from pipelines.lake.query.table_names import TableNames
 from pipelines.lake.verify.integrity import stored_faults
+from state_core import NewKeyedState, NewOperator, write_snapshot
 from state_core.errors import (
     ConflictError,
     EncodeError,
@@ -438,3 +442,40 @@ def test_records_are_a_chain(lake: Lake) -> None:
     found = broken_record(audit_records(lake))
     assert found is not None
     assert found.number == 0
+
+
+def test_numbers_are_in_no_page_and_no_statistics(tmp_path: Path) -> None:
+    """Key and values, Long and Double: in bytes, pages, footers, rows, and the tables' logs."""
+    key, long, double = 7777000111222333, -918273645546372819, 3.14159265358979e77
+    keys = pa.array([*range(500), key])
+    states = (
+        NewKeyedState(
+            "long", pa.table({"key": keys, "value": pa.array([*range(500), long])}), value="Long"
+        ),
+        NewKeyedState(
+            "double",
+            pa.table({"key": keys, "value": pa.array([*map(float, range(500)), double])}),
+            value="Double",
+        ),
+    )
+    write_snapshot(tmp_path / "savepoint", [NewOperator("u", "Long", states, max_parallelism=8)])
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, tmp_path / "savepoint", "s")
+    words = [struct.pack(f"{order}q", number) for number in (key, long) for order in "<>"]
+    words += [struct.pack(f"{order}d", double) for order in "<>"]
+    words += [str(number).encode() for number in (key, long, double)]
+
+    def found() -> set[bytes]:
+        texts = []
+        for path in (tmp_path / "lake").rglob("*"):
+            data = path.read_bytes() if path.is_file() else b""
+            texts.append(data)
+            if path.suffix == ".parquet":
+                file = pq.ParquetFile(path)
+                shown = [file.metadata.to_dict(), file.read().to_pylist()]
+                texts += [repr(shown).encode(), *(page for _, page in pages_of(pa.py_buffer(data)))]
+        return {word for word in words for text in texts if word in bytes(text)}
+
+    assert len(found()) >= 6
+    erase(lake, ErasureRequest("gdpr-1", [str(key)]))
+    assert found() == set()

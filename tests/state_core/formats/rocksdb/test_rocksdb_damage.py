@@ -5,16 +5,20 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from state_core import open_snapshot
 from state_core.errors import CorruptSnapshotError, MissingFileError, StateError, UnsafePathError
-from state_core.files.filesystem import Directory
+from state_core.files.filesystem import ByteSource, Directory
+from state_core.formats.keyed import rocksdb_native
 from state_core.formats.keyed.keyed_files import RocksDBKeyedFile, open_keyed
 from state_core.formats.metadata.checkpoint_metadata import read_metadata
 from state_core.formats.metadata.state_files import StateFiles
 from state_core.model.handles import IncrementalHandle, RelativeHandle
+from tests.support.rocksdb_databases import Settings, read, tables_in, write
+from tests.support.rocksdb_databases import opened as opened_database
 from tests.support.savepoints.expected_contents import assert_contents, tables_of
 from tests.support.savepoints.golden_cases import golden_cases
 
@@ -133,3 +137,27 @@ def test_a_name_that_is_there_twice_changes_no_file(copied: Path, shorter: int) 
     with pytest.raises(StateError, match=r"RocksDB|is a link"):
         list(opened(copied, twice).entries())
     assert path_of(copied, ".sst").read_bytes() == before
+
+
+def test_a_link_that_is_put_there_after_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB opens the table that was checked, whatever its path leads to by then."""
+    settings = Settings()
+    for name in ("own", "other"):
+        write(tmp_path / name, settings, [("put", 0, b"\1key", name.ljust(5).encode())])
+    own = opened_database(tmp_path / "own", settings)
+    of_savepoint = Directory(tmp_path / "own").confined()
+    files = replace(own, files=tuple((name, of_savepoint.source(name)) for name, _ in own.files))
+    place = rocksdb_native._place
+
+    def swapped(directory: Path, name: str, source: ByteSource, *kept: Any) -> object:
+        placed = place(directory, name, source, *kept)
+        if name.endswith(".sst"):
+            (path,) = tables_in(tmp_path / "own")
+            path.unlink()
+            path.symlink_to(tables_in(tmp_path / "other")[0])
+        return placed
+
+    monkeypatch.setattr(rocksdb_native, "_place", swapped)
+    assert read(files, by_rocksdb=True) == ([(0, 1, b"key", b"own  ")], "")

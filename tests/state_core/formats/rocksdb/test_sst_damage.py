@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import CorruptSnapshotError, StateError
+from state_core.bounds import SST_BYTES
+from state_core.errors import CorruptSnapshotError, OversizedError, StateError
 from state_core.files.filesystem import Directory, InlineSource
+from state_core.formats.keyed import rocksdb_tables, sst_file
 from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
 from state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from state_core.kernels.sst import CRC_TABLES, block_crcs, unpack_blocks
@@ -32,6 +34,7 @@ KINDS = [
         ("snappy", "no_checksum", True),
         ("lz4", "no_checksum", False),
         ("zstd", "no_checksum", True),
+        ("bz2", "no_checksum", False),
         ("snappy", "crc32c", True),
         ("snappy", "xxh3", False),
     ]
@@ -219,3 +222,28 @@ def test_entries_that_lie(tmp_path: Path, change: Callable[[bytearray], None]) -
     assert found is not None
     assert "block at offset 0" in found[1]
     assert "does not fit into its block" in found[1]
+
+
+ZEROS = bytes(70_000_000)
+BOMBS: dict[str, list[Step]] = {
+    "a block": [("put", 0, b"\1key", ZEROS)],
+    "an index": [("put", 0, b"\1" + ZEROS, b"value")],
+    "blocks": [("put", 0, b"\1key-%03d" % n, ZEROS[:60_000]) for n in range(900)],
+}
+
+
+@pytest.mark.parametrize("by_rocksdb", [False, True])
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_few_bytes_that_unpack_to_many(
+    tmp_path: Path, bomb: str, by_rocksdb: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused by file and offset before they are, also if RocksDB would unpack them."""
+    for module in (sst_file, rocksdb_tables):
+        monkeypatch.setattr(module, "SST_BYTES", replace(SST_BYTES, most=1 << 20))
+    settings = Settings(compression="zstd")
+    steps = [*BOMBS[bomb], ("delete range", 0, b"\2", b"\3")] if by_rocksdb else BOMBS[bomb]
+    write(tmp_path, settings, steps)
+    files = opened(tmp_path, settings)
+    with pytest.raises(OversizedError, match=r"000\d+\.sst.* of RocksDB unpacks to"):
+        for _ in files.entries():
+            pass

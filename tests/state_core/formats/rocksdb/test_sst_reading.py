@@ -35,7 +35,7 @@ DATABASES = [path for path in GOLDEN if "-rocksdb-" in path.name]
 settings_ = st.builds(
     Settings,
     families=st.sampled_from([("a",), ("a", "b", "c")]),
-    compression=st.sampled_from(["none", "snappy", "lz4", "lz4hc", "zstd"]),
+    compression=st.sampled_from(["none", "snappy", "lz4", "lz4hc", "zstd", "bz2"]),
     checksum=st.sampled_from(["no_checksum", "crc32c", "xxhash", "xxhash64", "xxh3"]),
     block_size=st.sampled_from([1, 64, 300, 4096]),
     restarts=st.sampled_from([1, 3, 16]),
