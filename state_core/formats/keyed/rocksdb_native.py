@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -82,6 +84,7 @@ LENIENT = f"""{STRICT}  paranoid_checks=false
   skip_stats_update_on_db_open=true
 """
 DIRECTORY = "statelake-rocksdb-"
+MOST_OPEN_FILES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,7 @@ class RocksDBFiles:
         """The instance, opened read-only from a directory that goes when this does."""
         directory = tempfile.TemporaryDirectory(prefix=DIRECTORY)
         self._held.append(directory)
+        _raise_open_files()
         checked = _Descriptors()
         if self.lenient:
             self._held.append(checked)  # as then it opens a table again and again
@@ -388,6 +392,18 @@ class RocksDBFiles:
         name = match[1]
         paths = [source.name for local, source in self.files if local == name]
         return f"{name}, which is {paths[0]}" if paths else name
+
+
+def _raise_open_files() -> None:
+    """Raise this process's soft limit of open files: RocksDB has each table of a database open.
+
+    By default it is 1024, which a database of 60 GiB reaches.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # macOS has a limit of its own below the hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Descriptors:

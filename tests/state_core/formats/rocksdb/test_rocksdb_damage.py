@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,3 +164,26 @@ def test_a_link_that_is_put_there_after_the_check(
 
     monkeypatch.setattr(rocksdb_native, "_place", swapped)
     assert read(files, by_rocksdb=True) == ([(0, 1, b"key", b"own  ")], "")
+
+
+@pytest.fixture
+def limits() -> Iterator[tuple[int, int]]:
+    """The limits of open files, which are put back."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield before
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_more_tables_are_read_than_the_soft_limit_has_open_files(
+    tmp_path: Path, limits: tuple[int, int]
+) -> None:
+    """RocksDB has each open, and so have we until it has: the soft limit is raised for that."""
+    puts: list[tuple[str, int, bytes, bytes]] = []
+    for number in range(60):
+        puts += [("put", 0, bytes([number]) + b"key", b"value"), ("flush", 0, b"", b"")]
+    write(tmp_path / "db", Settings(), puts)
+    assert len(tables_in(tmp_path / "db")) == 60
+    few = len(os.listdir("/dev/fd")) + 40
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, limits[1]))
+    rows, fault = read(opened_database(tmp_path / "db", Settings()))
+    assert (len(rows), fault) == (60, "")
