@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
 from collections.abc import Iterator
@@ -183,7 +182,7 @@ def test_more_tables_are_read_than_the_soft_limit_has_open_files(
         puts += [("put", 0, bytes([number]) + b"key", b"value"), ("flush", 0, b"", b"")]
     write(tmp_path / "db", Settings(), puts)
     assert len(tables_in(tmp_path / "db")) == 60
-    few = len(os.listdir("/dev/fd")) + 40
+    few = sum(1 for _ in Path("/dev/fd").iterdir()) + 40
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, limits[1]))
     rows, fault = read(opened_database(tmp_path / "db", Settings()))
     assert (len(rows), fault) == (60, "")
