@@ -156,7 +156,7 @@ PATHS_BY_HAND = {
     ),
     "state_core.formats.reader": ({"Directory"}, USERS_OWN),
     "state_core.formats.keyed.rocksdb_native": (
-        {"pathlib", ".symlink_to", ".write_text", "os.path.realpath"}, OWN_WORKING,
+        {"pathlib", ".symlink_to", ".write_text"}, OWN_WORKING,
     ),
     "state_core.formats.metadata.state_files": (
         {"os.path.exists"}, "for the words of an error: it opens nothing there",
