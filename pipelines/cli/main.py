@@ -71,7 +71,7 @@ COMMANDS = {
     "shell": ("queries.shell:shell", "Ask SQL at a prompt"),
     "diff": ("compare:diff", "Show what changed from one snapshot to another"),
     "check": ("checks.group:check", "Ask before the deploy what would go wrong after it"),
-    "migrate": ("migrate:migrate", "Give one state's values a new type"),
+    "migrate": ("migrate:migrate", "Give states new types"),
     "edit": ("edit:edit", "Change a snapshot as a whole"),
     "rescale": ("compare:rescale", "Show how a snapshot's key groups would be spread"),
     "compress": ("compress:compress", "Write a canonical savepoint again compressed, or not"),
