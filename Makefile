@@ -78,6 +78,6 @@ $(READY): pyproject.toml constraints.txt | java
 	  { echo "statelake needs Python 3.10 or later; set PYTHON=... to one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m pipelines.spark.class_archive
+	$(BIN)/python -m statelake.pipelines.spark.class_archive
 	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@touch $@

@@ -1,5 +1,5 @@
 """Found by Spark by its name: makes `spark.read.format("flink_savepoint")` work unregistered."""
 
-from pipelines.spark.flink_savepoint import FlinkSavepointDataSource as DefaultSource
+from statelake.pipelines.spark.flink_savepoint import FlinkSavepointDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

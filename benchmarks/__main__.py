@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import keyed_state, rescaling, small_matters, startup
 from benchmarks.measuring import print_table
-from pipelines.spark.session import open_session
+from statelake.pipelines.spark.session import open_session
 
 
 def main() -> None:

@@ -20,16 +20,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.measuring import Row, print_table
-from pipelines.engine import LocalEngine
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.rewriting import rewrite_pieces
-from pipelines.lake.edit.sql_editing import edit_by_sql
-from pipelines.lake.erase.auditing import audit_erasure
-from pipelines.lake.erase.erasing import erase
-from pipelines.lake.erase.planning import Planner, records_of
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import NewKeyedState, NewOperator, write_snapshot
+from statelake import NewKeyedState, NewOperator, write_snapshot
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.rewriting import rewrite_pieces
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.erase.auditing import audit_erasure
+from statelake.pipelines.lake.erase.erasing import erase
+from statelake.pipelines.lake.erase.planning import Planner, records_of
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.ingest.importing import import_snapshot
 
 WANTED_BYTES = 500e6
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.measuring import Row, print_table
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.support.dagster_api import DagsterApi
 from tests.support.dagster_server import dagster_dev
 from tests.support.savepoints.golden_cases import golden_cases
@@ -29,8 +29,8 @@ POLL_SECONDS = 0.5
 SUFFIX = "-migrated"
 DEFINITIONS = """
 import dagster as dg
-from pipelines.orchestration.component import StateLake
-from pipelines.orchestration.settings import JobSettings
+from statelake.pipelines.orchestration.component import StateLake
+from statelake.pipelines.orchestration.settings import JobSettings
 
 job = JobSettings(name={job!r}, savepoints={data!r}, engine="local", partitions_per_run={per_run})
 defs = dg.build_defs_for_component(StateLake(lake={lake!r}, jobs=[job]))

@@ -21,8 +21,8 @@ import pyarrow.parquet
 
 from benchmarks.measuring import Row, compare, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
-from pipelines.operations.bootstrap import bootstrap
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.operations.bootstrap import bootstrap
 
 ENTRIES = 5_000_000
 WANTED = 10

@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import Self
 
-from state_core.formats.writing.new_snapshot import write_snapshot
-from state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.integration.spark.cluster import SparkCluster
 from tests.integration.spark.driver import SparkDriver
 

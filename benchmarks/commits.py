@@ -19,7 +19,7 @@ from statistics import harmonic_mean
 from threading import Lock
 
 from benchmarks.measuring import Row, print_table
-from state_core.commit import (
+from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointManager,
@@ -34,8 +34,8 @@ from state_core.commit import (
     TaskStart,
     TaskStores,
 )
-from state_core.commit.stores.rocksdb_store import rocksdb_spec
-from state_core.files.filesystem import Directory
+from statelake.state_core.commit.stores.rocksdb_store import rocksdb_spec
+from statelake.state_core.files.filesystem import Directory
 
 VALUE_BYTES = 100  # behind keys of 16, as RocksDB's own benchmark has it
 LINE_MB = 100

@@ -19,8 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.measuring import Row, print_table, seconds
-from state_core.files.compression import IDENTIFIER, compress_pieces, compress_snappy, open_stream
-from state_core.files.filesystem import Directory, FileSource
+from statelake.state_core.files.compression import (
+    IDENTIFIER,
+    compress_pieces,
+    compress_snappy,
+    open_stream,
+)
+from statelake.state_core.files.filesystem import Directory, FileSource
 
 MEGABYTES = 128
 SUBTASKS = 16  # that share it, if it is operator state

@@ -8,12 +8,12 @@ from typing import Any
 
 from benchmarks.measuring import Row, compare, seconds
 from benchmarks.peer import StateProcessor
-from pipelines.engine import LocalEngine
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.spark.engine import SparkEngine
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.spark.engine import SparkEngine
 
 JOB = "bench"
 FORMS = {"uncompressed": "false", "Snappy": "true"}

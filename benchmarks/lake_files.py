@@ -15,12 +15,12 @@ from pathlib import Path
 from benchmarks.measuring import Row, print_table, seconds
 from benchmarks.one_key import write_canonical
 from benchmarks.small_matters import SMALL
-from pipelines.engine import LocalEngine
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.sql_editing import edit_by_sql
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
 
 JOB = "bench"
 SNAPSHOTS = 9

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from benchmarks.measuring import Row, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.spark.engine import SparkEngine
-from pipelines.spark.session import open_session
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.spark.engine import SparkEngine
+from statelake.pipelines.spark.session import open_session
+from statelake.state_core.serializers.type_spec import parse_type
 
 ENTRIES = 5_000_000
 JOB = "bench"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.measuring import Row, compare, print_table, seconds
 from benchmarks.peer import StateProcessor
-from state_core import open_snapshot
+from statelake import open_snapshot
 
 WANTED = 20
 FORMS = {

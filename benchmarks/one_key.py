@@ -25,18 +25,18 @@ import pyarrow.parquet as pq
 
 from benchmarks.measuring import Row, print_table
 from benchmarks.small_matters import PEAK, run
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.operations.bootstrap import bootstrap
-from state_core.backends import (
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.operations.bootstrap import bootstrap
+from statelake.state_core.backends import (
     BackendConfiguration,
     SnapshotTarget,
     heap_backend,
     restore_backend,
     rocksdb_backend,
 )
-from state_core.files.filesystem import Directory
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 
 KEY_BYTES, VALUE_BYTES = 96, 128
 MAX_PARALLELISM = 128
@@ -47,7 +47,7 @@ CANONICAL, HEAP, ROCKSDB, LAKE = "canonical savepoint", "heap", "RocksDB", "lake
 READ_ALL = """
 import sys
 import pyarrow.compute as pc
-from state_core import open_snapshot
+from statelake import open_snapshot
 path, key = sys.argv[1:]
 rows = open_snapshot(path).operator("counter").state("blob").batches(columns=["key", "value"])
 print(sum(pc.sum(pc.equal(batch.column("key"), key)).as_py() or 0 for batch in rows))

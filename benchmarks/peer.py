@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyspark
 
-from pipelines.spark.jars import cache_directory
+from statelake.pipelines.spark.jars import cache_directory
 from tests.integration.flink.distribution import flink_jars
 
 SOURCES = Path(__file__).parent / "java"

@@ -22,12 +22,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.measuring import Row, print_table, rate
-from pipelines.lake.api import Lake
-from pipelines.runtime import RunOptions, run_job
-from pipelines.spark.engine import SparkEngine
-from pipelines.spark.session import open_session
-from state_core.declarations import StateDeclaration, StateDeclarations
-from state_core.process import (
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.pipelines.spark.engine import SparkEngine
+from statelake.pipelines.spark.session import open_session
+from statelake.state_core.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.process import (
     Collector,
     Job,
     OneInputBatchProcessFunction,

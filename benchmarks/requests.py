@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from state_core.files.filesystem import Directory
-from state_core.model.operator_ids import operator_id_of_uid
+from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.model.operator_ids import operator_id_of_uid
 from tests.integration.s3.proxy import ENVIRONMENT, S3Proxy
 from tests.integration.s3.relay import OPERATIONS, Relay, Traffic
 from tests.support.command import run

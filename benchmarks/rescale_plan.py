@@ -14,19 +14,22 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring import Row, print_table, rate, seconds
-from state_core import open_snapshot
-from state_core.files.filesystem import InlineSource
-from state_core.files.wire import DataInput
-from state_core.formats.layout.meta_info import StateMetaInfo, read_state_meta_info
-from state_core.formats.operator_state.operator_file import (
+from statelake import open_snapshot
+from statelake.state_core.files.filesystem import InlineSource
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.meta_info import StateMetaInfo, read_state_meta_info
+from statelake.state_core.formats.operator_state.operator_file import (
     CURRENT_VERSION,
     OperatorFile,
     OperatorHeader,
     read_operator_header,
 )
-from state_core.formats.operator_state.operator_states import encode_operator_file, operator_layout
-from state_core.model.handles import DistributionMode, OperatorHandle
-from state_core.model.redistribution import (
+from statelake.state_core.formats.operator_state.operator_states import (
+    encode_operator_file,
+    operator_layout,
+)
+from statelake.state_core.model.handles import DistributionMode, OperatorHandle
+from statelake.state_core.model.redistribution import (
     ElementSlice,
     StateShare,
     plan_key_groups,

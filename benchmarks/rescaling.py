@@ -6,11 +6,11 @@ from pathlib import Path
 
 from benchmarks.measuring import Row, compare, seconds
 from benchmarks.peer import StateProcessor
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.export.rescaling import plan_rescale
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.spark.engine import SparkEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.export.rescaling import plan_rescale
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.spark.engine import SparkEngine
 
 JOB = "bench"
 SHAPE = {"backend": "rocksdb", "keybytes": 96, "valuebytes": 128, "max": 128}

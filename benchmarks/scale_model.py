@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.lake.ingest.large_slices import HUGE_BYTES
+from statelake.pipelines.lake.ingest.large_slices import HUGE_BYTES
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 OPERATIONS = ("import", "export", "rescale")

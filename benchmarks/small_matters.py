@@ -22,7 +22,7 @@ def peak():
 atexit.register(peak)
 """
 WATCHED = f"""{PEAK}
-from pipelines.cli.main import main
+from statelake.pipelines.cli.main import main
 main()
 """
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.measuring import Row, print_table
 
 SAVEPOINT = Path(__file__).parents[1] / "pipelines" / "cli" / "demo" / "savepoints" / "monday"
-COMMAND = "from pipelines.cli.main import main; main()"
+COMMAND = "from statelake.pipelines.cli.main import main; main()"
 BARE, LIBRARIES = "a bare Python", "`import numpy, pyarrow`"
 PROGRAMS = {
     BARE: ("-c", "pass"),

@@ -13,7 +13,7 @@ import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from pipelines.cli.main import statelake
+from statelake.pipelines.cli.main import statelake
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 WIDTH = 100

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     BlobStoreBackend,
     CheckpointManager,
     CommitSettings,
@@ -30,7 +30,7 @@ from state_core.commit import (
     TaskStart,
     TaskStores,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 
 INPUT = SystemStreamPartition("files", "lines", 0)
 SETTINGS = CommitSettings.parse({"stores.counts.backup.factories": "blob_store"}, ["counts"])

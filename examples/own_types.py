@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers import (
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers import (
     Decoder,
     SimpleTypeSerializerSnapshot,
     TypeSerializer,

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.declarations import StateDeclaration, StateDeclarations
-from state_core.process import (
+from statelake.state_core.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.process import (
     Collector,
     Job,
     NonPartitionedContext,

@@ -10,8 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.declarations import StateDeclaration, StateDeclarations
-from state_core.process import Collector, Job, OneInputStreamProcessFunction, PartitionedContext
+from statelake.state_core.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.process import (
+    Collector,
+    Job,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+)
 
 SPENT = StateDeclarations.value_state("spent", "Long")
 

@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from state_core.extras import has_extra
+from statelake.state_core.extras import has_extra
 
 __all__ = [
     "MASTER",
@@ -158,7 +158,7 @@ def choose_engine(wanted: Engine | str) -> Engine:
         wanted == "auto" and not (cluster_configured() and has_extra("spark"))
     ):
         return LocalEngine()
-    from pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - a JVM only where it is wanted
+    from statelake.pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - a JVM only where it is wanted
 
     return SparkEngine()
 

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from pipelines.shown import from_plain, json_text, plain
-from state_core.errors import EncodeError, NotFoundError
-from state_core.formats.layout.keys import key_serializer_of
-from state_core.model.key_groups import EncodedKey
-from state_core.model.snapshot import KeyedState, Operator, Snapshot
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.pipelines.shown import from_plain, json_text, plain
+from statelake.state_core.errors import EncodeError, NotFoundError
+from statelake.state_core.formats.layout.keys import key_serializer_of
+from statelake.state_core.model.key_groups import EncodedKey
+from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = [
     "KEY_LINES",

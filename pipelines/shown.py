@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.model.snapshot import KeyedState, StateKind
-from state_core.printable import printable, printable_json
+from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.printable import printable, printable_json
 
 __all__ = [
     "age_text",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from pipelines.engine import Engine, Progress, map_largest_first
+from statelake.pipelines.engine import Engine, Progress, map_largest_first
 
 __all__ = ["Stopwatch", "Times", "phase", "phase_of_each"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from state_core.errors import EncodeError
+from statelake.state_core.errors import EncodeError
 
 __all__ = ["MOST_VALUES", "SpecLines", "read_yaml"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from state_core.errors import OversizedError
+from statelake.state_core.errors import OversizedError
 
 __all__ = [
     "AVRO_NESTING",

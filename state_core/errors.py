@@ -50,7 +50,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from state_core.printable import printable
+from statelake.state_core.printable import printable
 
 __all__ = [
     "AsyncCommitError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from state_core.errors import MissingExtraError
+from statelake.state_core.errors import MissingExtraError
 
 __all__ = ["has_extra", "require_extra"]
 

@@ -18,6 +18,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("state_core", "pipelines")
+ROOT_PACKAGE = "statelake."  # by which both are imported
+FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "statelake", "tests")
 
 # Each line may import what stands above it, and nothing beside it. A package stands for its own
 # modules, unless they are named apart.
@@ -255,12 +257,13 @@ def imports_of(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, node.lineno
+                yield alias.name.removeprefix(ROOT_PACKAGE), node.lineno
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno} imports relatively"
+            module = str(node.module).removeprefix(ROOT_PACKAGE)
             for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield whole if whole in MODULES else str(node.module), node.lineno
+                whole = f"{module}.{alias.name}"
+                yield whole if whole in MODULES else module, node.lineno
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
@@ -283,6 +286,18 @@ def test_what_must_not_know_spark_or_dagster_does_not(name: str) -> None:
         if name == unit or name.startswith(f"{unit}."):
             found = {imported.split(".")[0] for imported, _ in imports_of(MODULES[name])}
             assert not found & set(forbidden)
+
+
+def test_all_is_imported_below_one_root() -> None:
+    """What is installed is `statelake`: `pipelines` at the top may be another's."""
+    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert len(files) > len(MODULES)
+    for path in files:
+        assert not set(
+            re.findall(
+                r"^\s*(?:from|import) (state_core|pipelines)\b", path.read_text(), re.MULTILINE
+            )
+        )
 
 
 def test_modules_of_tests_have_names_of_their_own() -> None:
@@ -325,7 +340,11 @@ def test_public_names_are_there(name: str) -> None:
             late = {
                 alias.name for statement in node.body for alias in getattr(statement, "names", ())
             }
-            defined |= {part for part in late if hasattr(importlib.import_module(name), part)}
+            defined |= {
+                part
+                for part in late
+                if hasattr(importlib.import_module(f"{ROOT_PACKAGE}{name}"), part)
+            }
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [child for target in targets for child in ast.walk(target)]

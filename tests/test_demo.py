@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
+from statelake import open_snapshot
 
 ERASED = -820795872871
 SAID = (
@@ -24,7 +24,8 @@ SAID = (
 def test_the_whole_way(tmp_path: Path) -> None:
     """Each step says what it did, in order, and the savepoint at its end lacks the one person."""
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.main", "demo", "--dir", str(tmp_path / "demo")],
+        [sys.executable, "-m", "statelake.pipelines.cli.main", "demo",
+         "--dir", str(tmp_path / "demo")],
         capture_output=True, text=True, check=False,
         env={**os.environ, "DAGSTER_HOME": str(tmp_path / "dagster")},
     )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from pipelines.cli.main import COMMANDS
+from statelake.pipelines.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 FETCHED = re.compile(

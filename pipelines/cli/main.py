@@ -20,8 +20,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from state_core.errors import HeldError, IncompatibleError, NoMatchError, StateError
-from state_core.printable import is_text, printable
+from statelake.state_core.errors import HeldError, IncompatibleError, NoMatchError, StateError
+from statelake.state_core.printable import is_text, printable
 
 __all__ = ["main"]
 
@@ -132,7 +132,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        commands = importlib.import_module(f"pipelines.cli.commands.{module}")
+        commands = importlib.import_module(f"statelake.pipelines.cli.commands.{module}")
         command: click.Command = getattr(commands, name)
         if ctx.obj is OWN_PROCESS and cmd_name not in CALLS_USERS_CODE and "pyarrow" in sys.modules:
             _spare_pandas()

@@ -21,17 +21,17 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
-from pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
-from state_core.errors import DeclarationError, StateError
-from state_core.extras import require_extra
-from state_core.printable import printable
+from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
+from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
+from statelake.state_core.errors import DeclarationError, StateError
+from statelake.state_core.extras import require_extra
+from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
-    from pipelines.lake.catalog.catalog import Catalog
-    from pipelines.lake.share.sharing import Sharing
-    from pipelines.lake.tables.records import SnapshotRecord
-    from state_core.model.snapshot import Snapshot
+    from statelake.pipelines.lake.catalog.catalog import Catalog
+    from statelake.pipelines.lake.share.sharing import Sharing
+    from statelake.pipelines.lake.tables.records import SnapshotRecord
+    from statelake.state_core.model.snapshot import Snapshot
 
 __all__ = [
     "Reading",
@@ -110,7 +110,7 @@ def refuse_untrusted(context: click.Context) -> None:
 def _rows(context: click.Context, job: str | None = None) -> list[SnapshotRecord]:
     """The rows of the lake that the command line has named so far; none if anything is wrong."""
     try:
-        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
+        from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
 
         return Catalog(context.params["lake"]).listed(job)[0]
     except Exception:  # noqa: BLE001 - nobody reads an error there, and it would spoil the line
@@ -196,7 +196,7 @@ def snapshot_named(lake: Catalog, job: str, name: str) -> str:
     Raises:
         NotFoundError: The name means several snapshots, or none that there could be.
     """
-    from pipelines.lake.catalog.snapshot_names import resolve_snapshot  # noqa: PLC0415 - deltalake
+    from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot  # noqa: PLC0415 - deltalake
 
     snapshot_id = resolve_snapshot(lake, job, name)
     if snapshot_id != name:
@@ -240,7 +240,7 @@ class Source:
         Raises:
             SnapshotError: The snapshot can't be read.
         """
-        from state_core.formats import open_snapshot  # noqa: PLC0415 - not for --help
+        from statelake.state_core.formats import open_snapshot  # noqa: PLC0415 - not for --help
 
         return open_snapshot(self.savepoint, **self.reading)
 
@@ -251,8 +251,8 @@ class Source:
             NotFoundError: There is no such job or snapshot.
             LakeError: There is no lake, or its catalog can't be read.
         """
-        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-        from pipelines.lake.keys.one_key import newest_snapshot  # noqa: PLC0415 - the same
+        from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
+        from statelake.pipelines.lake.keys.one_key import newest_snapshot  # noqa: PLC0415 - the same
 
         lake, named = Catalog(self.lake or ""), self.snapshot_id
         snapshot_id = None if named is None else snapshot_named(lake, self.job, named)
@@ -260,7 +260,7 @@ class Source:
 
     def read(self, read: Callable[[Catalog, SnapshotRecord], Result]) -> Result:
         """Read a snapshot of the lake to its end: see `SnapshotReading.whole`."""
-        from pipelines.lake.catalog.reading import SnapshotReading  # noqa: PLC0415 - the same
+        from statelake.pipelines.lake.catalog.reading import SnapshotReading  # noqa: PLC0415 - the same
 
         lake, record = self.recorded()
         return SnapshotReading(lake, record).whole(partial(read, lake))
@@ -352,7 +352,7 @@ class Share(click.ParamType[float]):
         """Parse a share."""
         if isinstance(value, float):
             return value
-        from pipelines.lake.share.sampling import parse_share  # noqa: PLC0415 - not for --help
+        from statelake.pipelines.lake.share.sampling import parse_share  # noqa: PLC0415 - not for --help
 
         try:
             return parse_share(str(value))
@@ -367,9 +367,9 @@ def _sharing(
         if leave_out_opaque:
             raise click.UsageError("--leave-out-opaque is for --sample and --mask")
         return None
-    from pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
-    from pipelines.lake.share.sampling import Sample  # noqa: PLC0415 - the same
-    from pipelines.lake.share.sharing import Sharing  # noqa: PLC0415 - the same
+    from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
+    from statelake.pipelines.lake.share.sampling import Sample  # noqa: PLC0415 - the same
+    from statelake.pipelines.lake.share.sharing import Sharing  # noqa: PLC0415 - the same
 
     return Sharing(
         None if sample is None else Sample(sample, seed),

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from state_core.errors import StateError
+from statelake.state_core.errors import StateError
 
 if sys.version_info >= (3, 11):
     import tomllib

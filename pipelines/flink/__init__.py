@@ -2,8 +2,8 @@
 
 ::
 
-    from pipelines.flink.cluster import FlinkCluster
-    from pipelines.flink.connection import ConnectionSettings
+    from statelake.pipelines.flink.cluster import FlinkCluster
+    from statelake.pipelines.flink.connection import ConnectionSettings
 
     cluster = FlinkCluster(ConnectionSettings.from_environment("https://flink.example:8081"))
     job = cluster.find_job("orders")

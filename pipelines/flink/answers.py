@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
-from state_core.errors import ClusterError
+from statelake.state_core.errors import ClusterError
 
 __all__ = [
     "ENDED",

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from pipelines.flink.answers import FlinkJobDetails, Operation, answered
-from pipelines.flink.cluster_view import ClusterView, checked_id
-from pipelines.flink.root_causes import root_cause
-from state_core.errors import (
+from statelake.pipelines.flink.answers import FlinkJobDetails, Operation, answered
+from statelake.pipelines.flink.cluster_view import ClusterView, checked_id
+from statelake.pipelines.flink.root_causes import root_cause
+from statelake.state_core.errors import (
     ClusterError,
     DeclarationError,
     FlinkJobError,

@@ -6,7 +6,7 @@ import time
 
 from typing_extensions import Self
 
-from pipelines.flink.answers import (
+from statelake.pipelines.flink.answers import (
     Checkpoints,
     FlinkJob,
     FlinkJobDetails,
@@ -14,9 +14,9 @@ from pipelines.flink.answers import (
     is_id,
     rows,
 )
-from pipelines.flink.connection import Connection, ConnectionSettings
-from pipelines.flink.root_causes import root_cause
-from state_core.errors import DeclarationError, NotFoundError, UnreachableClusterError
+from statelake.pipelines.flink.connection import Connection, ConnectionSettings
+from statelake.pipelines.flink.root_causes import root_cause
+from statelake.state_core.errors import DeclarationError, NotFoundError, UnreachableClusterError
 
 __all__ = ["ClusterView", "checked_id"]
 

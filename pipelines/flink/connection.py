@@ -30,8 +30,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 from urllib3.exceptions import TimeoutError as PoolTimeoutError
 
-from pipelines.flink.root_causes import root_cause
-from state_core.errors import (
+from statelake.pipelines.flink.root_causes import root_cause
+from statelake.state_core.errors import (
     ClusterError,
     DeclarationError,
     NotFoundError,

@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from state_core.errors import ClusterError, DeclarationError, NotFoundError
+from statelake.state_core.errors import ClusterError, DeclarationError, NotFoundError
 
 if TYPE_CHECKING:
-    from pipelines.flink.cluster import FlinkCluster
+    from statelake.pipelines.flink.cluster import FlinkCluster
 
 __all__ = ["JarRun", "Jars"]
 

@@ -6,10 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
-from state_core.errors import DeclarationError, MissingFileError, StateError, UnsafePathError
-from state_core.files.filesystem import Directory
-from state_core.files.paths import relative_path
-from state_core.files.storage_options import location_below
+from statelake.state_core.errors import (
+    DeclarationError,
+    MissingFileError,
+    StateError,
+    UnsafePathError,
+)
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.paths import relative_path
+from statelake.state_core.files.storage_options import location_below
 
 __all__ = ["PathMap"]
 

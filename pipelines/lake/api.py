@@ -2,7 +2,7 @@
 
 ::
 
-    from pipelines.lake.api import Lake
+    from statelake.pipelines.lake.api import Lake
 
     lake = Lake("s3://bucket/lake", storage_options={"AWS_REGION": "eu-central-1"})
     lake.import_snapshot("savepoint-5f1e2c-0a1b2c3d4e5f", "orders", snapshot_id="monday")
@@ -15,20 +15,25 @@ import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from pipelines.engine import Engine, Progress
-from pipelines.keys import KeyRows
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import DropPlan, DropResult, drop_snapshots, plan_drop
-from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
-from pipelines.lake.edit.committing import CommitResult, commit_snapshot
-from pipelines.lake.export.exporting import ExportResult, export_snapshot
-from pipelines.lake.ingest.importing import ImportResult, import_snapshot
-from pipelines.lake.keys.key_history import KeyHistory, key_history
-from pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake
-from pipelines.lake.share.sharing import Sharing
-from pipelines.lake.tables.records import HoldRecord, SnapshotRecord
-from pipelines.lake.verify.diffing import StateDifference, diff_snapshots
-from state_core.files.storage_options import with_storage_options
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.keys import KeyRows
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.dropping import (
+    DropPlan,
+    DropResult,
+    drop_snapshots,
+    plan_drop,
+)
+from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
+from statelake.pipelines.lake.edit.committing import CommitResult, commit_snapshot
+from statelake.pipelines.lake.export.exporting import ExportResult, export_snapshot
+from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
+from statelake.pipelines.lake.keys.key_history import KeyHistory, key_history
+from statelake.pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake
+from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.lake.tables.records import HoldRecord, SnapshotRecord
+from statelake.pipelines.lake.verify.diffing import StateDifference, diff_snapshots
+from statelake.state_core.files.storage_options import with_storage_options
 
 __all__ = ["Lake"]
 

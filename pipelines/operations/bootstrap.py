@@ -2,7 +2,7 @@
 
 ::
 
-    from pipelines.operations.bootstrap import bootstrap
+    from statelake.pipelines.operations.bootstrap import bootstrap
 
     bootstrap(None, "bootstrap.yaml", "savepoints/first")
     bootstrap(spark, "bootstrap.yaml", "savepoints/first", sources={"orders": a_data_frame})
@@ -22,25 +22,35 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from pipelines.engine import Engine, LocalEngine, Progress, choose_engine
-from pipelines.lake.bootstrap.bootstrap_columns import RowPlan, expressions_in
-from pipelines.lake.bootstrap.bootstrap_slice import ArrowRows, FileRows, mapped_batches
-from pipelines.lake.bootstrap.bootstrap_spec import (
+from statelake.pipelines.engine import Engine, LocalEngine, Progress, choose_engine
+from statelake.pipelines.lake.bootstrap.bootstrap_columns import RowPlan, expressions_in
+from statelake.pipelines.lake.bootstrap.bootstrap_slice import ArrowRows, FileRows, mapped_batches
+from statelake.pipelines.lake.bootstrap.bootstrap_spec import (
     MODES,
     OperatorSpec,
     StateSpec,
     read_bootstrap_spec,
 )
-from pipelines.lake.bootstrap.sources import FileSource, Piece, find_source, lake_table, pieces_of
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.names import check_names
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import ConflictError, EncodeError, StateError, UnreadableTableError
-from state_core.files.filesystem import Directory
-from state_core.formats.operator_state.operator_states import operator_layout
-from state_core.formats.writing.new_snapshot import WrittenSnapshot, write_snapshot
-from state_core.formats.writing.new_states import NewKeyedState, NewOperator, NewOperatorState
+from statelake.pipelines.lake.bootstrap.sources import (
+    FileSource,
+    Piece,
+    find_source,
+    lake_table,
+    pieces_of,
+)
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.names import check_names
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import ConflictError, EncodeError, StateError, UnreadableTableError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.operator_state.operator_states import operator_layout
+from statelake.state_core.formats.writing.new_snapshot import WrittenSnapshot, write_snapshot
+from statelake.state_core.formats.writing.new_states import (
+    NewKeyedState,
+    NewOperator,
+    NewOperatorState,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,7 +214,7 @@ class _Bootstrap:
         """The engine: Spark, too, where a source has needed a session."""
         if self.spark is None or self.wanted == "local" or not isinstance(self.wanted, str):
             return choose_engine(self.wanted)
-        from pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - only when wanted
+        from statelake.pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - only when wanted
 
         return SparkEngine(self.spark)
 
@@ -289,7 +299,7 @@ class _Bootstrap:
             return self.files(state, plan, source)
         if kind == "sql":
             session = self.session(state, "{sql: ...} as its source")
-            from pipelines.spark.frames import frame_of_query  # noqa: PLC0415 - only when wanted
+            from statelake.pipelines.spark.frames import frame_of_query  # noqa: PLC0415 - only when wanted
 
             frame = frame_of_query(session, str(source["sql"]), "`source`")
             return self.frame(plan, frame, "the query")
@@ -326,13 +336,13 @@ class _Bootstrap:
             else:
                 return FileRows(plan, pieces, self.engine, self.progress)
         session = self.session(state, "Spark SQL")
-        from pipelines.spark.frames import frame_of_files  # noqa: PLC0415 - only when wanted
+        from statelake.pipelines.spark.frames import frame_of_files  # noqa: PLC0415 - only when wanted
 
         return self.frame(plan, frame_of_files(session, source), source.name)
 
     def frame(self, plan: RowPlan, frame: DataFrame, name: str) -> StateRows:
         """A DataFrame."""
-        from pipelines.spark.frames import FrameRows  # noqa: PLC0415 - only when wanted
+        from statelake.pipelines.spark.frames import FrameRows  # noqa: PLC0415 - only when wanted
 
         return FrameRows(plan, frame, name)
 
@@ -360,7 +370,7 @@ class _Bootstrap:
                     f"{what}{f' ({sql})' if sql else ''} needs Spark",
                     remedy="choose --engine auto or spark, or name plain columns",
                 )
-            from pipelines.spark.session import open_session  # noqa: PLC0415 - only when wanted
+            from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - only when wanted
 
             self.spark = open_session()
         return self.spark

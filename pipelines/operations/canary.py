@@ -9,17 +9,17 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pipelines.engine import Engine
-from pipelines.flink.cluster import FlinkCluster, Report, new_id
-from pipelines.flink.jars import JarRun, Jars
-from pipelines.flink.path_map import PathMap
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.share.sharing import Sharing
-from pipelines.lake.verify.compatibility import check_against
-from state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
-from state_core.files.filesystem import Directory
-from state_core.formats.layout.state_compatibility import StateVerdict
+from statelake.pipelines.engine import Engine
+from statelake.pipelines.flink.cluster import FlinkCluster, Report, new_id
+from statelake.pipelines.flink.jars import JarRun, Jars
+from statelake.pipelines.flink.path_map import PathMap
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.lake.verify.compatibility import check_against
+from statelake.state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.layout.state_compatibility import StateVerdict
 
 __all__ = ["CanaryResult", "run_canary"]
 

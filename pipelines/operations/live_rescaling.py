@@ -11,15 +11,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pipelines.engine import Engine
-from pipelines.flink.cluster import FlinkCluster, new_id
-from pipelines.flink.jars import Jars
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.changes import read_changes
-from pipelines.lake.verify.legality import load_job
-from pipelines.operations.rescale_journal import Journal, open_journal, start_journal
-from pipelines.operations.rescale_steps import RUN_OLD, STEPS, WAY_BACK, RescalePlan, Step, Work
-from state_core.errors import (
+from statelake.pipelines.engine import Engine
+from statelake.pipelines.flink.cluster import FlinkCluster, new_id
+from statelake.pipelines.flink.jars import Jars
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.changes import read_changes
+from statelake.pipelines.lake.verify.legality import load_job
+from statelake.pipelines.operations.rescale_journal import Journal, open_journal, start_journal
+from statelake.pipelines.operations.rescale_steps import (
+    RUN_OLD,
+    STEPS,
+    WAY_BACK,
+    RescalePlan,
+    Step,
+    Work,
+)
+from statelake.state_core.errors import (
     ClusterError,
     ConflictError,
     FlinkJobError,
@@ -27,7 +34,7 @@ from state_core.errors import (
     StateError,
     UnreachableClusterError,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["LEFT", "PUT_BACK", "RESCALED", "RescaleResult", "rescale_job"]
 

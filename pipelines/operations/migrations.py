@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
-from pipelines.lake.edit.migrating import ValueStaging, migrate_snapshot, refuse_disagreeing
-from pipelines.times import Times
-from state_core.errors import ConflictError, IncompatibleError
-from state_core.serializers.framework.compatibility import worst_of
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
+from statelake.pipelines.lake.edit.migrating import (
+    ValueStaging,
+    migrate_snapshot,
+    refuse_disagreeing,
+)
+from statelake.pipelines.times import Times
+from statelake.state_core.errors import ConflictError, IncompatibleError
+from statelake.state_core.serializers.framework.compatibility import worst_of
 
 __all__ = ["Outcome", "migrate_one", "preview_migration"]
 
@@ -134,7 +138,7 @@ def _staging(lake: Catalog, changes: Sequence[ValueChange]) -> ValueStaging | No
     """Spark, where there are expressions."""
     if not any(change.expressions for change in changes):
         return None
-    from pipelines.spark.expressions import expression_staging  # noqa: PLC0415 - only when wanted
-    from pipelines.spark.session import open_session  # noqa: PLC0415 - the same
+    from statelake.pipelines.spark.expressions import expression_staging  # noqa: PLC0415 - only when wanted
+    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - the same
 
     return expression_staging(open_session(), lake)

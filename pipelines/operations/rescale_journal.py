@@ -18,14 +18,19 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from pipelines.flink.answers import is_id
-from pipelines.flink.cluster import new_id
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.processes import is_gone, is_this_process, read_note, this_process
-from pipelines.lake.tables.names import path_segment
-from pipelines.lake.tables.record_rules import Rule, between
-from state_core.errors import ConflictError
-from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
+from statelake.pipelines.flink.answers import is_id
+from statelake.pipelines.flink.cluster import new_id
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.processes import (
+    is_gone,
+    is_this_process,
+    read_note,
+    this_process,
+)
+from statelake.pipelines.lake.tables.names import path_segment
+from statelake.pipelines.lake.tables.record_rules import Rule, between
+from statelake.state_core.errors import ConflictError
+from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
 __all__ = ["Journal", "ended_journals", "open_journal", "start_journal"]
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pipelines.engine import Engine
-from pipelines.flink.cluster import FlinkCluster
-from pipelines.flink.jars import JarRun, Jars
-from pipelines.flink.path_map import PathMap
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.changes import read_changes
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.verify.compatibility import check_against
-from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
-from pipelines.operations.migrations import migrate_one
-from pipelines.operations.rescale_journal import Journal
-from state_core.checks.integrity import check_snapshot
-from state_core.errors import (
+from statelake.pipelines.engine import Engine
+from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.flink.jars import JarRun, Jars
+from statelake.pipelines.flink.path_map import PathMap
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.changes import read_changes
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.verify.compatibility import check_against
+from statelake.pipelines.lake.verify.legality import check_declared, held_of_record, load_job
+from statelake.pipelines.operations.migrations import migrate_one
+from statelake.pipelines.operations.rescale_journal import Journal
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     DamagedLakeError,
     FlinkJobError,
@@ -30,7 +30,7 @@ from state_core.errors import (
     LegalityError,
     NotFoundError,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["RUN_OLD", "STEPS", "WAY_BACK", "RescalePlan", "Step", "Work"]
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import DropResult, bytes_freed, drop_snapshots
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import DeclarationError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.dropping import DropResult, bytes_freed, drop_snapshots
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import DeclarationError
 
 __all__ = ["Policy", "RetentionPlan", "plan_retention", "prune", "reasons_to_stay"]
 

@@ -17,17 +17,17 @@ import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from pipelines.engine import Engine
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.export.exporting import ExportResult, export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.names import path_segment
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.verify.integrity import count_faults
-from state_core.checks.integrity import check_snapshot
-from state_core.errors import NotFoundError, StateError
-from state_core.files.filesystem import Directory
-from state_core.formats import open_snapshot
+from statelake.pipelines.engine import Engine
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.export.exporting import ExportResult, export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.names import path_segment
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.verify.integrity import count_faults
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.errors import NotFoundError, StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats import open_snapshot
 
 __all__ = ["Verification", "keep_savepoints", "take_savepoint", "verify_savepoint"]
 

@@ -22,6 +22,6 @@ A new asset goes into `assets`, its check into `checks`: functions of a `StateJo
 job has it.
 """
 
-from state_core.extras import require_extra
+from statelake.state_core.extras import require_extra
 
 require_extra("dagster")

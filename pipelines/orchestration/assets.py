@@ -8,15 +8,19 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from pipelines.lake.commits.checkpoint_migrating import REFUSED, changelog_of, migrate_records
-from pipelines.lake.commits.checkpoint_records import open_log
-from pipelines.lake.edit.changes import read_changes
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.export.rescaling import plan_rescale
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.operations.migrations import migrate_one
-from pipelines.orchestration.history import history_metadata
-from pipelines.orchestration.metadata import (
+from statelake.pipelines.lake.commits.checkpoint_migrating import (
+    REFUSED,
+    changelog_of,
+    migrate_records,
+)
+from statelake.pipelines.lake.commits.checkpoint_records import open_log
+from statelake.pipelines.lake.edit.changes import read_changes
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.export.rescaling import plan_rescale
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.operations.migrations import migrate_one
+from statelake.pipelines.orchestration.history import history_metadata
+from statelake.pipelines.orchestration.metadata import (
     export_metadata,
     log_migration_metadata,
     outcome_metadata,
@@ -26,12 +30,12 @@ from pipelines.orchestration.metadata import (
     table_metadata,
     tables_metadata,
 )
-from pipelines.orchestration.progress import LoggedProgress
-from pipelines.orchestration.state_job import StateJob, table_key
-from state_core.files.compression import configured_compression
-from state_core.files.storage_options import location_below
-from state_core.formats import open_snapshot
-from state_core.printable import printable
+from statelake.pipelines.orchestration.progress import LoggedProgress
+from statelake.pipelines.orchestration.state_job import StateJob, table_key
+from statelake.state_core.files.compression import configured_compression
+from statelake.state_core.files.storage_options import location_below
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.printable import printable
 
 __all__ = ["LogMigrationConfig", "MigrationConfig", "RescaleConfig", "job_assets"]
 

@@ -7,32 +7,32 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.verify.compatibility import check_against
-from pipelines.lake.verify.integrity import count_faults
-from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
-from pipelines.orchestration.history import current_plans, growth_of
-from pipelines.orchestration.jobs import PROVE
-from pipelines.orchestration.live_job import live_job, shown_in_flink
-from pipelines.orchestration.metadata import (
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.verify.compatibility import check_against
+from statelake.pipelines.lake.verify.integrity import count_faults
+from statelake.pipelines.lake.verify.legality import check_declared, held_of_record, load_job
+from statelake.pipelines.orchestration.history import current_plans, growth_of
+from statelake.pipelines.orchestration.jobs import PROVE
+from statelake.pipelines.orchestration.live_job import live_job, shown_in_flink
+from statelake.pipelines.orchestration.metadata import (
     faults_list,
     findings_metadata,
     markdown_table,
     verdicts_metadata,
 )
-from pipelines.orchestration.resources import Locations, public_location
-from pipelines.orchestration.settings import (
+from statelake.pipelines.orchestration.resources import Locations, public_location
+from statelake.pipelines.orchestration.settings import (
     CanarySettings,
     FlinkSettings,
     GrowthSettings,
     SkewSettings,
     StalenessSettings,
 )
-from pipelines.orchestration.state_job import StateJob
-from pipelines.shown import age_text, bytes_text
-from state_core.checks.integrity import check_snapshot
-from state_core.formats import open_snapshot
-from state_core.printable import printable
+from statelake.pipelines.orchestration.state_job import StateJob
+from statelake.pipelines.shown import age_text, bytes_text
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.printable import printable
 
 __all__ = ["job_checks"]
 

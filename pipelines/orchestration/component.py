@@ -2,7 +2,7 @@
 
 ::
 
-    type: pipelines.orchestration.component.StateLake
+    type: statelake.dagster.StateLake
     attributes:
       lake: /data/lake
       exports: /data/exports
@@ -24,17 +24,17 @@ from dagster._core.definitions.definitions_load_context import DefinitionsLoadCo
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from pipelines.orchestration.assets import job_assets
-from pipelines.orchestration.checks import job_checks
-from pipelines.orchestration.erasure.erasure_definitions import erasure_definitions
-from pipelines.orchestration.erasure.lake_erasure import LakeErasure
-from pipelines.orchestration.jobs import state_jobs
-from pipelines.orchestration.known_tables import find_tables
-from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.schedules import job_schedules
-from pipelines.orchestration.sensors import job_sensors
-from pipelines.orchestration.settings import ErasureSettings, FlinkSettings, JobSettings
-from pipelines.orchestration.state_job import StateJob
+from statelake.pipelines.orchestration.assets import job_assets
+from statelake.pipelines.orchestration.checks import job_checks
+from statelake.pipelines.orchestration.erasure.erasure_definitions import erasure_definitions
+from statelake.pipelines.orchestration.erasure.lake_erasure import LakeErasure
+from statelake.pipelines.orchestration.jobs import state_jobs
+from statelake.pipelines.orchestration.known_tables import find_tables
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.schedules import job_schedules
+from statelake.pipelines.orchestration.sensors import job_sensors
+from statelake.pipelines.orchestration.settings import ErasureSettings, FlinkSettings, JobSettings
+from statelake.pipelines.orchestration.state_job import StateJob
 
 __all__ = ["StateLake", "StateLakeScaffolder"]
 

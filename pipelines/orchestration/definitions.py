@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from pipelines.orchestration.component import StateLake
-from pipelines.orchestration.settings import CheckSettings, JobSettings
+from statelake.pipelines.orchestration.component import StateLake
+from statelake.pipelines.orchestration.settings import CheckSettings, JobSettings
 
 __all__ = ["definitions"]
 

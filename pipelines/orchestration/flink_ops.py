@@ -4,17 +4,17 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.operations.live_rescaling import RESCALED, RescaleResult, rescale_job
-from pipelines.operations.rescale_steps import RescalePlan
-from pipelines.orchestration.live_job import Loss, live_job, shown_in_flink
-from pipelines.orchestration.metadata import markdown_table, savepoint_metadata
-from pipelines.orchestration.resources import public_location
-from pipelines.orchestration.savepoints import has_savepoint
-from pipelines.orchestration.settings import FlinkSettings
-from pipelines.orchestration.state_job import StateJob
-from state_core.errors import MissingFileError
-from state_core.formats import open_snapshot
-from state_core.printable import printable
+from statelake.pipelines.operations.live_rescaling import RESCALED, RescaleResult, rescale_job
+from statelake.pipelines.operations.rescale_steps import RescalePlan
+from statelake.pipelines.orchestration.live_job import Loss, live_job, shown_in_flink
+from statelake.pipelines.orchestration.metadata import markdown_table, savepoint_metadata
+from statelake.pipelines.orchestration.resources import public_location
+from statelake.pipelines.orchestration.savepoints import has_savepoint
+from statelake.pipelines.orchestration.settings import FlinkSettings
+from statelake.pipelines.orchestration.state_job import StateJob
+from statelake.state_core.errors import MissingFileError
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.printable import printable
 
 __all__ = [
     "RescaleJobConfig",

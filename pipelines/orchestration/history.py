@@ -8,14 +8,14 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown_table
-from pipelines.orchestration.pictures import growth_chart, subtask_chart
-from pipelines.shown import bytes_text
-from state_core.errors import DamagedLakeError
-from state_core.printable import printable
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown_table
+from statelake.pipelines.orchestration.pictures import growth_chart, subtask_chart
+from statelake.pipelines.shown import bytes_text
+from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.printable import printable
 
 __all__ = ["Growth", "changes_between", "current_plans", "growth_of", "history_metadata"]
 

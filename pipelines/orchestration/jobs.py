@@ -6,8 +6,8 @@ from typing import TypeAlias
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from pipelines.orchestration.flink_ops import report_lost_job, rescale_op, savepoint_op
-from pipelines.orchestration.ops import (
+from statelake.pipelines.orchestration.flink_ops import report_lost_job, rescale_op, savepoint_op
+from statelake.pipelines.orchestration.ops import (
     PruneConfig,
     check_declarations,
     compress,
@@ -18,7 +18,7 @@ from pipelines.orchestration.ops import (
     restore_elsewhere,
     run_functions,
 )
-from pipelines.orchestration.state_job import StateJob
+from statelake.pipelines.orchestration.state_job import StateJob
 
 __all__ = [
     "ARCHIVE",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from pipelines.lake.ingest.import_targets import tables_of
-from pipelines.lake.tables.names import operator_table
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.savepoints import newest_savepoint
-from state_core.errors import StateError
-from state_core.formats import open_snapshot
-from state_core.model.snapshot import Snapshot, StateKind
-from state_core.printable import printable
+from statelake.pipelines.lake.ingest.import_targets import tables_of
+from statelake.pipelines.lake.tables.names import operator_table
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.savepoints import newest_savepoint
+from statelake.state_core.errors import StateError
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.model.snapshot import Snapshot, StateKind
+from statelake.state_core.printable import printable
 
 __all__ = ["find_tables", "recorded_tables"]
 

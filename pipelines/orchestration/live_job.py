@@ -8,16 +8,16 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.flink.cluster import FlinkCluster, Report
-from pipelines.flink.connection import ConnectionSettings
-from pipelines.flink.jars import JarRun
-from pipelines.flink.path_map import PathMap
-from pipelines.operations.canary import CanaryResult, run_canary
-from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.settings import CanarySettings, FlinkSettings
-from pipelines.orchestration.state_job import StateJob
-from state_core.errors import ClusterError, NotFoundError
-from state_core.files.storage_options import location_below
+from statelake.pipelines.flink.cluster import FlinkCluster, Report
+from statelake.pipelines.flink.connection import ConnectionSettings
+from statelake.pipelines.flink.jars import JarRun
+from statelake.pipelines.flink.path_map import PathMap
+from statelake.pipelines.operations.canary import CanaryResult, run_canary
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.settings import CanarySettings, FlinkSettings
+from statelake.pipelines.orchestration.state_job import StateJob
+from statelake.state_core.errors import ClusterError, NotFoundError
+from statelake.state_core.files.storage_options import location_below
 
 __all__ = ["LiveJob", "Loss", "is_under_way", "live_job", "shown_in_flink"]
 

@@ -8,29 +8,29 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from pipelines.engine import spark_ui
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import DropResult
-from pipelines.lake.commits.checkpoint_migrating import TaskMigration
-from pipelines.lake.commits.commit_measures import CommitReport, total
-from pipelines.lake.export.exporting import ExportResult
-from pipelines.lake.export.rescaling import OperatorPlan, group_totals
-from pipelines.lake.ingest.importing import ImportResult
-from pipelines.lake.tables.operator_tables import read_operator_rows
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
-from pipelines.lake.tables.table_rows import table_rows
-from pipelines.operations.migrations import Outcome
-from pipelines.operations.verified_savepoints import Verification
-from pipelines.orchestration.pictures import commit_chart, key_group_histogram
-from pipelines.orchestration.resources import public_location
-from pipelines.runtime import RunResult
-from pipelines.shown import as_markdown, bytes_text, json_text, plain
-from state_core.declarations.findings import Finding
-from state_core.formats.layout.state_compatibility import StateVerdict
-from state_core.formats.rewriting.recompression import Recompression
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Snapshot
-from state_core.printable import printable
+from statelake.pipelines.engine import spark_ui
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.dropping import DropResult
+from statelake.pipelines.lake.commits.checkpoint_migrating import TaskMigration
+from statelake.pipelines.lake.commits.commit_measures import CommitReport, total
+from statelake.pipelines.lake.export.exporting import ExportResult
+from statelake.pipelines.lake.export.rescaling import OperatorPlan, group_totals
+from statelake.pipelines.lake.ingest.importing import ImportResult
+from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
+from statelake.pipelines.lake.tables.table_rows import table_rows
+from statelake.pipelines.operations.migrations import Outcome
+from statelake.pipelines.operations.verified_savepoints import Verification
+from statelake.pipelines.orchestration.pictures import commit_chart, key_group_histogram
+from statelake.pipelines.orchestration.resources import public_location
+from statelake.pipelines.runtime import RunResult
+from statelake.pipelines.shown import as_markdown, bytes_text, json_text, plain
+from statelake.state_core.declarations.findings import Finding
+from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+from statelake.state_core.formats.rewriting.recompression import Recompression
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.printable import printable
 
 __all__ = [
     "commits_metadata",

@@ -3,15 +3,15 @@
 import dagster as dg
 from pydantic import Field
 
-from pipelines.lake.commits.commit_measures import CommitReports, total
-from pipelines.lake.verify.legality import load_runnable
-from pipelines.operations.retention import Policy, prune
-from pipelines.operations.verified_savepoints import (
+from statelake.pipelines.lake.commits.commit_measures import CommitReports, total
+from statelake.pipelines.lake.verify.legality import load_runnable
+from statelake.pipelines.operations.retention import Policy, prune
+from statelake.pipelines.operations.verified_savepoints import (
     keep_savepoints,
     take_savepoint,
     verify_savepoint,
 )
-from pipelines.orchestration.metadata import (
+from statelake.pipelines.orchestration.metadata import (
     commits_metadata,
     compression_metadata,
     export_metadata,
@@ -19,13 +19,13 @@ from pipelines.orchestration.metadata import (
     run_metadata,
     verification_metadata,
 )
-from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.state_job import StateJob
-from pipelines.runtime import RunOptions, run_job
-from state_core.checks.legality import check_job
-from state_core.commit.records.clocks import now_millis
-from state_core.files.compression import configured_compression
-from state_core.formats.rewriting.recompression import recompress_snapshot
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.state_job import StateJob
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.state_core.checks.legality import check_job
+from statelake.state_core.commit.records.clocks import now_millis
+from statelake.state_core.files.compression import configured_compression
+from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 
 __all__ = [
     "CommitsConfig",

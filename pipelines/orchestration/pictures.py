@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from pipelines.shown import as_markdown
-from state_core.printable import printable
+from statelake.pipelines.shown import as_markdown
+from statelake.state_core.printable import printable
 
 __all__ = ["commit_chart", "growth_chart", "key_group_histogram", "subtask_chart"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from time import monotonic
 
-from pipelines.engine import spark_ui
-from pipelines.shown import bytes_text
+from statelake.pipelines.engine import spark_ui
+from statelake.pipelines.shown import bytes_text
 
 __all__ = ["LoggedProgress"]
 

@@ -5,9 +5,9 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 
-from pipelines.lake.catalog.catalog import Catalog
-from state_core.files.paths import relative_path
-from state_core.files.storage_options import location_below
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.state_core.files.paths import relative_path
+from statelake.state_core.files.storage_options import location_below
 
 __all__ = ["Locations", "public_location"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipelines.orchestration.resources import Locations
-from state_core.errors import UnsafePathError
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.formats.reader import METADATA_FILE
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.state_core.errors import UnsafePathError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.formats.reader import METADATA_FILE
 
 __all__ = ["find_savepoints", "has_savepoint", "newest_savepoint"]
 

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import dagster as dg
 
-from pipelines.orchestration.jobs import (
+from statelake.pipelines.orchestration.jobs import (
     ARCHIVE,
     COMMITS,
     FUNCTIONS,
@@ -15,10 +15,10 @@ from pipelines.orchestration.jobs import (
     VERIFY,
     AnyJob,
 )
-from pipelines.orchestration.live_job import is_under_way
-from pipelines.orchestration.resources import public_location
-from pipelines.orchestration.savepoints import newest_savepoint
-from pipelines.orchestration.state_job import StateJob
+from statelake.pipelines.orchestration.live_job import is_under_way
+from statelake.pipelines.orchestration.resources import public_location
+from statelake.pipelines.orchestration.savepoints import newest_savepoint
+from statelake.pipelines.orchestration.state_job import StateJob
 
 __all__ = ["job_schedules"]
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.orchestration.flink_ops import run_config_of
-from pipelines.orchestration.jobs import ARCHIVE, CHECK, LOST, RESCALE, AnyJob
-from pipelines.orchestration.live_job import is_under_way, live_job
-from pipelines.orchestration.metadata import faults_list
-from pipelines.orchestration.resources import public_location
-from pipelines.orchestration.savepoints import find_savepoints
-from pipelines.orchestration.settings import FlinkSettings
-from pipelines.orchestration.state_job import StateJob
-from state_core.printable import printable
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.orchestration.flink_ops import run_config_of
+from statelake.pipelines.orchestration.jobs import ARCHIVE, CHECK, LOST, RESCALE, AnyJob
+from statelake.pipelines.orchestration.live_job import is_under_way, live_job
+from statelake.pipelines.orchestration.metadata import faults_list
+from statelake.pipelines.orchestration.resources import public_location
+from statelake.pipelines.orchestration.savepoints import find_savepoints
+from statelake.pipelines.orchestration.settings import FlinkSettings
+from statelake.pipelines.orchestration.state_job import StateJob
+from statelake.state_core.printable import printable
 
 __all__ = ["changed_states", "job_sensors"]
 

@@ -7,9 +7,9 @@ from typing import Literal
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
 
-from pipelines.lake.share.sampling import Sample, parse_share
-from pipelines.lake.share.sharing import Sharing
-from pipelines.operations.retention import Policy
+from statelake.pipelines.lake.share.sampling import Sample, parse_share
+from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.operations.retention import Policy
 
 __all__ = [
     "CanarySettings",

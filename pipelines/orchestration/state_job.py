@@ -9,8 +9,8 @@ from typing import Any, TypedDict, cast
 
 import dagster as dg
 
-from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.settings import JobSettings
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.settings import JobSettings
 
 __all__ = ["StateJob", "table_key"]
 

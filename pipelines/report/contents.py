@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from state_core.formats.key_weights import HeavyKey
+from statelake.state_core.formats.key_weights import HeavyKey
 
 __all__ = [
     "DETAILED",

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.report.contents import GrowthStep, I64Array, ReportedOperator
-from pipelines.report.markup import Html, tag
-from pipelines.shown import bytes_text
-from state_core.model.key_groups import key_group_ranges
+from statelake.pipelines.report.contents import GrowthStep, I64Array, ReportedOperator
+from statelake.pipelines.report.markup import Html, tag
+from statelake.pipelines.shown import bytes_text
+from statelake.state_core.model.key_groups import key_group_ranges
 
 __all__ = ["draw_growth", "draw_key_groups"]
 

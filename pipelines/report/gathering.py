@@ -8,14 +8,18 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from pipelines.engine import Progress
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.export.rescaling import group_totals
-from pipelines.lake.keys.heavy_keys import weigh_recorded
-from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, SnapshotRecord
-from pipelines.lake.tables.table_rows import parse_recorded
-from pipelines.lake.verify.integrity import stored_faults
-from pipelines.report.contents import (
+from statelake.pipelines.engine import Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.export.rescaling import group_totals
+from statelake.pipelines.lake.keys.heavy_keys import weigh_recorded
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+)
+from statelake.pipelines.lake.tables.table_rows import parse_recorded
+from statelake.pipelines.lake.verify.integrity import stored_faults
+from statelake.pipelines.report.contents import (
     DETAILED,
     DETAILED_STATES,
     GrowthStep,
@@ -25,16 +29,16 @@ from pipelines.report.contents import (
     ReportedOperator,
     ReportedState,
 )
-from pipelines.shown import bytes_text
-from state_core.checks.integrity import IntegrityReport, check_snapshot
-from state_core.errors import NotASnapshotError, StateError
-from state_core.formats import open_snapshot
-from state_core.formats.key_weights import HeavyKey, weigh_operator
-from state_core.formats.reader import snapshot_directory
-from state_core.model.handles import DistributionMode
-from state_core.model.measure import measure_operator
-from state_core.model.operator_state import NonKeyedState
-from state_core.model.snapshot import Operator, Snapshot
+from statelake.pipelines.shown import bytes_text
+from statelake.state_core.checks.integrity import IntegrityReport, check_snapshot
+from statelake.state_core.errors import NotASnapshotError, StateError
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.key_weights import HeavyKey, weigh_operator
+from statelake.state_core.formats.reader import snapshot_directory
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.operator_state import NonKeyedState
+from statelake.state_core.model.snapshot import Operator, Snapshot
 
 __all__ = ["lake_report", "savepoint_report"]
 

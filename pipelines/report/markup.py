@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from state_core.printable import printable
+from statelake.state_core.printable import printable
 
 __all__ = ["Html", "content_policy", "data_text", "table", "tag", "text"]
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.report.contents import (
+from statelake.pipelines.report.contents import (
     DETAILED,
     Integrity,
     Report,
     ReportedOperator,
     ReportedState,
 )
-from pipelines.report.drawing import draw_growth, draw_key_groups
-from pipelines.report.markup import Html, content_policy, data_text, table, tag
-from pipelines.shown import bytes_text, json_text, plain
-from state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
+from statelake.pipelines.report.drawing import draw_growth, draw_key_groups
+from statelake.pipelines.report.markup import Html, content_policy, data_text, table, tag
+from statelake.pipelines.shown import bytes_text, json_text, plain
+from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
 
 __all__ = ["page_of"]
 
@@ -73,7 +73,7 @@ def page_of(report: Report) -> str:
 
 def _own(name: str) -> str:
     """A file that belongs to this package."""
-    return (resources.files("pipelines.report") / name).read_text("utf-8")
+    return (resources.files("statelake.pipelines.report") / name).read_text("utf-8")
 
 
 def _data(drawn: list[tuple[int, ReportedOperator]]) -> Html:

@@ -11,6 +11,6 @@
 ==============  ====================================================================
 """
 
-from pipelines.runtime.running import STEPS, RunOptions, RunResult, run_job
+from statelake.pipelines.runtime.running import STEPS, RunOptions, RunResult, run_job
 
 __all__ = ["STEPS", "RunOptions", "RunResult", "run_job"]

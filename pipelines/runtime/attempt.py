@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.commits.run_log import SAVEPOINT, Plan, Prepared, output_directory
-from pipelines.runtime.backups import BackupSettings, task_name
-from pipelines.runtime.exchange import Channel, Exchanged, ExchangeTask, exchange
-from pipelines.runtime.sources import Split
-from pipelines.runtime.subtasks import (
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.commits.run_log import SAVEPOINT, Plan, Prepared, output_directory
+from statelake.pipelines.runtime.backups import BackupSettings, task_name
+from statelake.pipelines.runtime.exchange import Channel, Exchanged, ExchangeTask, exchange
+from statelake.pipelines.runtime.sources import Split
+from statelake.pipelines.runtime.subtasks import (
     OutputFile,
     OutputTarget,
     Restored,
@@ -20,20 +20,20 @@ from pipelines.runtime.subtasks import (
     SubtaskTask,
     run_subtask,
 )
-from state_core import open_snapshot
-from state_core.backends.states.operator_state import assign_operator_state
-from state_core.commit import CheckpointV2
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.backends.states.operator_state import assign_operator_state
+from statelake.state_core.commit import CheckpointV2
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
 )
-from state_core.formats.metadata.stream_map import named_files
-from state_core.formats.writing.writer import SavepointDirectory
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.process import Job
-from state_core.process.jobs import OperatorNode, SourceNode
+from statelake.state_core.formats.metadata.stream_map import named_files
+from statelake.state_core.formats.reader import open_snapshot
+from statelake.state_core.formats.writing.writer import SavepointDirectory
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.process import Job
+from statelake.state_core.process.jobs import OperatorNode, SourceNode
 
 __all__ = ["Attempt"]
 

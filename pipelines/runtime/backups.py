@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import NoReturn
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     BlobStoreBackend,
     CheckpointId,
     CheckpointManager,
@@ -30,17 +30,17 @@ from state_core.commit import (
     TaskContext,
     TaskStores,
 )
-from state_core.commit.records.records import BLOB_STORE_FACTORY
-from state_core.errors import CommitError
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.errors import CommitError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.model.handles import KeyGroupsHandle, RelativeHandle
+from statelake.state_core.model.handles import KeyGroupsHandle, RelativeHandle
 
 __all__ = [
     "SNAPSHOT_FACTORY",

@@ -18,13 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.runtime.sources import Split, batches_of
-from state_core.declarations.jobs import StreamKind
-from state_core.errors import KeyGroupError, LakeError, StateError
-from state_core.files.filesystem import ConfinedDirectory
-from state_core.model.key_groups import key_group_ranges, key_groups_of_hashes
-from state_core.process.jobs import Input, OperatorNode
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.pipelines.runtime.sources import Split, batches_of
+from statelake.state_core.declarations.jobs import StreamKind
+from statelake.state_core.errors import KeyGroupError, LakeError, StateError
+from statelake.state_core.files.filesystem import ConfinedDirectory
+from statelake.state_core.model.key_groups import key_group_ranges, key_groups_of_hashes
+from statelake.state_core.process.jobs import Input, OperatorNode
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = [
     "GROUP", "KEY", "Channel", "ChannelWriter", "ExchangeTask", "Exchanged", "exchange",

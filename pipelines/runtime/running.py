@@ -16,18 +16,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Heartbeat, refuse_during_erasure
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.processes import this_process
-from pipelines.lake.catalog.snapshot_names import resolve_snapshot
-from pipelines.lake.commits.commit_measures import CommitReports
-from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.verify.legality import check_declared, held_of_record
-from pipelines.runtime.attempt import Attempt
-from pipelines.runtime.backups import (
+from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.lake.catalog.attempts import Heartbeat, refuse_during_erasure
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.processes import this_process
+from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
+from statelake.pipelines.lake.commits.commit_measures import CommitReports
+from statelake.pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.verify.legality import check_declared, held_of_record
+from statelake.pipelines.runtime.attempt import Attempt
+from statelake.pipelines.runtime.backups import (
     SNAPSHOT_FACTORY,
     STORE,
     BackupSettings,
@@ -39,17 +39,17 @@ from pipelines.runtime.backups import (
     restore_task,
     task_name,
 )
-from pipelines.runtime.sinks import (
+from statelake.pipelines.runtime.sinks import (
     commit_output,
     discard_attempts,
     discard_unnamed,
     refuse_committed,
 )
-from pipelines.runtime.sources import is_absent, latest_offset, splits_between
-from state_core.checks.legality import listed
-from state_core.commit import CheckpointV2
-from state_core.commit.records.records import BLOB_STORE_FACTORY
-from state_core.errors import (
+from statelake.pipelines.runtime.sources import is_absent, latest_offset, splits_between
+from statelake.state_core.checks.legality import listed
+from statelake.state_core.commit import CheckpointV2
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.errors import (
     CommitError,
     LakeError,
     LegalityError,
@@ -57,9 +57,9 @@ from state_core.errors import (
     NotFoundError,
     StateError,
 )
-from state_core.files.filesystem import ConfinedDirectory
-from state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
-from state_core.process import Job
+from statelake.state_core.files.filesystem import ConfinedDirectory
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
+from statelake.state_core.process import Job
 
 __all__ = ["STEPS", "RunOptions", "RunResult", "run_job"]
 

@@ -16,12 +16,12 @@ from posixpath import dirname
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 
-from pipelines.lake.commits.run_log import OUTPUT_DIRECTORY, output_directory
-from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.tables import files_of, open_table
-from state_core.errors import ConflictError, IncompatibleError
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.files.paths import relative_path
+from statelake.pipelines.lake.commits.run_log import OUTPUT_DIRECTORY, output_directory
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.tables import files_of, open_table
+from statelake.state_core.errors import ConflictError, IncompatibleError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.files.paths import relative_path
 
 __all__ = ["commit_output", "discard_attempts", "discard_unnamed", "refuse_committed"]
 

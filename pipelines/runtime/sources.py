@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from pipelines.lake.tables.table_log import file_actions
-from pipelines.lake.tables.tables import log_path
-from state_core.errors import LakeError, NotALakeError, UnreadableTableError
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.files.storage_options import storage_options
-from state_core.process.jobs import SourceNode
+from statelake.pipelines.lake.tables.table_log import file_actions
+from statelake.pipelines.lake.tables.tables import log_path
+from statelake.state_core.errors import LakeError, NotALakeError, UnreadableTableError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.files.storage_options import storage_options
+from statelake.state_core.process.jobs import SourceNode
 
 __all__ = ["Offset", "Split", "batches_of", "is_absent", "latest_offset", "splits_between"]
 

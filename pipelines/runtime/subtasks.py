@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.runtime.backups import BackedUp, BackupSettings, back_up, task_name
-from pipelines.runtime.exchange import records_of
-from state_core.backends import (
+from statelake.pipelines.runtime.backups import BackedUp, BackupSettings, back_up, task_name
+from statelake.pipelines.runtime.exchange import records_of
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     OperatorStateBackend,
@@ -32,18 +32,18 @@ from state_core.backends import (
     restore_backend,
     rocksdb_backend,
 )
-from state_core.backends.states.operator_state import AssignedElements
-from state_core.commit import CheckpointId, CheckpointV2
-from state_core.declarations.jobs import sides_of
-from state_core.errors import EncodeError, ProcessError, StateError
-from state_core.files.filesystem import ConfinedDirectory
-from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import KeyedHandle, OperatorHandle
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
-from state_core.process.jobs import OperatorNode
-from state_core.process.located_keys import locate_keys
+from statelake.state_core.backends.states.operator_state import AssignedElements
+from statelake.state_core.commit import CheckpointId, CheckpointV2
+from statelake.state_core.declarations.jobs import sides_of
+from statelake.state_core.errors import EncodeError, ProcessError, StateError
+from statelake.state_core.files.filesystem import ConfinedDirectory
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import KeyedHandle, OperatorHandle
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
+from statelake.state_core.process.jobs import OperatorNode
+from statelake.state_core.process.located_keys import locate_keys
 
 __all__ = ["OutputFile", "OutputTarget", "Restored", "SubtaskResult", "SubtaskTask", "run_subtask"]
 

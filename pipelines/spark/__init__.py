@@ -14,6 +14,6 @@
 Another data source goes beside `flink_savepoint`.
 """
 
-from state_core.extras import require_extra
+from statelake.state_core.extras import require_extra
 
 require_extra("spark")

@@ -1,7 +1,7 @@
 """Spark's classes as the JVM has parsed them, in a file with which Spark starts sooner.
 
-`python -m pipelines.spark.class_archive` makes that file (190 MB, a minute), once for each version
-of Java, Spark and Delta. Without it, or if the JVM can't use it, Spark starts as ever.
+`python -m statelake.pipelines.spark.class_archive` makes that file (190 MB, a minute), once for
+each version of Java, Spark and Delta. Without it, or if the JVM can't use it, Spark starts as ever.
 
 Source: "Class Data Sharing" in the JDK's guide, `-XX:ArchiveClassesAtExit`.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import pyspark
 
-from pipelines.spark.jars import cache_directory, delta_jars, java_command
+from statelake.pipelines.spark.jars import cache_directory, delta_jars, java_command
 
 __all__ = ["class_archive", "sharing_options"]
 
@@ -43,7 +43,7 @@ def sharing_options() -> tuple[str, ...]:
 
 def make_class_archive() -> None:
     """Have a JVM of Spark write down what it has loaded once it has read and written a table."""
-    from pipelines.spark.session import open_session  # noqa: PLC0415 - which uses this module
+    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - which uses this module
 
     archive = class_archive()
     if archive.exists():

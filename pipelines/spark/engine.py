@@ -22,11 +22,15 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipelines.engine import Progress
-from pipelines.spark.session import open_session
-from state_core.errors import StateError
-from state_core.files.confinement import written_is_synced
-from state_core.serializers.framework.plugins import Plugin, loaded_plugins, restore_plugins
+from statelake.pipelines.engine import Progress
+from statelake.pipelines.spark.session import open_session
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.confinement import written_is_synced
+from statelake.state_core.serializers.framework.plugins import (
+    Plugin,
+    loaded_plugins,
+    restore_plugins,
+)
 
 __all__ = ["SparkEngine"]
 

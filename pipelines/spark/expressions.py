@@ -9,17 +9,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.migrating import ValueStaging
-from pipelines.lake.edit.rewriting import STAGED
-from pipelines.lake.tables.records import OperatorRecord, TableRecord
-from pipelines.lake.tables.table_rows import parse_recorded
-from pipelines.lake.tables.tables import DATA_DIRECTORY
-from pipelines.spark.object_stores import spark_path
-from state_core.errors import EncodeError, IncompatibleError
-from state_core.formats.layout.keyed_states import with_value_bytes
-from state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.migrating import ValueStaging
+from statelake.pipelines.lake.edit.rewriting import STAGED
+from statelake.pipelines.lake.tables.records import OperatorRecord, TableRecord
+from statelake.pipelines.lake.tables.table_rows import parse_recorded
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
+from statelake.pipelines.spark.object_stores import spark_path
+from statelake.state_core.errors import EncodeError, IncompatibleError
+from statelake.state_core.formats.layout.keyed_states import with_value_bytes
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 
 __all__ = ["expression_staging", "value_expression"]
 

@@ -38,13 +38,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from state_core.errors import NotFoundError, StateError
-from state_core.formats import open_snapshot
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import key_groups_of_hashes
-from state_core.model.snapshot import KeyedState, Operator, StateKind, plan_slices
-from state_core.serializers.framework.plugins import load_plugin
+from statelake.state_core.errors import NotFoundError, StateError
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import key_groups_of_hashes
+from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind, plan_slices
+from statelake.state_core.serializers.framework.plugins import load_plugin
 
 __all__ = ["FlinkSavepointDataSource", "register"]
 

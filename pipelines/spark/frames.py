@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.lake.bootstrap.bootstrap_columns import (
+from statelake.pipelines.lake.bootstrap.bootstrap_columns import (
     RowPlan,
     SourceBatch,
     expressions_in,
@@ -24,15 +24,19 @@ from pipelines.lake.bootstrap.bootstrap_columns import (
     source_columns,
     with_expressions,
 )
-from pipelines.lake.bootstrap.bootstrap_slice import spill_rows
-from pipelines.lake.bootstrap.sources import FileSource
-from pipelines.spark.object_stores import spark_path
-from pipelines.spark.sql import QUERY_LOGGERS
-from state_core.errors import EncodeError, StateError
-from state_core.files.filesystem import Directory
-from state_core.formats.writing.new_rows import SpillTask, batches_of
-from state_core.formats.writing.spills import Spill
-from state_core.serializers.framework.plugins import Plugin, loaded_plugins, restore_plugins
+from statelake.pipelines.lake.bootstrap.bootstrap_slice import spill_rows
+from statelake.pipelines.lake.bootstrap.sources import FileSource
+from statelake.pipelines.spark.object_stores import spark_path
+from statelake.pipelines.spark.sql import QUERY_LOGGERS
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.writing.new_rows import SpillTask, batches_of
+from statelake.state_core.formats.writing.spills import Spill
+from statelake.state_core.serializers.framework.plugins import (
+    Plugin,
+    loaded_plugins,
+    restore_plugins,
+)
 
 __all__ = ["FrameRows", "frame_of_files", "frame_of_query"]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 from filelock import FileLock
 
-from state_core.errors import StateError
+from statelake.state_core.errors import StateError
 
 __all__ = ["JavaError", "cache_directory", "delta_jars", "require_java", "resolve_jars"]
 

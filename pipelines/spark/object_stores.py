@@ -11,11 +11,11 @@ from urllib.parse import parse_qs
 
 from pyspark.sql import SparkSession
 
-from pipelines.spark.jars import resolve_jars
-from state_core.errors import StateError
-from state_core.files.filesystem import Directory
-from state_core.files.object_stores import S3_SCHEMES
-from state_core.files.storage_options import options_of_environment, storage_options
+from statelake.pipelines.spark.jars import resolve_jars
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.object_stores import S3_SCHEMES
+from statelake.state_core.files.storage_options import options_of_environment, storage_options
 
 __all__ = ["s3a_settings", "spark_path"]
 

@@ -22,14 +22,14 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-import pipelines
-import state_core
-from pipelines.spark.worker_daemon import preload
-from state_core.errors import StateError
+import statelake.pipelines
+import statelake.state_core
+from statelake.pipelines.spark.worker_daemon import preload
+from statelake.state_core.errors import StateError
 
 __all__ = ["described", "pack"]
 
-_OURS = (state_core, pipelines)
+_OURS = (statelake.state_core, statelake.pipelines)
 _OF_SPARK = {"pyspark", "py4j", "delta-spark"}  # and the JARs that these bring
 _EXTRAS = ("", "spark", "hdfs", "kafka")  # what tasks may need, as far as it is installed
 _KERNELS = (".nbi", ".nbc")  # machine code as Numba keeps it

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.purging import Staging
-from pipelines.lake.edit.rewriting import STAGED
-from pipelines.lake.tables.operator_tables import NO_PARTITION
-from pipelines.lake.tables.records import TableRecord
-from pipelines.lake.tables.tables import DATA_DIRECTORY
-from pipelines.spark.object_stores import spark_path
-from state_core.errors import EncodeError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.purging import Staging
+from statelake.pipelines.lake.edit.rewriting import STAGED
+from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
+from statelake.pipelines.lake.tables.records import TableRecord
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
+from statelake.pipelines.spark.object_stores import spark_path
+from statelake.state_core.errors import EncodeError
 
 __all__ = ["predicate_staging"]
 

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipelines.engine import SPARK_CONF, SPARK_PACK, cluster_configured, spark_master
-from pipelines.spark.class_archive import sharing_options
-from pipelines.spark.jars import cache_directory, delta_jars
-from state_core.errors import MissingFileError, StateError
-from state_core.extras import require_extra
+from statelake.pipelines.engine import SPARK_CONF, SPARK_PACK, cluster_configured, spark_master
+from statelake.pipelines.spark.class_archive import sharing_options
+from statelake.pipelines.spark.jars import cache_directory, delta_jars
+from statelake.state_core.errors import MissingFileError, StateError
+from statelake.state_core.extras import require_extra
 
 __all__ = ["open_session"]
 
@@ -77,7 +77,7 @@ def open_session(
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.python.daemon.module": "pipelines.spark.worker_daemon",
+        "spark.python.daemon.module": "statelake.pipelines.spark.worker_daemon",
         "spark.python.worker.reuse": "true",
         # over TCP, JVM and Python wait 40 ms in each task for an acknowledgement
         "spark.python.unix.domain.socket.enabled": str(os.name == "posix").lower(),

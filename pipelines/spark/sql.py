@@ -15,11 +15,11 @@ import logging
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.query.table_names import SPARK, TableNames, resolve_names
-from pipelines.lake.tables.tables import has_files_of
-from pipelines.spark.object_stores import spark_path
-from state_core.errors import StateError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.query.table_names import SPARK, TableNames, resolve_names
+from statelake.pipelines.lake.tables.tables import has_files_of
+from statelake.pipelines.spark.object_stores import spark_path
+from statelake.state_core.errors import StateError
 
 __all__ = ["run_sql"]
 

@@ -10,15 +10,19 @@ import gc
 import pyarrow.parquet
 from pyspark.daemon import manager
 
-import pipelines.lake.export.export_slice
-import pipelines.lake.ingest.import_slice
-from state_core.kernels import decode, encode, hashing, scan, skip
-from state_core.kernels.compiler import Kernel
-from state_core.serializers import registered_classes
+import statelake.pipelines.lake.export.export_slice
+import statelake.pipelines.lake.ingest.import_slice
+from statelake.state_core.kernels import decode, encode, hashing, scan, skip
+from statelake.state_core.kernels.compiler import Kernel
+from statelake.state_core.serializers import registered_classes
 
 __all__ = ["preload"]
 
-MODULES = (pyarrow.parquet, pipelines.lake.ingest.import_slice, pipelines.lake.export.export_slice)
+MODULES = (
+    pyarrow.parquet,
+    statelake.pipelines.lake.ingest.import_slice,
+    statelake.pipelines.lake.export.export_slice,
+)
 
 
 def preload() -> int:

@@ -15,15 +15,18 @@ Another backend is a package beside `heap/`, named in `states/configuration`.
 Spec: FLIP-41.
 """
 
-from state_core.backends.backend import KeyedStateBackend
-from state_core.backends.heap.heap_backend import heap_backend
-from state_core.backends.restoring import restore_backend
-from state_core.backends.rocksdb.rocksdb_backend import rocksdb_backend
-from state_core.backends.states.configuration import BackendConfiguration
-from state_core.backends.states.descriptors import StateDescriptor, TimeToLive
-from state_core.backends.states.operator_state import OperatorStateBackend, assign_operator_state
-from state_core.backends.states.snapshots import SnapshotTarget, SnapshotTask
-from state_core.backends.states.timers import InternalTimerService, Timer
+from statelake.state_core.backends.backend import KeyedStateBackend
+from statelake.state_core.backends.heap.heap_backend import heap_backend
+from statelake.state_core.backends.restoring import restore_backend
+from statelake.state_core.backends.rocksdb.rocksdb_backend import rocksdb_backend
+from statelake.state_core.backends.states.configuration import BackendConfiguration
+from statelake.state_core.backends.states.descriptors import StateDescriptor, TimeToLive
+from statelake.state_core.backends.states.operator_state import (
+    OperatorStateBackend,
+    assign_operator_state,
+)
+from statelake.state_core.backends.states.snapshots import SnapshotTarget, SnapshotTask
+from statelake.state_core.backends.states.timers import InternalTimerService, Timer
 
 __all__ = [
     "BackendConfiguration",

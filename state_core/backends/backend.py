@@ -15,27 +15,27 @@ from typing import Any, Protocol, TypeAlias
 
 from typing_extensions import Self
 
-from state_core.backends.states.configuration import BackendConfiguration
-from state_core.backends.states.descriptors import StateDescriptor
-from state_core.backends.states.keys import KeyContext, split_key
-from state_core.backends.states.registry import RegisteredState, StateRegistry, same_info
-from state_core.backends.states.snapshots import (
+from statelake.state_core.backends.states.configuration import BackendConfiguration
+from statelake.state_core.backends.states.descriptors import StateDescriptor
+from statelake.state_core.backends.states.keys import KeyContext, split_key
+from statelake.state_core.backends.states.registry import RegisteredState, StateRegistry, same_info
+from statelake.state_core.backends.states.snapshots import (
     SnapshotStrategy,
     SnapshotTarget,
     SnapshotTask,
     take_snapshot,
 )
-from state_core.backends.states.states import (
+from statelake.state_core.backends.states.states import (
     AggregatingState,
     ListState,
     MapState,
     ReducingState,
     ValueState,
 )
-from state_core.backends.states.tables import Table, ValueTable
-from state_core.backends.states.timer_queues import TimerElements
-from state_core.backends.states.timers import InternalTimerQueue, InternalTimerService
-from state_core.backends.states.ttl import (
+from statelake.state_core.backends.states.tables import Table, ValueTable
+from statelake.state_core.backends.states.timer_queues import TimerElements
+from statelake.state_core.backends.states.timers import InternalTimerQueue, InternalTimerService
+from statelake.state_core.backends.states.ttl import (
     LastAccess,
     TtlAggregateFunction,
     TtlAggregatingState,
@@ -45,11 +45,11 @@ from state_core.backends.states.ttl import (
     TtlValueState,
     ttl_reduce,
 )
-from state_core.errors import IncompatibleError, NotFoundError
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.writing.new_states import USER_TIMERS, NewKeyedState, TypeOf
-from state_core.model.handles import KeyedHandle
-from state_core.model.snapshot import StateKind
+from statelake.state_core.errors import IncompatibleError, NotFoundError
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.writing.new_states import USER_TIMERS, NewKeyedState, TypeOf
+from statelake.state_core.model.handles import KeyedHandle
+from statelake.state_core.model.snapshot import StateKind
 
 __all__ = ["AnyState", "BackendParts", "KeyedStateBackend", "Storage"]
 

@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.backends.backend import AnyState, KeyedStateBackend
-from state_core.backends.states.states import MapState, State
-from state_core.backends.states.tables import ListTable, ValueTable, cut_pieces
-from state_core.backends.states.ttl import LastAccess
-from state_core.errors import EncodeError
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.writing.rehash import assign_key_groups
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.snapshot import StateKind
-from state_core.serializers.framework.columns import Cursor, I64Array, U8Array
+from statelake.state_core.backends.backend import AnyState, KeyedStateBackend
+from statelake.state_core.backends.states.states import MapState, State
+from statelake.state_core.backends.states.tables import ListTable, ValueTable, cut_pieces
+from statelake.state_core.backends.states.ttl import LastAccess
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.writing.rehash import assign_key_groups
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.columns import Cursor, I64Array, U8Array
 
 __all__ = ["KeyBatch", "encode_keys", "get_many", "put_many"]
 

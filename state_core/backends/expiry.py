@@ -11,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from state_core.backends.backend import KeyedStateBackend
-from state_core.backends.states.states import AggregatingState, ListState, MapState, ReducingState
-from state_core.backends.states.tables import DELIMITER
-from state_core.backends.states.ttl import (
+from statelake.state_core.backends.backend import KeyedStateBackend
+from statelake.state_core.backends.states.states import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+)
+from statelake.state_core.backends.states.tables import DELIMITER
+from statelake.state_core.backends.states.ttl import (
     LastAccess,
     TtlAggregatingState,
     TtlListState,
@@ -22,9 +27,9 @@ from state_core.backends.states.ttl import (
     TtlReducingState,
     TtlValueState,
 )
-from state_core.files.wire import DataInput, DataOutput
-from state_core.model.handles import KeyGroupRange
-from state_core.serializers.composite.collections import DelimitedListSerializer
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.serializers.composite.collections import DelimitedListSerializer
 
 __all__ = ["remove_expired"]
 

@@ -22,15 +22,18 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from state_core.backends.backend import KeyedStateBackend
-from state_core.backends.states.registry import RegisteredState, StateRegistry
-from state_core.errors import IncompatibleError, StateError
-from state_core.files.filesystem import Directory
-from state_core.formats.keyed.keyed_files import open_keyed, open_raw_timers
-from state_core.formats.layout.meta_info import parse_key_serializer, parse_state_meta_info
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import IncrementalHandle, KeyedHandle, KeyGroupRange
-from state_core.model.snapshot import Entries, KeyedFile
+from statelake.state_core.backends.backend import KeyedStateBackend
+from statelake.state_core.backends.states.registry import RegisteredState, StateRegistry
+from statelake.state_core.errors import IncompatibleError, StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.keyed.keyed_files import open_keyed, open_raw_timers
+from statelake.state_core.formats.layout.meta_info import (
+    parse_key_serializer,
+    parse_state_meta_info,
+)
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import IncrementalHandle, KeyedHandle, KeyGroupRange
+from statelake.state_core.model.snapshot import Entries, KeyedFile
 
 __all__ = ["handles_for", "restore_backend", "restore_file"]
 

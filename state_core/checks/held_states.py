@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,
     parse_key_serializer,
     parse_state_meta_info,
 )
-from state_core.model.snapshot import Operator, Snapshot
-from state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.model.snapshot import Operator, Snapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 
 __all__ = ["HeldOperator", "HeldState", "held_operators"]
 

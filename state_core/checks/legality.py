@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from state_core.declarations.findings import Finding, Severity
-from state_core.declarations.jobs import (
+from statelake.state_core.declarations.findings import Finding, Severity
+from statelake.state_core.declarations.jobs import (
     JobDeclaration,
     OperatorDeclaration,
     Side,
     StreamKind,
     sides_of,
 )
-from state_core.declarations.states import RedistributionMode, StateDeclaration
-from state_core.errors import LegalityError
+from statelake.state_core.declarations.states import RedistributionMode, StateDeclaration
+from statelake.state_core.errors import LegalityError
 
 __all__ = [
     "FLINK_DIFFERENCES",

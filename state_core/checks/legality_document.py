@@ -2,14 +2,14 @@
 
 ::
 
-    python -c "from state_core.checks.legality_document import document; print(document(), end='')"
+    from statelake.state_core.checks.legality_document import document
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from state_core.checks.legality import (
+from statelake.state_core.checks.legality import (
     FLINK_DIFFERENCES,
     HOW_TO_DECLARE,
     ONE_INPUT,
@@ -17,8 +17,8 @@ from state_core.checks.legality import (
     Cell,
     mode_fault,
 )
-from state_core.declarations.jobs import OperatorDeclaration, StreamKind
-from state_core.declarations.states import RedistributionMode
+from statelake.state_core.declarations.jobs import OperatorDeclaration, StreamKind
+from statelake.state_core.declarations.states import RedistributionMode
 
 __all__ = ["document"]
 

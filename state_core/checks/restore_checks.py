@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from state_core.checks.held_states import HeldOperator, HeldState
-from state_core.declarations.findings import Finding, Severity
-from state_core.declarations.jobs import JobDeclaration, OperatorDeclaration, StreamKind
-from state_core.declarations.states import (
+from statelake.state_core.checks.held_states import HeldOperator, HeldState
+from statelake.state_core.declarations.findings import Finding, Severity
+from statelake.state_core.declarations.jobs import JobDeclaration, OperatorDeclaration, StreamKind
+from statelake.state_core.declarations.states import (
     AggregatingStateDeclaration,
     BroadcastStateDeclaration,
     ListStateDeclaration,
@@ -27,17 +27,17 @@ from state_core.declarations.states import (
     StateDeclaration,
     ValueStateDeclaration,
 )
-from state_core.declarations.type_descriptors import TypeDescriptor
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.declarations.type_descriptors import TypeDescriptor
+from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,
 )
-from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
-from state_core.formats.writing.new_states import NewKeyedState, NewOperatorState
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, Verdict
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperatorState
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
+from statelake.state_core.serializers.type_spec import parse_type
 
 __all__ = ["check_restore"]
 

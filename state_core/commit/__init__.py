@@ -14,32 +14,36 @@ A new backend is a module in `backends/` that implements `contract/interfaces`; 
 Spec: Samza's SEP-28, "State Backend Interface and Checkpointing Improvements"; `docs/commit.md`.
 """
 
-from state_core.commit.backends.blob_backend import BlobStoreBackend
-from state_core.commit.backends.blob_store import BlobStore, FileSystemBlobStore, MemoryBlobStore
-from state_core.commit.backends.changelog import (
+from statelake.state_core.commit.backends.blob_backend import BlobStoreBackend
+from statelake.state_core.commit.backends.blob_store import (
+    BlobStore,
+    FileSystemBlobStore,
+    MemoryBlobStore,
+)
+from statelake.state_core.commit.backends.changelog import (
     Changelog,
     Changelogs,
     FileChangelogs,
     MemoryChangelogs,
 )
-from state_core.commit.backends.changelog_backend import ChangelogBackend
-from state_core.commit.backends.memory_backend import MemoryBackend
-from state_core.commit.contract.interfaces import (
+from statelake.state_core.commit.backends.changelog_backend import ChangelogBackend
+from statelake.state_core.commit.backends.memory_backend import MemoryBackend
+from statelake.state_core.commit.contract.interfaces import (
     StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
     TaskRestoreManager,
 )
-from state_core.commit.contract.measures import CommitMeasures
-from state_core.commit.records.checkpoint_log import (
+from statelake.state_core.commit.contract.measures import CommitMeasures
+from statelake.state_core.commit.records.checkpoint_log import (
     CheckpointLog,
     FileCheckpointLog,
     LogRecord,
     MemoryCheckpointLog,
 )
-from state_core.commit.records.checkpoint_reading import CheckpointManager
-from state_core.commit.records.records import (
+from statelake.state_core.commit.records.checkpoint_reading import CheckpointManager
+from statelake.state_core.commit.records.records import (
     ChangelogMarker,
     Checkpoint,
     CheckpointId,
@@ -48,23 +52,23 @@ from state_core.commit.records.records import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from state_core.commit.stores.local_disk import LocalDisk, MemoryDisk, PosixDisk
-from state_core.commit.stores.stores import (
+from statelake.state_core.commit.stores.local_disk import LocalDisk, MemoryDisk, PosixDisk
+from statelake.state_core.commit.stores.stores import (
     KeyValueStore,
     MemoryStore,
     PersistentStore,
     SegmentStore,
 )
-from state_core.commit.stores.task_stores import StoreSpec, TaskStores
-from state_core.commit.tasks.decisions import (
+from statelake.state_core.commit.stores.task_stores import StoreSpec, TaskStores
+from statelake.state_core.commit.tasks.decisions import (
     CommitDecision,
     RestoreDecision,
     RestoreSource,
     pool_size,
 )
-from state_core.commit.tasks.settings import CommitSettings, StoreSettings
-from state_core.commit.tasks.task_commit import TaskCommit
-from state_core.commit.tasks.task_start import StartedTask, TaskStart
+from statelake.state_core.commit.tasks.settings import CommitSettings, StoreSettings
+from statelake.state_core.commit.tasks.task_commit import TaskCommit
+from statelake.state_core.commit.tasks.task_start import StartedTask, TaskStart
 
 __all__ = [
     "BlobStore",

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
-from state_core.files.wire import DataInput, DataOutput
-from state_core.model.snapshot import Operator
+from statelake.state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.model.snapshot import Operator
 
 __all__ = ["Element", "StateElement", "elements_of"]
 

@@ -20,8 +20,8 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from state_core.connectors.versioned import read_exactly
-from state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.connectors.versioned import read_exactly
+from statelake.state_core.files.wire import DataInput, DataOutput
 
 __all__ = ["FilePath", "FileSplit", "PendingFiles", "read_file_split", "read_pending_files"]
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from state_core.connectors.versioned import read_exactly
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.connectors.versioned import read_exactly
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
 
 __all__ = [
     "ASSIGNED",

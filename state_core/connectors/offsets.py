@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from state_core.connectors.kafka import (
+from statelake.state_core.connectors.kafka import (
     UNASSIGNED,
     EnumeratedPartition,
     KafkaEnumerator,
@@ -21,8 +21,8 @@ from state_core.connectors.kafka import (
     OldKafkaElement,
     parse_offset,
 )
-from state_core.connectors.sources import Source, SplitElement, write_split
-from state_core.errors import EncodeError, NotFoundError
+from statelake.state_core.connectors.sources import Source, SplitElement, write_split
+from statelake.state_core.errors import EncodeError, NotFoundError
 
 __all__ = [
     "MovedOffset",

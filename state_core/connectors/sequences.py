@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from state_core.connectors.versioned import read_exactly
-from state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.connectors.versioned import read_exactly
+from statelake.state_core.files.wire import DataInput, DataOutput
 
 __all__ = [
     "PendingSequences",

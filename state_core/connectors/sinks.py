@@ -31,11 +31,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from state_core.connectors.elements import Element, StateElement, elements_of
-from state_core.connectors.versioned import read_versioned
-from state_core.errors import StateError
-from state_core.files.wire import DataInput
-from state_core.model.snapshot import Snapshot
+from statelake.state_core.connectors.elements import Element, StateElement, elements_of
+from statelake.state_core.connectors.versioned import read_versioned
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.model.snapshot import Snapshot
 
 __all__ = ["COMMITTER_STATE", "SINK_STATES", "WRITER_STATE", "Sink", "sink_of", "sinks_of"]
 

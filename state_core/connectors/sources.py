@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from state_core.connectors.elements import Element, StateElement, elements_of
-from state_core.connectors.files import (
+from statelake.state_core.connectors.elements import Element, StateElement, elements_of
+from statelake.state_core.connectors.files import (
     FileSplit,
     PendingFiles,
     read_file_split,
     read_pending_files,
 )
-from state_core.connectors.kafka import (
+from statelake.state_core.connectors.kafka import (
     UNASSIGNED,
     KafkaEnumerator,
     KafkaSplit,
@@ -35,15 +35,15 @@ from state_core.connectors.kafka import (
     read_kafka_split,
     read_old_kafka_element,
 )
-from state_core.connectors.sequences import (
+from statelake.state_core.connectors.sequences import (
     PendingSequences,
     SequenceSplit,
     read_pending_sequences,
     read_sequence_split,
 )
-from state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
-from state_core.files.wire import DataInput, DataOutput
-from state_core.model.snapshot import Snapshot
+from statelake.state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.model.snapshot import Snapshot
 
 __all__ = [
     "OLD_KAFKA_STATE",

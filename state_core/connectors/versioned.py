@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from state_core.errors import StateError
-from state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.wire import DataInput, DataOutput
 
 __all__ = ["Encodable", "read_exactly", "read_versioned", "write_versioned"]
 

@@ -13,17 +13,17 @@
 Spec: FLIP-433, "State Access on DataStream API V2".
 """
 
-from state_core.declarations.builders import StateDeclarations
-from state_core.declarations.functions import AggregateFunction, FunctionReference
-from state_core.declarations.jobs import (
+from statelake.state_core.declarations.builders import StateDeclarations
+from statelake.state_core.declarations.functions import AggregateFunction, FunctionReference
+from statelake.state_core.declarations.jobs import (
     JobDeclaration,
     OperatorDeclaration,
     Side,
     StreamKind,
     declare_operator,
 )
-from state_core.declarations.json_forms import from_json, job_from_json, to_json
-from state_core.declarations.states import (
+from statelake.state_core.declarations.json_forms import from_json, job_from_json, to_json
+from statelake.state_core.declarations.states import (
     AggregatingStateDeclaration,
     BroadcastStateDeclaration,
     ListStateDeclaration,
@@ -37,7 +37,7 @@ from state_core.declarations.states import (
     UpdateType,
     ValueStateDeclaration,
 )
-from state_core.declarations.type_descriptors import TypeDescriptor
+from statelake.state_core.declarations.type_descriptors import TypeDescriptor
 
 __all__ = [
     "AggregateFunction",

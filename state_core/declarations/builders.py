@@ -2,7 +2,7 @@
 
 ::
 
-    from state_core.declarations import RedistributionStrategy, StateDeclarations
+    from statelake.state_core.declarations import RedistributionStrategy, StateDeclarations
 
     COUNT = StateDeclarations.value_state("count", int)
     OFFSETS = (
@@ -28,8 +28,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, get_type_hints
 
 from typing_extensions import Self
 
-from state_core.declarations.functions import FunctionReference
-from state_core.declarations.states import (
+from statelake.state_core.declarations.functions import FunctionReference
+from statelake.state_core.declarations.states import (
     AggregatingStateDeclaration,
     BroadcastStateDeclaration,
     ListStateDeclaration,
@@ -41,8 +41,8 @@ from state_core.declarations.states import (
     StateTtlConfig,
     ValueStateDeclaration,
 )
-from state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
-from state_core.errors import DeclarationError
+from statelake.state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
+from statelake.state_core.errors import DeclarationError
 
 __all__ = ["ListStateDeclarationBuilder", "StateDeclarationBuilder", "StateDeclarations"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from state_core.errors import DeclarationError, StateError
+from statelake.state_core.errors import DeclarationError, StateError
 
 __all__ = ["AggregateFunction", "FunctionReference"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from state_core.declarations.states import StateDeclaration
-from state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
-from state_core.errors import DeclarationError
-from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
+from statelake.state_core.declarations.states import StateDeclaration
+from statelake.state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
 __all__ = [
     "JobDeclaration",

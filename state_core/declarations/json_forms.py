@@ -17,11 +17,11 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from state_core.declarations.functions import FunctionReference
-from state_core.declarations.jobs import JobDeclaration
-from state_core.declarations.states import KINDS, StateDeclaration
-from state_core.declarations.type_descriptors import TypeDescriptor
-from state_core.errors import DeclarationError
+from statelake.state_core.declarations.functions import FunctionReference
+from statelake.state_core.declarations.jobs import JobDeclaration
+from statelake.state_core.declarations.states import KINDS, StateDeclaration
+from statelake.state_core.declarations.type_descriptors import TypeDescriptor
+from statelake.state_core.errors import DeclarationError
 
 __all__ = ["from_json", "job_from_json", "to_json"]
 

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from state_core.declarations.functions import FunctionReference
-from state_core.declarations.type_descriptors import TypeDescriptor
-from state_core.errors import DeclarationError
-from state_core.files.wire import encode_modified_utf8
-from state_core.model.snapshot import TIMER_PREFIX
+from statelake.state_core.declarations.functions import FunctionReference
+from statelake.state_core.declarations.type_descriptors import TypeDescriptor
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.files.wire import encode_modified_utf8
+from statelake.state_core.model.snapshot import TIMER_PREFIX
 
 __all__ = [
     "KINDS",

@@ -40,9 +40,9 @@ from typing import Annotated, Any, NewType, TypeAlias, Union, get_args, get_orig
 
 import numpy as np
 
-from state_core.errors import DeclarationError, StateError
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.type_spec import TypeSpec, parse_type
+from statelake.state_core.errors import DeclarationError, StateError
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
 __all__ = ["TypeDescriptor", "TypeLike"]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import TruncatedError
+from statelake.state_core.errors import TruncatedError
 
 __all__ = ["ByteSource", "InlineSource", "too_short"]
 

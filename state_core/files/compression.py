@@ -27,9 +27,14 @@ import cramjam
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import CorruptSnapshotError, EncodeError, StateError, UnsupportedFormatError
-from state_core.files.filesystem import ByteSource
-from state_core.kernels import frames
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    StateError,
+    UnsupportedFormatError,
+)
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.kernels import frames
 
 __all__ = [
     "CODECS",

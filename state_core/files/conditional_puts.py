@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from state_core.errors import SnapshotError
-from state_core.files.object_stores import S3_SCHEMES, STORE_REMEDY, first_line
-from state_core.files.storage_options import options_of_environment, storage_options
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.object_stores import S3_SCHEMES, STORE_REMEDY, first_line
+from statelake.state_core.files.storage_options import options_of_environment, storage_options
 
 if TYPE_CHECKING:
-    from state_core.files.filesystem import Directory
+    from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["put_new"]
 

@@ -22,9 +22,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pyarrow as pa
 
-from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
-from state_core.files.byte_sources import too_short
-from state_core.files.paths import PART, shortened
+from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
+from statelake.state_core.files.byte_sources import too_short
+from statelake.state_core.files.paths import PART, shortened
 
 __all__ = ["ConfinedTree", "given_to_arrow", "written_is_synced"]
 

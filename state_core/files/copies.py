@@ -14,9 +14,9 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import SnapshotError
-from state_core.files.byte_sources import ByteSource, too_short
-from state_core.files.compression import StateStream
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.byte_sources import ByteSource, too_short
+from statelake.state_core.files.compression import StateStream
 
 __all__ = ["Copies"]
 

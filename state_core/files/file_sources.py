@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import ChangedFileError, OversizedError, StateError, TruncatedError
-from state_core.files.byte_sources import too_short
+from statelake.state_core.errors import ChangedFileError, OversizedError, StateError, TruncatedError
+from statelake.state_core.files.byte_sources import too_short
 
 if TYPE_CHECKING:
-    from state_core.files.filesystem import Directory
+    from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["FileSource", "RemoteFile", "version_of"]
 

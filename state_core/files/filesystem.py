@@ -23,14 +23,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
-from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
-from state_core.files import object_stores as stores
-from state_core.files.byte_sources import ByteSource, InlineSource, too_short
-from state_core.files.conditional_puts import put_new
-from state_core.files.confinement import ConfinedTree, given_to_arrow
-from state_core.files.file_sources import FileSource, RemoteFile, version_of
-from state_core.files.paths import relative_path, shortened
-from state_core.files.storage_options import with_stores_options
+from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
+from statelake.state_core.files import object_stores as stores
+from statelake.state_core.files.byte_sources import ByteSource, InlineSource, too_short
+from statelake.state_core.files.conditional_puts import put_new
+from statelake.state_core.files.confinement import ConfinedTree, given_to_arrow
+from statelake.state_core.files.file_sources import FileSource, RemoteFile, version_of
+from statelake.state_core.files.paths import relative_path, shortened
+from statelake.state_core.files.storage_options import with_stores_options
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import finalize
 
-from state_core.files.paths import PART
+from statelake.state_core.files.paths import PART
 
 __all__ = [
     "EXPORT_PREFIX", "LOG_PREFIX", "SQL_PREFIX", "HeldDirectory", "held_temporary",

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from state_core.bounds import JAVA_NESTING
-from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
-from state_core.files.wire import DataInput, DataOutput, decode_modified_utf8
+from statelake.state_core.bounds import JAVA_NESTING
+from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput, DataOutput, decode_modified_utf8
 
 __all__ = [
     "JavaArray",

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from state_core.files.filesystem import ConfinedDirectory
+from statelake.state_core.files.filesystem import ConfinedDirectory
 
 __all__ = ["Move", "move_all", "plan_moves"]
 

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from state_core.errors import SnapshotError, StateError
-from state_core.extras import require_extra
+from statelake.state_core.errors import SnapshotError, StateError
+from statelake.state_core.extras import require_extra
 
 __all__ = [
     "AZURE_SCHEMES", "S3_SCHEMES", "STORE_REMEDY", "first_line", "may_be_missing",
@@ -49,7 +49,7 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
     parts = urlsplit(uri)
     if parts.scheme in HDFS_SCHEMES:
         require_extra("hdfs")
-        from state_core.files.hdfs import open_hdfs  # noqa: PLC0415 - an extra
+        from statelake.state_core.files.hdfs import open_hdfs  # noqa: PLC0415 - an extra
 
         return open_hdfs(uri)
     if parts.scheme not in S3_SCHEMES:

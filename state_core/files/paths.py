@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from state_core.errors import UnsafePathError
+from statelake.state_core.errors import UnsafePathError
 
 __all__ = ["PART", "is_part", "relative_path", "shortened"]
 

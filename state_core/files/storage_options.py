@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from state_core.errors import SnapshotError
-from state_core.files.object_stores import S3_SCHEMES
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.object_stores import S3_SCHEMES
 
 if TYPE_CHECKING:
-    from state_core.files.filesystem import Directory
+    from statelake.state_core.files.filesystem import Directory
 
 if sys.version_info >= (3, 11):
     import tomllib

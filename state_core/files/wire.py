@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from state_core.bounds import EMPTY_ELEMENTS, MEMBERS, THINGS, Bound, Budget
-from state_core.errors import (
+from statelake.state_core.bounds import EMPTY_ELEMENTS, MEMBERS, THINGS, Bound, Budget
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     EncodeError,
     TruncatedError,
     UnsupportedFormatError,
 )
-from state_core.printable import is_text
+from statelake.state_core.printable import is_text
 
 __all__ = [
     "DataInput",

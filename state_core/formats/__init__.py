@@ -17,6 +17,6 @@ A new checkpoint format is a reader in `keyed/` and a line in `keyed/keyed_files
 `_metadata` a row in `metadata/checkpoint_metadata`.
 """
 
-from state_core.formats.reader import open_snapshot
+from statelake.state_core.formats.reader import open_snapshot
 
 __all__ = ["open_snapshot"]

@@ -35,17 +35,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import CorruptSnapshotError, NotFoundError
-from state_core.files.byte_sources import ByteSource
-from state_core.formats.layout.keyed_layout import raw_column
-from state_core.formats.metadata.checkpoint_metadata import OperatorState
-from state_core.formats.operator_state.operator_reader import parse_operator_state
-from state_core.kernels.elements import LEAST, LENGTH_BYTES, walk_elements
-from state_core.model.channels import Channel, ChannelFile
-from state_core.model.handles import StreamHandle
-from state_core.model.snapshot import Snapshot
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import Cursor
+from statelake.state_core.errors import CorruptSnapshotError, NotFoundError
+from statelake.state_core.files.byte_sources import ByteSource
+from statelake.state_core.formats.layout.keyed_layout import raw_column
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.kernels.elements import LEAST, LENGTH_BYTES, walk_elements
+from statelake.state_core.model.channels import Channel, ChannelFile
+from statelake.state_core.model.handles import StreamHandle
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import Cursor
 
 __all__ = [
     "ChannelElements",

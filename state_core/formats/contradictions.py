@@ -30,10 +30,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import CorruptSnapshotError, KeyGroupError, SnapshotError
-from state_core.formats.metadata.checkpoint_metadata import OperatorState
-from state_core.model.handles import ChangelogHandle, IncrementalHandle, KeyedHandle, KeyGroupRange
-from state_core.model.key_groups import check_parallelism, key_groups_of, subtask_of
+from statelake.state_core.errors import CorruptSnapshotError, KeyGroupError, SnapshotError
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.model.handles import (
+    ChangelogHandle,
+    IncrementalHandle,
+    KeyedHandle,
+    KeyGroupRange,
+)
+from statelake.state_core.model.key_groups import check_parallelism, key_groups_of, subtask_of
 
 __all__ = ["Contradiction", "find_contradictions", "find_timers_twice", "label_of"]
 

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.formats.layout.keyed_layout import TTL, VALUE, KeyedLayout
-from state_core.formats.layout.keys import decode_keys, keys_of, namespaced_keys_of
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries, KeyedFile, Operator, StateKind, plan_slices
+from statelake.state_core.formats.layout.keyed_layout import TTL, VALUE, KeyedLayout
+from statelake.state_core.formats.layout.keys import decode_keys, keys_of, namespaced_keys_of
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, StateKind, plan_slices
 
 __all__ = [
     "Expiry",

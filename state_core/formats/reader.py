@@ -11,23 +11,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from state_core.bounds import COUNTED_CELLS, STATES
-from state_core.errors import (
+from statelake.state_core.bounds import COUNTED_CELLS, STATES
+from statelake.state_core.errors import (
     NotASnapshotError,
     StateError,
     UnsupportedFormatError,
 )
-from state_core.files.filesystem import Directory
-from state_core.files.storage_options import with_storage_options
-from state_core.files.wire import check_names
-from state_core.formats.contradictions import find_contradictions, find_timers_twice, label_of
-from state_core.formats.keyed.keyed_files import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.storage_options import with_storage_options
+from statelake.state_core.files.wire import check_names
+from statelake.state_core.formats.contradictions import (
+    find_contradictions,
+    find_timers_twice,
+    label_of,
+)
+from statelake.state_core.formats.keyed.keyed_files import (
     Siblings,
     is_timers,
     open_keyed,
     open_raw_timers,
 )
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
@@ -36,13 +40,16 @@ from state_core.formats.metadata.checkpoint_metadata import (
     read_metadata,
     subtask_bytes,
 )
-from state_core.formats.metadata.checkpoint_properties import describe_properties
-from state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
-from state_core.formats.operator_state.operator_reader import open_non_keyed, open_operator_files
-from state_core.model.handles import KeyGroupsHandle, KeyGroupsKind
-from state_core.model.key_groups import check_parallelism
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.model.snapshot import KeyedFile, KeyedState, Operator, Snapshot
+from statelake.state_core.formats.metadata.checkpoint_properties import describe_properties
+from statelake.state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
+from statelake.state_core.formats.operator_state.operator_reader import (
+    open_non_keyed,
+    open_operator_files,
+)
+from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind
+from statelake.state_core.model.key_groups import check_parallelism
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.snapshot import KeyedFile, KeyedState, Operator, Snapshot
 
 __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
 

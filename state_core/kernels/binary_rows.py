@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.bytes_at import i32
-from state_core.kernels.compiler import inlined, kernel, kernels_by_width
+from statelake.state_core.kernels.bytes_at import i32
+from statelake.state_core.kernels.compiler import inlined, kernel, kernels_by_width
 
 __all__ = [
     "close_sections", "locate_sized", "open_arrays", "open_rows", "read_slots8", "read_slots16",

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.binary_rows import NULL, VALUE
-from state_core.kernels.binary_values import MAX_INLINE
-from state_core.kernels.compiler import inlined, kernel, kernels_by_width
-from state_core.kernels.hashing import rotate, times
+from statelake.state_core.kernels.binary_rows import NULL, VALUE
+from statelake.state_core.kernels.binary_values import MAX_INLINE
+from statelake.state_core.kernels.compiler import inlined, kernel, kernels_by_width
+from statelake.state_core.kernels.hashing import rotate, times
 
 __all__ = [
     "decimal_lengths", "hash_sections", "set_array_nulls", "set_row_nulls", "write_array_heads",

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.binary_rows import ABSENT, LOST, NULL, VALUE, all_zero, load64
-from state_core.kernels.compiler import inlined, kernel
+from statelake.state_core.kernels.binary_rows import ABSENT, LOST, NULL, VALUE, all_zero, load64
+from statelake.state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "check_dates", "find_bad_utf8", "gather", "join_nanos", "locate_decimals", "locate_values",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.compiler import helper, inlined
+from statelake.state_core.kernels.compiler import helper, inlined
 
 __all__ = ["compare", "copy", "i32", "move8", "u8", "u32", "u64", "varint", "varint32"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.bytes_at import compare, i32
-from state_core.kernels.compiler import kernel
+from statelake.state_core.kernels.bytes_at import compare, i32
+from statelake.state_core.kernels.compiler import kernel
 
 __all__ = ["find_sorted", "locate_changes", "skip_changes"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.compiler import kernel
+from statelake.state_core.kernels.compiler import kernel
 
 __all__ = ["copy_pieces"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.bytes_at import i32, varint32
-from state_core.kernels.compiler import helper, inlined, kernel, kernels_by_width
+from statelake.state_core.kernels.bytes_at import i32, varint32
+from statelake.state_core.kernels.compiler import helper, inlined, kernel, kernels_by_width
 
 __all__ = [
     "first_unfinished",

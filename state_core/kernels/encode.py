@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.compiler import inlined, kernel, kernels_by_width
+from statelake.state_core.kernels.compiler import inlined, kernel, kernels_by_width
 
 __all__ = [
     "copy_ranges",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.compiler import inlined, kernel
+from statelake.state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "assign_key_groups", "combine_hashes", "fingerprint_entries", "hash_java_longs",

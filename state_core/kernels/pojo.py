@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.compiler import helper, kernel
-from state_core.kernels.skip import IS_EXACT, IS_NULL, IS_SUBCLASS, IS_TAGGED
+from statelake.state_core.kernels.compiler import helper, kernel
+from statelake.state_core.kernels.skip import IS_EXACT, IS_NULL, IS_SUBCLASS, IS_TAGGED
 
 __all__ = ["EXACT", "NULL", "UNKNOWN", "read_heads"]
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.bytes_at import i32
-from state_core.kernels.compiler import inlined, kernel
+from statelake.state_core.kernels.bytes_at import i32
+from statelake.state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "BAD_LENGTH",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from state_core.kernels.compiler import inlined, kernel
+from statelake.state_core.kernels.compiler import inlined, kernel
 
 __all__ = ["BLOCK_BYTES", "SHIFT_BITS", "find_any", "hashes_of"]
 

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.bytes_at import i32, varint32
-from state_core.kernels.compiler import helper, kernel
+from statelake.state_core.kernels.bytes_at import i32, varint32
+from statelake.state_core.kernels.compiler import helper, kernel
 
 __all__ = [
     "BIGDEC",

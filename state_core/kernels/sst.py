@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.bytes_at import compare, copy, move8, u8, u32, varint
-from state_core.kernels.compiler import inlined, kernel
-from state_core.kernels.frames import CRC_TABLE
+from statelake.state_core.kernels.bytes_at import compare, copy, move8, u8, u32, varint
+from statelake.state_core.kernels.compiler import inlined, kernel
+from statelake.state_core.kernels.frames import CRC_TABLE
 
 __all__ = [
     "CRC_TABLES",

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state_core.kernels.bytes_at import compare, copy, u8, varint
-from state_core.kernels.compiler import inlined, kernel
+from statelake.state_core.kernels.bytes_at import compare, copy, u8, varint
+from statelake.state_core.kernels.compiler import inlined, kernel
 
 __all__ = [
     "AT",

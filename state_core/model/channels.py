@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
-from state_core.files.byte_sources import ByteSource
+from statelake.state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
+from statelake.state_core.files.byte_sources import ByteSource
 
 __all__ = ["Channel", "ChannelFile"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from state_core.bounds import KEY_GROUPS
-from state_core.errors import KeyGroupError
-from state_core.kernels.hashing import assign_key_groups
-from state_core.model.handles import KeyGroupRange
+from statelake.state_core.bounds import KEY_GROUPS
+from statelake.state_core.errors import KeyGroupError
+from statelake.state_core.kernels.hashing import assign_key_groups
+from statelake.state_core.model.handles import KeyGroupRange
 
 __all__ = [
     "MAX_PARALLELISM_LIMIT",

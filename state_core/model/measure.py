@@ -16,10 +16,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import CorruptSnapshotError
-from state_core.kernels.hashing import fingerprint_entries
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.kernels.hashing import fingerprint_entries
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
 
 __all__ = ["Measure", "measure_operator"]
 

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from state_core.errors import NotFoundError
-from state_core.model import showing
-from state_core.model.handles import DistributionMode
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.model import showing
+from statelake.state_core.model.handles import DistributionMode
 
 __all__ = ["NonKeyedPart", "NonKeyedState", "columns_of"]
 

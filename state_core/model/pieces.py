@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries
 
 __all__ = ["CuttableFile", "FilePiece", "Place", "pieces_between"]
 

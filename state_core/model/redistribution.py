@@ -27,8 +27,8 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from state_core.model.handles import DistributionMode, KeyGroupRange
-from state_core.model.key_groups import key_group_ranges
+from statelake.state_core.model.handles import DistributionMode, KeyGroupRange
+from statelake.state_core.model.key_groups import key_group_ranges
 
 __all__ = [
     "ElementSlice",

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from state_core.printable import printable
+from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
-    from state_core.model.operator_state import NonKeyedState
-    from state_core.model.snapshot import KeyedState, Operator, Snapshot
+    from statelake.state_core.model.operator_state import NonKeyedState
+    from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 
 __all__ = [
     "element_state_line",

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import NotFoundError
-from state_core.model import showing
-from state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
-from state_core.model.key_groups import EncodedKey
-from state_core.model.operator_state import NonKeyedState, columns_of
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.model import showing
+from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
+from statelake.state_core.model.key_groups import EncodedKey
+from statelake.state_core.model.operator_state import NonKeyedState, columns_of
 
 __all__ = [
     "Entries",

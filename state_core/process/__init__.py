@@ -13,13 +13,13 @@
 Spec: FLIP-433, "State Access on DataStream API V2".
 """
 
-from state_core.process.contexts import (
+from statelake.state_core.process.contexts import (
     Collector,
     NonPartitionedContext,
     PartitionedContext,
     RuntimeContext,
 )
-from state_core.process.functions import (
+from statelake.state_core.process.functions import (
     OneInputBatchProcessFunction,
     OneInputStreamProcessFunction,
     ProcessFunction,
@@ -27,9 +27,9 @@ from state_core.process.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from state_core.process.jobs import Job
-from state_core.process.operators import Backends, ProcessOperator
-from state_core.process.state_access import StateManager
+from statelake.state_core.process.jobs import Job
+from statelake.state_core.process.operators import Backends, ProcessOperator
+from statelake.state_core.process.state_access import StateManager
 
 __all__ = [
     "Backends",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from state_core.backends import KeyedStateBackend
-from state_core.backends.backend import AnyState
-from state_core.backends.batches import KeyBatch, encode_keys, get_many, put_many
+from statelake.state_core.backends import KeyedStateBackend
+from statelake.state_core.backends.backend import AnyState
+from statelake.state_core.backends.batches import KeyBatch, encode_keys, get_many, put_many
 
 __all__ = ["BatchState"]
 

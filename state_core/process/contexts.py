@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.backends import InternalTimerService
-from state_core.errors import LegalityError
-from state_core.process.state_access import StateManager
+from statelake.state_core.backends import InternalTimerService
+from statelake.state_core.errors import LegalityError
+from statelake.state_core.process.state_access import StateManager
 
 __all__ = [
     "Collector",

@@ -15,8 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.declarations.states import StateDeclaration
-from state_core.process.contexts import Collector, NonPartitionedContext, PartitionedContext
+from statelake.state_core.declarations.states import StateDeclaration
+from statelake.state_core.process.contexts import (
+    Collector,
+    NonPartitionedContext,
+    PartitionedContext,
+)
 
 __all__ = [
     "OneInputBatchProcessFunction",

@@ -20,17 +20,17 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from state_core.checks.legality import require_legal
-from state_core.declarations.jobs import (
+from statelake.state_core.checks.legality import require_legal
+from statelake.state_core.declarations.jobs import (
     JobDeclaration,
     OperatorDeclaration,
     StreamKind,
     declare_operator,
 )
-from state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
-from state_core.errors import DeclarationError
-from state_core.model.key_groups import check_parallelism
-from state_core.process.functions import (
+from statelake.state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.model.key_groups import check_parallelism
+from statelake.state_core.process.functions import (
     OneInputBatchProcessFunction,
     OneInputStreamProcessFunction,
     ProcessFunction,
@@ -38,7 +38,7 @@ from state_core.process.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from state_core.process.operators import GLOBAL_KEY_TYPE
+from statelake.state_core.process.operators import GLOBAL_KEY_TYPE
 
 __all__ = ["Input", "Job", "OperatorNode", "SinkNode", "SourceNode", "Stream"]
 

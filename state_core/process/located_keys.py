@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.backends import KeyedStateBackend
-from state_core.backends.states.tables import cut_pieces
-from state_core.serializers.framework.columns import ALL_PRESENT, Target
+from statelake.state_core.backends import KeyedStateBackend
+from statelake.state_core.backends.states.tables import cut_pieces
+from statelake.state_core.serializers.framework.columns import ALL_PRESENT, Target
 
 __all__ = ["LocatedKeys", "locate_keys"]
 

@@ -13,27 +13,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.backends import KeyedStateBackend, OperatorStateBackend, StateDescriptor
-from state_core.declarations.jobs import OperatorDeclaration, Side, StreamKind, sides_of
-from state_core.declarations.states import (
+from statelake.state_core.backends import KeyedStateBackend, OperatorStateBackend, StateDescriptor
+from statelake.state_core.declarations.jobs import OperatorDeclaration, Side, StreamKind, sides_of
+from statelake.state_core.declarations.states import (
     BroadcastStateDeclaration,
     ListStateDeclaration,
     RedistributionMode,
     RedistributionStrategy,
     StateDeclaration,
 )
-from state_core.errors import LegalityError
-from state_core.process.batch_states import BatchState
-from state_core.process.contexts import (
+from statelake.state_core.errors import LegalityError
+from statelake.state_core.process.batch_states import BatchState
+from statelake.state_core.process.contexts import (
     Collector,
     NonPartitionedContext,
     PartitionedContext,
     RuntimeContext,
     Timers,
 )
-from state_core.process.functions import OneInputBatchProcessFunction, ProcessFunction
-from state_core.process.located_keys import LocatedKeys
-from state_core.process.state_access import StateManager
+from statelake.state_core.process.functions import OneInputBatchProcessFunction, ProcessFunction
+from statelake.state_core.process.located_keys import LocatedKeys
+from statelake.state_core.process.state_access import StateManager
 
 __all__ = ["GLOBAL_KEY", "GLOBAL_KEY_TYPE", "Backends", "ProcessOperator"]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from state_core.checks.legality import Access, access, refusal
-from state_core.declarations.jobs import OperatorDeclaration, Side
-from state_core.declarations.states import RedistributionMode, StateDeclaration
-from state_core.errors import LegalityError
+from statelake.state_core.checks.legality import Access, access, refusal
+from statelake.state_core.declarations.jobs import OperatorDeclaration, Side
+from statelake.state_core.declarations.states import RedistributionMode, StateDeclaration
+from statelake.state_core.errors import LegalityError
 
 __all__ = ["ReadOnlyBroadcastState", "StateManager", "States"]
 

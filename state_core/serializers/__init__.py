@@ -19,19 +19,19 @@ A new serializer goes into the room of its kind, and its snapshot class into the
 see `docs/types.md`.
 """
 
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.registry import (
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     register,
     registered_classes,
     write_serializer_snapshot,
 )
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     SimpleTypeSerializerSnapshot,
     simple_snapshot,
 )
-from state_core.serializers.opaque.decoders import Decoder, register_decoder
+from statelake.state_core.serializers.opaque.decoders import Decoder, register_decoder
 
 __all__ = [
     "CompositeTypeSerializerSnapshot",

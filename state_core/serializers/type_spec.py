@@ -17,29 +17,32 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from state_core.errors import EncodeError, StateError
-from state_core.serializers.avro.serializer import AvroSerializerSnapshot
-from state_core.serializers.basic.enums import EnumSerializerSnapshot
-from state_core.serializers.composite.arrays import (
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.serializers.avro.serializer import AvroSerializerSnapshot
+from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
+from statelake.state_core.serializers.composite.arrays import (
     GenericArraySerializerSnapshot,
     SetSerializerSnapshot,
 )
-from state_core.serializers.composite.collections import (
+from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
-from state_core.serializers.composite.optionals import (
+from statelake.state_core.serializers.composite.optionals import (
     JavaEitherSerializerSnapshot,
     NullableSerializerSnapshot,
 )
-from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.composite.structs import RowSerializerSnapshot, TupleSerializerSnapshot
-from state_core.serializers.framework import plugins
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.registry import changes, registered_classes
-from state_core.serializers.framework.snapshots import SimpleTypeSerializerSnapshot
-from state_core.serializers.sql.row_data import RowDataSerializerSnapshot
-from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.state_core.serializers.composite.structs import (
+    RowSerializerSnapshot,
+    TupleSerializerSnapshot,
+)
+from statelake.state_core.serializers.framework import plugins
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import changes, registered_classes
+from statelake.state_core.serializers.framework.snapshots import SimpleTypeSerializerSnapshot
+from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot
+from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 
 __all__ = ["TypeSpec", "parse_type", "simple_types"]
 

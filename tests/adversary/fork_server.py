@@ -22,9 +22,9 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pipelines.cli.main import COMMANDS
-from state_core.kernels.compiler import Kernel
-from state_core.serializers.framework.registry import registered_classes
+from statelake.pipelines.cli.main import COMMANDS
+from statelake.state_core.kernels.compiler import Kernel
+from statelake.state_core.serializers.framework.registry import registered_classes
 
 PAGE = resource.getpagesize()
 POLL_SECONDS = 0.01
@@ -42,7 +42,7 @@ def warm_up() -> None:
     for place, _ in COMMANDS.values():
         module = place.partition(":")[0]
         if module not in NOT_NEEDED:
-            importlib.import_module(f"pipelines.cli.commands.{module}")
+            importlib.import_module(f"statelake.pipelines.cli.commands.{module}")
     registered_classes()
     child = os.fork()
     if child == 0:
@@ -58,7 +58,7 @@ def warm_up() -> None:
 def compile_kernels() -> None:
     """Compile them all, or load what was compiled."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("state_core.kernels."):
+        if name.startswith("statelake.state_core.kernels."):
             for value in vars(module).values():
                 if isinstance(value, Kernel):
                     value.compile()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.catalog.catalog import RESERVE
+from statelake.pipelines.lake.catalog.catalog import RESERVE
 from tests.adversary.makers.scene import Maker, Scene, Tree, changed, files, leaks, tree
 from tests.adversary.makers.seed import JOB, SECRETS
 from tests.adversary.runner import COMMAND, MEMORY, SECONDS, Ended, Runner

@@ -24,7 +24,7 @@ __all__ = ["MEMORY", "SECONDS", "Ended", "Runner"]
 ROOT = Path(__file__).parents[2]
 MEMORY = 1 << 30
 SECONDS = 10.0
-COMMAND = "pipelines.cli.main:main"
+COMMAND = "statelake.pipelines.cli.main:main"
 
 
 @dataclass(frozen=True)

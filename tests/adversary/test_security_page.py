@@ -10,7 +10,9 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 ROW = re.compile(r"\| ([\d,]+) \| (.+?) \| ([\d,/]*) ?\| (refused|carried) \|")
 
-bounds = pytest.importorskip("state_core.bounds", reason="the table comes with the bounds")
+bounds = pytest.importorskip(
+    "statelake.state_core.bounds", reason="the table comes with the bounds"
+)
 
 
 def test_the_table_of_bounds_is_the_codes() -> None:

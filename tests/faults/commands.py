@@ -17,14 +17,14 @@ import click
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipelines.cli.main import COMMANDS as STATELAKE
-from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
+from statelake.pipelines.cli.main import COMMANDS as STATELAKE
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.model.handles import OperatorHandle, RelativeHandle
+from statelake.state_core.model.handles import OperatorHandle, RelativeHandle
 from tests.support.people import ALICE, NEW_PROFILE, PROFILE
 
 __all__ = ["COMMANDS", "ERASED", "Command", "clean_up", "copy", "import_of", "prepare_sources"]
@@ -79,7 +79,7 @@ def _command(line: str, *more: str) -> tuple[str, ...]:
     """Words with the lake's; --yes where a command of that name wants it."""
     words = (*line.split(), *more)
     module, _, name = STATELAKE[words[0]][0].partition(":")
-    command = getattr(importlib.import_module(f"pipelines.cli.commands.{module}"), name)
+    command = getattr(importlib.import_module(f"statelake.pipelines.cli.commands.{module}"), name)
     while isinstance(command, click.Group):
         command = command.commands[words[1]]
     asks = any("--yes" in parameter.opts for parameter in command.params)

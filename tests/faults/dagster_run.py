@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import dagster as dg
 
-from pipelines.orchestration.definitions import definitions
-from pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.definitions import definitions
+from statelake.pipelines.orchestration.resources import Locations
 
 __all__ = ["archive_and_export"]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from pipelines.cli.main import main as statelake
+from statelake.pipelines.cli.main import main as statelake
 from tests.adversary.fork_server import in_child
 from tests.faults.shim import Calls, Fault, set_clock
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.api import Lake
+from statelake.pipelines.lake.api import Lake
 from tests.faults.judging import Seen, files_too_many, files_with, look, shape
 from tests.support.lakes import WORDS, import_golden, unit_paths
 

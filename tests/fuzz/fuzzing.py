@@ -78,13 +78,12 @@ def _instrumented(target: str, scratch: Path, *, interpreted: bool) -> Fuzzing:
     scratch.mkdir(parents=True)
     kernels = Path(__file__).parents[2] / "state_core" / "kernels"
     modules = [
-        f"state_core.kernels.{module.name}" for module in pkgutil.iter_modules([str(kernels)])
+        f"statelake.state_core.kernels.{module.name}"
+        for module in pkgutil.iter_modules([str(kernels)])
     ]
-    compiled = ["state_core.kernels", *modules]
-    with atheris.instrument_imports(
-        include=["state_core", "pipelines"], exclude=[] if interpreted else compiled
-    ):
-        compiler = importlib.import_module("state_core.kernels.compiler")
+    compiled = ["statelake.state_core.kernels", *modules]
+    with atheris.instrument_imports(include=["statelake"], exclude=[] if interpreted else compiled):
+        compiler = importlib.import_module("statelake.state_core.kernels.compiler")
         if interpreted:
             compiler.Kernel.compile = lambda kernel: kernel.function
         fuzzing = prepare(target, scratch)
@@ -108,7 +107,7 @@ def _in_a_fork(call: Callable[[], None]) -> None:
 def _compile_kernels(kind: type[Any]) -> None:
     """Compile all that were imported, or load what was compiled: no input is to wait for it."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("state_core.kernels."):
+        if name.startswith("statelake.state_core.kernels."):
             for value in vars(module).values():
                 if isinstance(value, kind):
                     value.compile()
@@ -116,7 +115,7 @@ def _compile_kernels(kind: type[Any]) -> None:
 
 def _checked(run: Callable[[bytes], None], findings: Path) -> Callable[[bytes], None]:
     """Run an input; what is raised and none of ours is kept, once for each place."""
-    from state_core.errors import StateError  # noqa: PLC0415 - behind what instruments it
+    from statelake.state_core.errors import StateError  # noqa: PLC0415 - behind what instruments it
 
     def stop(*_: object) -> None:
         raise HangError

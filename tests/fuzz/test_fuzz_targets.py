@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from state_core.errors import StateError
+from statelake.state_core.errors import StateError
 from tests.fuzz.running import Run, table, total
 from tests.fuzz.targets import TARGETS, chosen, prepare, seeded
 

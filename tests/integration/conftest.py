@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core.errors import StateError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.errors import StateError
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.integration.flink.oracle import FlinkOracle
 from tests.integration.hdfs.cluster import Hdfs

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from threading import Thread
 
-from pipelines.spark.worker_daemon import preload
-from state_core.errors import StateError
+from statelake.pipelines.spark.worker_daemon import preload
+from statelake.state_core.errors import StateError
 from tests.integration.flink.distribution import flink_jars
 from tests.integration.flink.evolving import MODULES
 from tests.integration.flink.forst import MODULES as FORST_MODULES

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.engine import LocalEngine, choose_engine
-from state_core.errors import MissingExtraError
+from statelake.pipelines.engine import LocalEngine, choose_engine
+from statelake.state_core.errors import MissingExtraError
 
 
 class TaskError(Exception):
@@ -98,7 +98,7 @@ def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)
-    monkeypatch.setitem(sys.modules, "pipelines.spark.engine", NoSpark)
+    monkeypatch.setitem(sys.modules, "statelake.pipelines.spark.engine", NoSpark)
 
 
 @pytest.mark.usefixtures("nothing_configured")
@@ -175,7 +175,7 @@ class TestChoice:
         """A program's own session on a cluster is used; its own on this machine is not needed."""
         context = SimpleNamespace(_active_spark_context=SimpleNamespace(master=master))
         monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(SparkContext=context))
-        monkeypatch.setattr("pipelines.engine.has_extra", lambda _: True)
+        monkeypatch.setattr("statelake.pipelines.engine.has_extra", lambda _: True)
         chosen = choose_engine("auto")
         assert getattr(chosen, "name", chosen) == engine
 
@@ -183,7 +183,9 @@ class TestChoice:
         """A cluster that PySpark is not there for is none; asked for, that is an error."""
         monkeypatch.setenv("SPARK_REMOTE", "sc://host:15002")
         monkeypatch.setitem(sys.modules, "pyspark", None)
-        for name in [module for module in sys.modules if module.startswith("pipelines.spark")]:
+        for name in [
+            module for module in sys.modules if module.startswith("statelake.pipelines.spark")
+        ]:
             monkeypatch.delitem(sys.modules, name)
         assert isinstance(choose_engine("auto"), LocalEngine)
         with pytest.raises(MissingExtraError, match=r"needs PySpark, .*'statelake\[spark\]'"):

@@ -8,25 +8,25 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.engine import LocalEngine
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.edit.sql_editing import edit_by_sql
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput
-from state_core.formats.layout.keyed_states import value_snapshot
-from state_core.formats.layout.meta_info import read_state_meta_info
-from state_core.model.snapshot import Snapshot
-from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer
-from state_core.serializers.composite.null_fields import null_fields
-from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.type_spec import parse_type
+from statelake import open_snapshot
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.keyed_states import value_snapshot
+from statelake.state_core.formats.layout.meta_info import read_state_meta_info
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer
+from statelake.state_core.serializers.composite.null_fields import null_fields
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.expected_contents import UIDS, assert_contents, open_golden, tables_of
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 

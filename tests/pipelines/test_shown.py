@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.shown import age_text, bytes_text, from_plain, plain
+from statelake.pipelines.shown import age_text, bytes_text, from_plain, plain
 
 ENTRIES = [("a", 1), ("b", None)]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli.commands import terminal
-from pipelines.engine import LocalEngine
-from pipelines.times import Stopwatch, phase, phase_of_each
+from statelake.pipelines.cli.commands import terminal
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.times import Stopwatch, phase, phase_of_each
 from tests.support.command import run
 from tests.support.savepoints.golden_cases import golden_cases
 

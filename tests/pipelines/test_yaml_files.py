@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.yaml_lines import read_yaml
-from state_core.errors import EncodeError
+from statelake.pipelines.yaml_lines import read_yaml
+from statelake.state_core.errors import EncodeError
 
 DOUBLED = "a0: &a0 {x: 1}\n" + "".join(
     f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}\n" for n in range(1, 41)

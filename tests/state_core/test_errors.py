@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from state_core import errors
-from state_core.errors import CorruptSnapshotError, MissingFileError, StateError
+from statelake.state_core import errors
+from statelake.state_core.errors import CorruptSnapshotError, MissingFileError, StateError
 
 KINDS = [getattr(errors, name) for name in errors.__all__]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from state_core import extras
-from state_core.errors import MissingExtraError, StateError
-from state_core.extras import has_extra, require_extra
+from statelake.state_core import extras
+from statelake.state_core.errors import MissingExtraError, StateError
+from statelake.state_core.extras import has_extra, require_extra
 
 PROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import key_group_ranges, key_groups_of_hashes
-from state_core.model.snapshot import KeyedState, Operator, StateKind
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import key_group_ranges, key_groups_of_hashes
+from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind
 from tests.support.savepoints.expected_contents import (
     FAR,
     UIDS,

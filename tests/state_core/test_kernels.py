@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.files.compression import IDENTIFIER, compress_snappy
-from state_core.formats.keyed.keyed_files import UnifiedKeyedFile
-from state_core.kernels import binary_rows, binary_rows_encode, decode, encode
-from state_core.kernels.compiler import Kernel
-from state_core.kernels.frames import CONTENT, walk_run
-from state_core.kernels.scan import BETWEEN_RUNS, COUNT, DONE, FULL, scan_unified
+from statelake import open_snapshot
+from statelake.state_core.files.compression import IDENTIFIER, compress_snappy
+from statelake.state_core.formats.keyed.keyed_files import UnifiedKeyedFile
+from statelake.state_core.kernels import binary_rows, binary_rows_encode, decode, encode
+from statelake.state_core.kernels.compiler import Kernel
+from statelake.state_core.kernels.frames import CONTENT, walk_run
+from statelake.state_core.kernels.scan import BETWEEN_RUNS, COUNT, DONE, FULL, scan_unified
 from tests.support.savepoints.golden_cases import golden_cases
 
 U8Array = npt.NDArray[np.uint8]

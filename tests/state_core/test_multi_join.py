@@ -5,8 +5,8 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
-from state_core import open_snapshot
-from state_core.model.snapshot import StateKind
+from statelake import open_snapshot
+from statelake.state_core.model.snapshot import StateKind
 from tests.support.savepoints.golden_cases import GOLDEN
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.printable import printable, printable_json
+from statelake.state_core.printable import printable, printable_json
 
 SEEN = ["", "größe", "键😀", "a b", "עברית", "👍🏽", "\u00a0", "❤\ufe0f"]
 UNSEEN = [

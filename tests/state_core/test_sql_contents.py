@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from state_core import open_snapshot
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.model.key_groups import key_groups_of_hashes
-from state_core.model.snapshot import Operator, StateKind
+from statelake import open_snapshot
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.model.key_groups import key_groups_of_hashes
+from statelake.state_core.model.snapshot import Operator, StateKind
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases("sql")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from state_core import open_snapshot
-from state_core.model.snapshot import KeyedState, StateKind
+from statelake import open_snapshot
+from statelake.state_core.model.snapshot import KeyedState, StateKind
 from tests.support.savepoints.golden_cases import GOLDEN
 
 States = dict[str, dict[str, KeyedState]]

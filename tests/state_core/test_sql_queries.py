@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from state_core import open_snapshot
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.model.key_groups import key_groups_of_hashes
-from state_core.model.snapshot import KeyedState, Operator
-from state_core.serializers import registered_classes
+from statelake import open_snapshot
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.model.key_groups import key_groups_of_hashes
+from statelake.state_core.model.snapshot import KeyedState, Operator
+from statelake.state_core.serializers import registered_classes
 from tests.support.savepoints.golden_cases import golden_cases
 
 (GOLDEN,) = golden_cases("queries")

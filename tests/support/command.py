@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli.main import main
+from statelake.pipelines.cli.main import main
 
 __all__ = ["Ran", "run"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.engine import LocalEngine, Progress
+from statelake.pipelines.engine import LocalEngine, Progress
 
 __all__ = ["Interrupted", "Noting", "Repeating"]
 

@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.processes import this_process
-from pipelines.lake.tables.records import SNAPSHOT_SCHEMA
-from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.processes import this_process
+from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.model.handles import OperatorHandle, RelativeHandle
+from statelake.state_core.model.handles import OperatorHandle, RelativeHandle
 from tests.support.lakes import Contents, exported, forge_claim, import_as, remove_rows
 
 __all__ = [

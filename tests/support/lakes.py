@@ -20,25 +20,25 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.engine import LocalEngine
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.catalog import RESERVE, Catalog, CatalogChange
-from pipelines.lake.catalog.catalog_rows import rows_without
-from pipelines.lake.catalog.claims import Claims
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest import large_slice_tasks, large_slices
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.tables.tables import StateTable
-from state_core import open_snapshot
-from state_core.formats.keyed import unified
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake import open_snapshot
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import RESERVE, Catalog, CatalogChange
+from statelake.pipelines.lake.catalog.catalog_rows import rows_without
+from statelake.pipelines.lake.catalog.claims import Claims
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest import large_slice_tasks, large_slices
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.model.handles import OperatorHandle, RelativeHandle
+from statelake.state_core.model.handles import OperatorHandle, RelativeHandle
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 
 __all__ = [

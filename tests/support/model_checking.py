@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
 
 __all__ = ["PROTOCOL", "Explored", "explore", "tlc_jars"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
+from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
 
 __all__ = ["ALICE", "BESIDE_KEYS", "NEW_PROFILE", "files_with", "forms_of", "people_savepoint"]
 

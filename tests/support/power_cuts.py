@@ -23,7 +23,7 @@ import pytest
 __all__ = ["Kept", "Recording", "record"]
 
 SHIM = Path(__file__).with_name("power_cut.c")
-COMMAND = "from pipelines.cli.main import main; main()"
+COMMAND = "from statelake.pipelines.cli.main import main; main()"
 SECONDS = 300
 LOG = "_delta_log"
 

@@ -18,19 +18,19 @@ from rocksdict import (
     Rdict,
 )
 
-from state_core.errors import StateError
-from state_core.files.filesystem import Directory
-from state_core.formats.keyed.rocksdb_native import KNOWN_NAME, RocksDBFiles
-from state_core.formats.keyed.sst_blocks import read_varint
-from state_core.formats.keyed.sst_file import SstFile
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.keyed.rocksdb_native import KNOWN_NAME, RocksDBFiles
+from statelake.state_core.formats.keyed.sst_blocks import read_varint
+from statelake.state_core.formats.keyed.sst_file import SstFile
+from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     KeyedHeader,
     SerializerEntry,
     StateMetaInfo,
 )
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries
 
 __all__ = [
     "Row",

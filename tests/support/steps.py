@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from pipelines.lake.catalog import processes
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.erase.erasing import Erasure
+from statelake.pipelines.lake.catalog import processes
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.erase.erasing import Erasure
 
 __all__ = ["EndError", "Step", "as_process", "die_as_gone", "do_at", "end", "stop"]
 

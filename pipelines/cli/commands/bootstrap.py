@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -15,7 +15,7 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import (
+from statelake.pipelines.cli.options import (
     configured_option,
     engine_option,
     lake_is_meant,
@@ -23,8 +23,8 @@ from pipelines.cli.options import (
     metadata_version_option,
     operator_state_version_option,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.operations.bootstrap import BootstrapResult, bootstrap
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.operations.bootstrap import BootstrapResult, bootstrap
 
 __all__ = ["bootstrap_command"]
 

@@ -8,30 +8,49 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
-from pipelines.cli.options import answer, configured_option, lake_is_meant, refuse_untrusted
-from pipelines.lake.commits.checkpoint_dropping import drop_records
-from pipelines.lake.commits.checkpoint_migrating import REFUSED, changelog_of, migrate_records
-from pipelines.lake.commits.checkpoint_records import (
+from statelake.pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    print_table,
+    tell,
+)
+from statelake.pipelines.cli.options import (
+    answer,
+    configured_option,
+    lake_is_meant,
+    refuse_untrusted,
+)
+from statelake.pipelines.lake.commits.checkpoint_dropping import drop_records
+from statelake.pipelines.lake.commits.checkpoint_migrating import (
+    REFUSED,
+    changelog_of,
+    migrate_records,
+)
+from statelake.pipelines.lake.commits.checkpoint_records import (
     TaskRecord,
     kafka_changelogs,
     last_records,
     open_log,
     read_records,
 )
-from pipelines.lake.commits.checkpoint_verifying import faults_of, verify_log
-from pipelines.lake.commits.state_backend import LakeBackend
-from pipelines.shown import age_text
-from state_core.commit import (
+from statelake.pipelines.lake.commits.checkpoint_verifying import faults_of, verify_log
+from statelake.pipelines.lake.commits.state_backend import LakeBackend
+from statelake.pipelines.shown import age_text
+from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     FileSystemBlobStore,
     StateBackendFactory,
 )
-from state_core.commit.records.clocks import now_millis
-from state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
-from state_core.errors import NotFoundError
-from state_core.files.filesystem import Directory
+from statelake.state_core.commit.records.clocks import now_millis
+from statelake.state_core.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+    LAKE_FACTORY,
+)
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["checkpoints"]
 

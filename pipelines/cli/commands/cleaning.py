@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, tell
-from pipelines.cli.options import lake_option
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import clean_lake
+from statelake.pipelines.cli.commands.terminal import as_json, bytes_text, json_option, tell
+from statelake.pipelines.cli.options import lake_option
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.dropping import clean_lake
 
 __all__ = ["lake"]
 

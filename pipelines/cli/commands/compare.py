@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -17,7 +17,7 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import (
+from statelake.pipelines.cli.options import (
     answer,
     engine_option,
     job_option,
@@ -26,10 +26,10 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.recorded_channels import recorded_channels
-from pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
-from pipelines.lake.verify.diffing import diff_snapshots
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
+from statelake.pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
+from statelake.pipelines.lake.verify.diffing import diff_snapshots
 
 __all__ = ["diff", "rescale"]
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -16,10 +16,10 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import allow_external_option
-from state_core.errors import EncodeError
-from state_core.files.compression import COMPRESSION_KEY, configured_compression
-from state_core.formats.rewriting.recompression import Recompression, recompress_snapshot
+from statelake.pipelines.cli.options import allow_external_option
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.compression import COMPRESSION_KEY, configured_compression
+from statelake.state_core.formats.rewriting.recompression import Recompression, recompress_snapshot
 
 __all__ = ["compress", "conf_option", "parse_conf"]
 

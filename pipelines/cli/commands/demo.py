@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from state_core.extras import require_extra
+from statelake.state_core.extras import require_extra
 
 __all__ = ["demo"]
 
@@ -38,9 +38,9 @@ def demo(directory: Path) -> None:
     home = Path(os.environ.get("DAGSTER_HOME") or directory / "dagster")
     logging.getLogger("dagster").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message="Specifying a partitions_def on an AssetCheckSpec")
-    from pipelines.cli.demo.spark_step import SparkStep  # noqa: PLC0415 - only when wanted
+    from statelake.pipelines.cli.demo.spark_step import SparkStep  # noqa: PLC0415 - only when wanted
 
     with SparkStep() as spark:  # before Dagster is imported, whose modules take seconds
-        from pipelines.cli.demo.run import run_demo  # noqa: PLC0415 - the same
+        from statelake.pipelines.cli.demo.run import run_demo  # noqa: PLC0415 - the same
 
         run_demo(directory, home, spark)

@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import json_text
-from pipelines.cli.options import Reading, reading_options
-from pipelines.shown import plain_rows, state_head
-from state_core.errors import NotFoundError
-from state_core.formats import open_snapshot
-from state_core.model.handles import DistributionMode, KeyGroupRange
-from state_core.model.snapshot import Operator
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import json_text
+from statelake.pipelines.cli.options import Reading, reading_options
+from statelake.pipelines.shown import plain_rows, state_head
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.model.handles import DistributionMode, KeyGroupRange
+from statelake.state_core.model.snapshot import Operator
 
 __all__ = ["dump"]
 

@@ -9,9 +9,13 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.sources.offsets import offsets_at, print_moved, read_new_offsets
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.sources.offsets import (
+    offsets_at,
+    print_moved,
+    read_new_offsets,
+)
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -19,17 +23,17 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.commands.times import Duration, Instant
-from pipelines.cli.options import (
+from statelake.pipelines.cli.commands.times import Duration, Instant
+from statelake.pipelines.cli.options import (
     engine_option,
     job_option,
     lake_option,
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
-from pipelines.lake.edit.purging import Staging
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.purging import Staging
 
 __all__ = ["edit", "print_edit", "report_edit"]
 
@@ -198,8 +202,8 @@ def _staging(lake: Catalog, changes: SnapshotEdit) -> Staging | None:
     """Spark, where there are predicates."""
     if not changes.purge:
         return None
-    from pipelines.spark.predicates import predicate_staging  # noqa: PLC0415 - only when wanted
-    from pipelines.spark.session import open_session  # noqa: PLC0415 - the same
+    from statelake.pipelines.spark.predicates import predicate_staging  # noqa: PLC0415 - only when wanted
+    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - the same
 
     return predicate_staging(open_session(), lake)
 

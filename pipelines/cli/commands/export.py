@@ -8,9 +8,9 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.compress import conf_option, parse_conf
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.compress import conf_option, parse_conf
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -18,7 +18,7 @@ from pipelines.cli.commands.terminal import (
     tell,
     tell_times,
 )
-from pipelines.cli.options import (
+from statelake.pipelines.cli.options import (
     Source,
     engine_option,
     max_parallelism_option,
@@ -27,12 +27,12 @@ from pipelines.cli.options import (
     share_options,
     source_options,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.share.sharing import Sharing
-from state_core.files.compression import configured_compression
-from state_core.files.held_directories import (
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.state_core.files.compression import configured_compression
+from statelake.state_core.files.held_directories import (
     EXPORT_PREFIX,
     held_temporary,
     remove_left,

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -21,14 +21,14 @@ from pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from pipelines.cli.options import Reading, reading_options
-from state_core.formats import open_snapshot
-from state_core.formats.key_weights import heaviest_key
-from state_core.model.measure import measure_operator
-from state_core.model.operator_state import NonKeyedState
-from state_core.model.pieces import CuttableFile
-from state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
-from state_core.model.snapshot import KeyedState, Operator, Snapshot
+from statelake.pipelines.cli.options import Reading, reading_options
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.key_weights import heaviest_key
+from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.operator_state import NonKeyedState
+from statelake.state_core.model.pieces import CuttableFile
+from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
+from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 
 __all__ = ["inspect"]
 

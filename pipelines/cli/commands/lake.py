@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -18,8 +18,8 @@ from pipelines.cli.commands.terminal import (
     tell,
     tell_times,
 )
-from pipelines.cli.commands.times import Instant
-from pipelines.cli.options import (
+from statelake.pipelines.cli.commands.times import Instant
+from statelake.pipelines.cli.options import (
     Reading,
     configured_option,
     engine_option,
@@ -29,13 +29,18 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import DropPlan, DropResult, drop_snapshots, plan_drop
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.names import TIMERS
-from pipelines.lake.tables.records import AnyState, SnapshotRecord
-from state_core.model.snapshot import TIMER_PREFIX
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.dropping import (
+    DropPlan,
+    DropResult,
+    drop_snapshots,
+    plan_drop,
+)
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.names import TIMERS
+from statelake.pipelines.lake.tables.records import AnyState, SnapshotRecord
+from statelake.state_core.model.snapshot import TIMER_PREFIX
 
 __all__ = ["commit", "drop", "import_command", "snapshots"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     json_option,
     print_table,
@@ -16,7 +16,7 @@ from pipelines.cli.commands.terminal import (
     tell,
     tell_times,
 )
-from pipelines.cli.options import (
+from statelake.pipelines.cli.options import (
     answer,
     engine_option,
     job_option,
@@ -24,11 +24,11 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.changes import read_changes
-from pipelines.lake.edit.kryo_upgrading import LATER, plan_kryo_upgrade, upgrade_kryo
-from pipelines.operations.migrations import Outcome, migrate_one, preview_migration
-from state_core.errors import ConflictError, StateError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.changes import read_changes
+from statelake.pipelines.lake.edit.kryo_upgrading import LATER, plan_kryo_upgrade, upgrade_kryo
+from statelake.pipelines.operations.migrations import Outcome, migrate_one, preview_migration
+from statelake.state_core.errors import ConflictError, StateError
 
 __all__ = ["migrate"]
 

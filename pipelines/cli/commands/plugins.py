@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from state_core.serializers.framework.plugins import (
+from statelake.state_core.serializers.framework.plugins import (
     ENVIRONMENT,
     load_plugin,
     load_text,
@@ -34,14 +34,14 @@ def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...])
     restore_plugins(())  # what another command of this process declared is forgotten
     if not named:
         return
-    from pipelines.yaml_lines import read_yaml  # noqa: PLC0415 - only when wanted
+    from statelake.pipelines.yaml_lines import read_yaml  # noqa: PLC0415 - only when wanted
 
     for path in named:
         content, _lines = read_yaml(path, "classes", "give a YAML file with `flink` and `classes`")
         text = json.dumps(content, default=str)
         program = (
             "import json\n"
-            "from state_core.serializers.kryo.decoding import declare_classes\n"
+            "from statelake.state_core.serializers.kryo.decoding import declare_classes\n"
             f"declare_classes(json.loads({text!r}))\n"
         )
         load_text(path, program.encode(), declares=True)

@@ -7,11 +7,17 @@ from functools import partial
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
-from pipelines.cli.options import Source, answer, source_options
-from state_core.errors import ConflictError, SnapshotError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    progress_bar,
+    tell,
+)
+from statelake.pipelines.cli.options import Source, answer, source_options
+from statelake.state_core.errors import ConflictError, SnapshotError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["report"]
 
@@ -48,8 +54,8 @@ def report(
       statelake report /checkpoints/chk-42 --check --to report.html --overwrite
       statelake report --lake lake --job orders --snapshot tuesday --to tuesday.html
     """
-    from pipelines.report.gathering import lake_report, savepoint_report  # noqa: PLC0415 - late
-    from pipelines.report.page import page_of  # noqa: PLC0415 - the same
+    from statelake.pipelines.report.gathering import lake_report, savepoint_report  # noqa: PLC0415 - late
+    from statelake.pipelines.report.page import page_of  # noqa: PLC0415 - the same
 
     above, name = posixpath.split(target)
     directory = Directory(above or ".")

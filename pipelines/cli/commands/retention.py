@@ -6,12 +6,23 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
-from pipelines.cli.options import job_option, lake_option, snapshot_argument, snapshot_named
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
-from pipelines.operations.retention import Policy, RetentionPlan, plan_retention
+from statelake.pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    print_table,
+    tell,
+)
+from statelake.pipelines.cli.options import (
+    job_option,
+    lake_option,
+    snapshot_argument,
+    snapshot_named,
+)
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
+from statelake.pipelines.operations.retention import Policy, RetentionPlan, plan_retention
 
 __all__ = ["hold", "release", "retain"]
 

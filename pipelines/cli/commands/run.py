@@ -8,12 +8,18 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, json_option, print_table, progress_bar, tell
-from pipelines.cli.options import engine_option, lake_option
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.verify.legality import load_runnable
-from pipelines.runtime import RunOptions, RunResult, run_job
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
+    as_json,
+    json_option,
+    print_table,
+    progress_bar,
+    tell,
+)
+from statelake.pipelines.cli.options import engine_option, lake_option
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.verify.legality import load_runnable
+from statelake.pipelines.runtime import RunOptions, RunResult, run_job
 
 __all__ = ["run"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.commands.terminal import as_json, json_option
-from pipelines.shown import bytes_text
-from state_core.extras import require_extra
+from statelake.pipelines.cli.commands.terminal import as_json, json_option
+from statelake.pipelines.shown import bytes_text
+from statelake.state_core.extras import require_extra
 
 __all__ = ["spark"]
 
@@ -41,7 +41,7 @@ def pack(to: Path, as_json_: bool) -> None:
       statelake spark pack --to statelake.tar.gz
     """
     require_extra("spark")
-    from pipelines.spark import packing  # noqa: PLC0415 - PySpark
+    from statelake.pipelines.spark import packing  # noqa: PLC0415 - PySpark
 
     size, needs = packing.pack(to), packing.described()
     if as_json_:

@@ -23,10 +23,10 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.engine import Progress as Report
-from pipelines.shown import bytes_text, json_text, plain
-from pipelines.times import Times
-from state_core.printable import printable
+from statelake.pipelines.engine import Progress as Report
+from statelake.pipelines.shown import bytes_text, json_text, plain
+from statelake.pipelines.times import Times
+from statelake.state_core.printable import printable
 
 __all__ = [
     "as_json",

@@ -11,16 +11,16 @@ import dagster as dg
 from rich.console import Console
 from rich.rule import Rule
 
-from pipelines.cli.commands.compare import diff, rescale
-from pipelines.cli.commands.erasure.audit import audit
-from pipelines.cli.commands.erasure.erase import erase_command
-from pipelines.cli.commands.export import export
-from pipelines.cli.commands.inspect import inspect
-from pipelines.cli.commands.lake import snapshots
-from pipelines.cli.commands.queries.sql import sql
-from pipelines.cli.demo.spark_step import SparkStep
-from pipelines.cli.demo.steps import Steps
-from pipelines.orchestration.definitions import definitions
+from statelake.pipelines.cli.commands.compare import diff, rescale
+from statelake.pipelines.cli.commands.erasure.audit import audit
+from statelake.pipelines.cli.commands.erasure.erase import erase_command
+from statelake.pipelines.cli.commands.export import export
+from statelake.pipelines.cli.commands.inspect import inspect
+from statelake.pipelines.cli.commands.lake import snapshots
+from statelake.pipelines.cli.commands.queries.sql import sql
+from statelake.pipelines.cli.demo.spark_step import SparkStep
+from statelake.pipelines.cli.demo.steps import Steps
+from statelake.pipelines.orchestration.definitions import definitions
 
 __all__ = ["run_demo"]
 

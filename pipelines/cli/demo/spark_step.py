@@ -20,7 +20,7 @@ class SparkStep:
     """A query on Spark, in a process of its own; use it in `with`, by which the process ends."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "pipelines.cli.demo.spark_step"]
+        command = [sys.executable, "-m", "statelake.pipelines.cli.demo.spark_step"]
         self._process = subprocess.Popen(  # noqa: S603 - ours
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -52,8 +52,8 @@ class SparkStep:
 
 def main() -> None:
     """Start Spark, and run the query once it is asked for: not if the input ends before that."""
-    from pipelines.cli.commands.queries.sql import sql  # noqa: PLC0415 - not who starts this process
-    from pipelines.spark.session import open_session  # noqa: PLC0415 - the same
+    from statelake.pipelines.cli.commands.queries.sql import sql  # noqa: PLC0415 - not who starts this process
+    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - the same
 
     session = open_session()
     session.range(1).count()

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import EncodeError, StateError
-from state_core.formats.layout.conforming import conform, to_millis
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.formats.layout.conforming import conform, to_millis
 
 __all__ = [
     "ColumnPlan",

@@ -13,19 +13,24 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.bootstrap.bootstrap_columns import (
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.bootstrap.bootstrap_columns import (
     RowPlan,
     SourceBatch,
     SourceColumn,
     map_batches,
     source_columns,
 )
-from pipelines.lake.bootstrap.sources import PIECE_BYTES, Piece, read_piece
-from state_core.errors import EncodeError, StateError
-from state_core.formats.writing.new_rows import BATCH_BYTES, BATCH_ROWS, SpillTask, batches_of
-from state_core.formats.writing.new_rows import spill_batches as spill_made_rows
-from state_core.formats.writing.spills import Spill
+from statelake.pipelines.lake.bootstrap.sources import PIECE_BYTES, Piece, read_piece
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.formats.writing.new_rows import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    SpillTask,
+    batches_of,
+)
+from statelake.state_core.formats.writing.new_rows import spill_batches as spill_made_rows
+from statelake.state_core.formats.writing.spills import Spill
 
 __all__ = ["ArrowRows", "FileRows", "SpillSlice", "mapped_batches", "spill_rows", "spill_slice"]
 

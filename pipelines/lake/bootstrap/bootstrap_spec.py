@@ -25,13 +25,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.bootstrap.bootstrap_columns import ColumnPlan, plan_column
-from pipelines.yaml_lines import SpecLines, read_yaml
-from state_core.errors import EncodeError, StateError
-from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.plugins import load_plugin
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.lake.bootstrap.bootstrap_columns import ColumnPlan, plan_column
+from statelake.pipelines.yaml_lines import SpecLines, read_yaml
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.plugins import load_plugin
+from statelake.state_core.serializers.type_spec import parse_type
 
 __all__ = ["BootstrapSpec", "OperatorSpec", "StateSpec", "read_bootstrap_spec"]
 

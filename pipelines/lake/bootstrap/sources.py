@@ -20,13 +20,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.names import TIMERS
-from pipelines.lake.tables.records import TableRecord
-from pipelines.lake.tables.tables import READABLE_FEATURES
-from state_core.errors import EncodeError, NotFoundError, StateError, UnreadableTableError
-from state_core.files.filesystem import Directory
-from state_core.files.storage_options import storage_options
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.tables.names import TIMERS
+from statelake.pipelines.lake.tables.records import TableRecord
+from statelake.pipelines.lake.tables.tables import READABLE_FEATURES
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError, UnreadableTableError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.storage_options import storage_options
 
 __all__ = ["FORMATS", "FileSource", "Piece", "find_source", "lake_table", "pieces_of", "read_piece"]
 

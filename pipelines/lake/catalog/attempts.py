@@ -26,18 +26,23 @@ from typing import Any
 
 from typing_extensions import Self
 
-from pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion
-from pipelines.lake.catalog.claims import (
+from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion
+from statelake.pipelines.lake.catalog.claims import (
     AttemptClaim,
     Claims,
     DeletionClaim,
     base_name,
 )
-from pipelines.lake.catalog.deletions import ALIVE, carry_out, finish_deletions
-from pipelines.lake.catalog.processes import described, is_gone, is_this_process, this_process
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import ConflictError, MissingFileError, StateError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.catalog.deletions import ALIVE, carry_out, finish_deletions
+from statelake.pipelines.lake.catalog.processes import (
+    described,
+    is_gone,
+    is_this_process,
+    this_process,
+)
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import ConflictError, MissingFileError, StateError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = [
     "Attempt",

@@ -25,22 +25,22 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from pipelines.lake.catalog.catalog_looks import CatalogLooks
-from pipelines.lake.catalog.catalog_rows import rows_of, with_columns_of
-from pipelines.lake.catalog.claims import Claims, is_claim, read_claims
-from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import (
+from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
+from statelake.pipelines.lake.catalog.catalog_rows import rows_of, with_columns_of
+from statelake.pipelines.lake.catalog.claims import Claims, is_claim, read_claims
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.names import (
     SNAPSHOTS,
     is_edited_file,
     new_edited_file,
     path_segment,
     version_in,
 )
-from pipelines.lake.tables.parquet_bounds import open_parquet
-from pipelines.lake.tables.record_rules import record_fault
-from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
-from pipelines.lake.tables.table_log import file_actions
-from pipelines.lake.tables.tables import (
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.record_rules import record_fault
+from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
+from statelake.pipelines.lake.tables.table_log import file_actions
+from statelake.pipelines.lake.tables.tables import (
     CONFIGURATION,
     StateTable,
     create_table,
@@ -48,7 +48,7 @@ from pipelines.lake.tables.tables import (
     open_table,
     refuse_features,
 )
-from state_core.errors import (
+from statelake.state_core.errors import (
     DamagedLakeError,
     MissingFileError,
     NotALakeError,
@@ -57,7 +57,7 @@ from state_core.errors import (
     StateError,
     UnsafePathError,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["BadRow", "Catalog", "CatalogChange", "CatalogVersion"]
 

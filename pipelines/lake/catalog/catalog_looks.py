@@ -14,9 +14,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipelines.lake.tables.table_log import LOG_DIRECTORY
-from pipelines.lake.tables.tables import open_table
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
+from statelake.pipelines.lake.tables.tables import open_table
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["CatalogLooks"]
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.lake.tables.records import SNAPSHOT_SCHEMA
-from state_core.errors import HeldError
+from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA
+from statelake.state_core.errors import HeldError
 
 __all__ = [
     "HoldsChange",

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
-from pipelines.lake.catalog.processes import PROCESS_RULES
-from pipelines.lake.tables.names import (
+from statelake.pipelines.lake.catalog.processes import PROCESS_RULES
+from statelake.pipelines.lake.tables.names import (
     is_carried_name,
     is_edited_file,
     is_table_of,
@@ -29,8 +29,8 @@ from pipelines.lake.tables.names import (
     is_unit_path,
     token_of,
 )
-from pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
-from state_core.errors import DamagedLakeError
+from statelake.pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
+from statelake.state_core.errors import DamagedLakeError
 
 __all__ = [
     "AttemptClaim", "Claim", "Claims", "DeletionClaim", "ErasureClaim", "base_name",

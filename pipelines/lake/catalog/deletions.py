@@ -26,12 +26,12 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion
-from pipelines.lake.catalog.claims import DeletionClaim
-from pipelines.lake.catalog.processes import read_note
-from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
-from pipelines.lake.tables.delta_commit import DeltaCommit
-from pipelines.lake.tables.names import (
+from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion
+from statelake.pipelines.lake.catalog.claims import DeletionClaim
+from statelake.pipelines.lake.catalog.processes import read_note
+from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
+from statelake.pipelines.lake.tables.names import (
     AREAS,
     is_carried_name,
     is_edited_file,
@@ -41,16 +41,16 @@ from pipelines.lake.tables.names import (
     token_of,
     version_in,
 )
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.tables.table_log import log_entry
-from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
-from state_core.errors import MissingFileError, StateError, UnsafePathError
-from state_core.files.held_directories import (
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.tables.table_log import log_entry
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
+from statelake.state_core.errors import MissingFileError, StateError, UnsafePathError
+from statelake.state_core.files.held_directories import (
     left_exports,
     remove_left,
     stale_temporary_directories,
 )
-from state_core.files.paths import is_part
+from statelake.state_core.files.paths import is_part
 
 __all__ = [
     "ALIVE",

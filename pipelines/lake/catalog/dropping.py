@@ -16,16 +16,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from pipelines.lake.catalog.attempts import (
+from statelake.pipelines.lake.catalog.attempts import (
     refuse_during_erasure,
     settle_attempts,
     take_back_dead,
     without_gone,
 )
-from pipelines.lake.catalog.catalog import BadRow, Catalog, CatalogChange, CatalogVersion
-from pipelines.lake.catalog.catalog_rows import held_error, rows_without
-from pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
-from pipelines.lake.catalog.deletions import (
+from statelake.pipelines.lake.catalog.catalog import BadRow, Catalog, CatalogChange, CatalogVersion
+from statelake.pipelines.lake.catalog.catalog_rows import held_error, rows_without
+from statelake.pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
+from statelake.pipelines.lake.catalog.deletions import (
     Freed,
     finish_deletions,
     remove_left_directories,
@@ -37,7 +37,7 @@ from pipelines.lake.catalog.deletions import (
     sweep_tables,
     table_paths,
 )
-from pipelines.lake.tables.names import (
+from statelake.pipelines.lake.tables.names import (
     CHECKPOINTS,
     COMMITS,
     ERASURE_RECORDS,
@@ -45,10 +45,15 @@ from pipelines.lake.tables.names import (
     areas_of,
     is_table_of,
 )
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.tables.table_log import LOG_DIRECTORY
-from pipelines.lake.tables.tables import files_of
-from state_core.errors import ConflictError, DamagedLakeError, NotFoundError, UnsafePathError
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
+from statelake.pipelines.lake.tables.tables import files_of
+from statelake.state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    NotFoundError,
+    UnsafePathError,
+)
 
 __all__ = [
     "DropPlan",

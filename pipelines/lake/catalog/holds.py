@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import partial
 
-from pipelines.lake.catalog.catalog import Catalog, CatalogChange
-from pipelines.lake.catalog.catalog_rows import HoldsChange, held_error, rows_with_holds
-from pipelines.lake.tables.records import HoldRecord
-from state_core.errors import LakeError, NoMatchError, NotFoundError
-from state_core.printable import is_text
+from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogChange
+from statelake.pipelines.lake.catalog.catalog_rows import HoldsChange, held_error, rows_with_holds
+from statelake.pipelines.lake.tables.records import HoldRecord
+from statelake.state_core.errors import LakeError, NoMatchError, NotFoundError
+from statelake.state_core.printable import is_text
 
 __all__ = ["held_snapshots", "hold_snapshot", "refuse_held", "release_snapshot"]
 

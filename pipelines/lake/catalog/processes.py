@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.tables.record_rules import Rule, broken_rule
-from state_core.errors import DamagedLakeError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.tables.record_rules import Rule, broken_rule
+from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = [
     "PROCESS_RULES", "described", "is_gone", "is_this_process", "read_note", "this_process",

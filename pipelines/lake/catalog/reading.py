@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TypeVar
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import ConflictError, NotFoundError, StateError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import ConflictError, NotFoundError, StateError
 
 __all__ = ["SnapshotReading"]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pipelines.lake.catalog.unmanaged_state import carried_metadata, carried_source
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import NotFoundError
-from state_core.files.filesystem import Directory
-from state_core.formats.channels import channels_among
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.formats.operator_state.operator_reader import parse_operator_state
-from state_core.model.channels import Channel
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata, carried_source
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.channels import channels_among
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.model.channels import Channel
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = ["recorded_channels", "recorded_value"]
 

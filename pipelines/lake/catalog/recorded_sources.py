@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pipelines.lake.catalog.unmanaged_state import carried_metadata
-from pipelines.lake.tables.operator_tables import read_operator_rows
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from state_core.connectors.elements import StateElement
-from state_core.connectors.sinks import SINK_STATES, Sink, sink_of
-from state_core.connectors.sources import SOURCE_STATES, Source, source_of
-from state_core.formats.metadata.checkpoint_metadata import OperatorState
-from state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.state_core.connectors.elements import StateElement
+from statelake.state_core.connectors.sinks import SINK_STATES, Sink, sink_of
+from statelake.state_core.connectors.sources import SOURCE_STATES, Source, source_of
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 
 __all__ = ["recorded_sinks", "recorded_sources", "sources_among"]
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.names import LATEST
-from state_core.errors import NotFoundError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.tables.names import LATEST
+from statelake.state_core.errors import NotFoundError
 
 __all__ = ["resolve_snapshot"]
 

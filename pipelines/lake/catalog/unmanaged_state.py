@@ -14,19 +14,19 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.lake.tables.names import carried_name, digest_in
-from pipelines.lake.tables.records import CarriedFile, SnapshotRecord
-from state_core.errors import DamagedLakeError
-from state_core.files.filesystem import ByteSource, Directory, InlineSource
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.pipelines.lake.tables.names import carried_name, digest_in
+from statelake.pipelines.lake.tables.records import CarriedFile, SnapshotRecord
+from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.files.filesystem import ByteSource, Directory, InlineSource
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     read_metadata,
     write_metadata,
 )
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.metadata.stream_map import map_streams
-from state_core.model.handles import (
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.metadata.stream_map import map_streams
+from statelake.state_core.model.handles import (
     EmptySegmentHandle,
     InlineHandle,
     NestedKeyGroupsHandle,

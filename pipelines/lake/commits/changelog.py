@@ -25,14 +25,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Transaction
 
-from pipelines.lake.commits.partition_files import PartitionFile, PartitionFiles
-from pipelines.lake.tables.names import changelog_table
-from pipelines.lake.tables.parquet_bounds import BoundedWriter
-from pipelines.lake.tables.tables import StateTable
-from state_core.commit.backends.changelog import Change, Changelog, EmbeddedChangelogs, no_matter
-from state_core.commit.records.records import SystemStreamPartition
-from state_core.errors import CommitError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.commits.partition_files import PartitionFile, PartitionFiles
+from statelake.pipelines.lake.tables.names import changelog_table
+from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.state_core.commit.backends.changelog import (
+    Change,
+    Changelog,
+    EmbeddedChangelogs,
+    no_matter,
+)
+from statelake.state_core.commit.records.records import SystemStreamPartition
+from statelake.state_core.errors import CommitError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["DeltaChangelogs"]
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog, newest_of_each_key
-from pipelines.lake.commits.checkpoint_records import TaskRecord, last_records, read_records
-from state_core.commit import BlobStore, CheckpointLog, CheckpointV2, FileCheckpointLog
-from state_core.commit.backends.blob_backend import garbage, read_index
-from state_core.commit.backends.blob_store import folder_of
-from state_core.commit.records.clocks import now_millis
-from state_core.commit.records.records import BLOB_STORE_FACTORY
-from state_core.commit.records.snapshot_index import reachable_blobs
-from state_core.errors import CommitError, ConflictError, DeletedBlobError
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog, newest_of_each_key
+from statelake.pipelines.lake.commits.checkpoint_records import (
+    TaskRecord,
+    last_records,
+    read_records,
+)
+from statelake.state_core.commit import BlobStore, CheckpointLog, CheckpointV2, FileCheckpointLog
+from statelake.state_core.commit.backends.blob_backend import garbage, read_index
+from statelake.state_core.commit.backends.blob_store import folder_of
+from statelake.state_core.commit.records.clocks import now_millis
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.commit.records.snapshot_index import reachable_blobs
+from statelake.state_core.errors import CommitError, ConflictError, DeletedBlobError
 
 __all__ = ["DropResult", "drop_records"]
 

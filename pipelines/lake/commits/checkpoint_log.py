@@ -20,13 +20,17 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import checkpoint_log_table, is_edited_file, new_edited_file
-from pipelines.lake.tables.tables import create_table, files_of, open_table, read_rows
-from state_core.commit import LogRecord
-from state_core.commit.records.clocks import now_millis
-from state_core.errors import CheckpointRecordError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.names import (
+    checkpoint_log_table,
+    is_edited_file,
+    new_edited_file,
+)
+from statelake.pipelines.lake.tables.tables import create_table, files_of, open_table, read_rows
+from statelake.state_core.commit import LogRecord
+from statelake.state_core.commit.records.clocks import now_millis
+from statelake.state_core.errors import CheckpointRecordError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["DeltaCheckpointLog", "newest_of_each_key"]
 

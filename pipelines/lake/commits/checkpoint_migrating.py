@@ -10,8 +10,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pipelines.lake.commits.checkpoint_records import TaskRecord, last_records, read_records
-from state_core.commit import (
+from statelake.pipelines.lake.commits.checkpoint_records import (
+    TaskRecord,
+    last_records,
+    read_records,
+)
+from statelake.state_core.commit import (
     CheckpointId,
     CheckpointLog,
     CheckpointLogKey,
@@ -19,15 +23,15 @@ from state_core.commit import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from state_core.commit.records.records import CHANGELOG_FACTORY, CHECKPOINT_TYPES
-from state_core.commit.records.serdes import (
+from statelake.state_core.commit.records.records import CHANGELOG_FACTORY, CHECKPOINT_TYPES
+from statelake.state_core.commit.records.serdes import (
     downgrade,
     upgrade,
     write_checkpoint_v1,
     write_checkpoint_v2,
     write_key,
 )
-from state_core.errors import CheckpointRecordError
+from statelake.state_core.errors import CheckpointRecordError
 
 __all__ = ["REFUSED", "TaskMigration", "changelog_of", "migrate_records", "upgraded"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
-from state_core.commit import (
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.state_core.commit import (
     Changelogs,
     Checkpoint,
     CheckpointId,
@@ -19,10 +19,14 @@ from state_core.commit import (
     FileCheckpointLog,
     LogRecord,
 )
-from state_core.commit.records.serdes import read_checkpoint_v1, read_checkpoint_v2, read_key
-from state_core.errors import CheckpointRecordError, NotFoundError
-from state_core.extras import require_extra
-from state_core.files.filesystem import Directory
+from statelake.state_core.commit.records.serdes import (
+    read_checkpoint_v1,
+    read_checkpoint_v2,
+    read_key,
+)
+from statelake.state_core.errors import CheckpointRecordError, NotFoundError
+from statelake.state_core.extras import require_extra
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = [
     "TaskRecord",
@@ -128,7 +132,7 @@ def _cluster(servers: str) -> Any:
 
 def _kafka() -> Any:
     require_extra("kafka")
-    return importlib.import_module("state_core.commit.backends.kafka")
+    return importlib.import_module("statelake.state_core.commit.backends.kafka")
 
 
 def read_records(log: CheckpointLog) -> list[TaskRecord]:

@@ -11,8 +11,12 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pipelines.lake.commits.checkpoint_records import TaskRecord, last_records, read_records
-from state_core.commit import (
+from statelake.pipelines.lake.commits.checkpoint_records import (
+    TaskRecord,
+    last_records,
+    read_records,
+)
+from statelake.state_core.commit import (
     CheckpointLog,
     CheckpointV2,
     PosixDisk,
@@ -21,8 +25,8 @@ from state_core.commit import (
     TaskContext,
     TaskStores,
 )
-from state_core.commit.records.records import CHANGELOG_FACTORY
-from state_core.errors import StateError
+from statelake.state_core.commit.records.records import CHANGELOG_FACTORY
+from statelake.state_core.errors import StateError
 
 __all__ = ["Verified", "faults_of", "verify_log"]
 

@@ -14,13 +14,13 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError
 
-from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import commits_table, new_edited_file
-from pipelines.lake.tables.tables import create_table, open_table, read_rows
-from state_core.commit import CommitMeasures
-from state_core.commit.records.clocks import now_millis
-from state_core.errors import DamagedLakeError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.names import commits_table, new_edited_file
+from statelake.pipelines.lake.tables.tables import create_table, open_table, read_rows
+from statelake.state_core.commit import CommitMeasures
+from statelake.state_core.commit.records.clocks import now_millis
+from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["COUNTED", "CommitReport", "CommitReports", "total"]
 

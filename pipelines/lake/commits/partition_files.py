@@ -15,18 +15,18 @@ from typing import NamedTuple
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import path_segment
-from pipelines.lake.tables.parquet_bounds import open_parquet
-from pipelines.lake.tables.table_log import file_actions
-from pipelines.lake.tables.tables import (
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.names import path_segment
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.table_log import file_actions
+from statelake.pipelines.lake.tables.tables import (
     ATTEMPT_KEY,
     CONFIGURATION,
     DATA_DIRECTORY,
     StateTable,
     create_table,
 )
-from state_core.errors import CommitError, DamagedLakeError, MissingFileError
+from statelake.state_core.errors import CommitError, DamagedLakeError, MissingFileError
 
 __all__ = ["PartitionFile", "PartitionFiles"]
 

@@ -33,13 +33,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from pipelines.lake.catalog.attempts import watch
-from pipelines.lake.catalog.processes import described, is_gone, read_note
-from pipelines.lake.tables.record_rules import Rule, broken_rule
-from state_core.commit import CheckpointId
-from state_core.errors import ConflictError, CorruptSnapshotError, MissingFileError
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
+from statelake.pipelines.lake.catalog.attempts import watch
+from statelake.pipelines.lake.catalog.processes import described, is_gone, read_note
+from statelake.pipelines.lake.tables.record_rules import Rule, broken_rule
+from statelake.state_core.commit import CheckpointId
+from statelake.state_core.errors import ConflictError, CorruptSnapshotError, MissingFileError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
 __all__ = [
     "OUTPUT_DIRECTORY",

@@ -28,11 +28,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable, Transaction
 
-from pipelines.lake.commits.partition_files import PartitionFile, PartitionFiles
-from pipelines.lake.tables.names import store_table
-from pipelines.lake.tables.parquet_bounds import BoundedWriter
-from pipelines.lake.tables.tables import StateTable
-from state_core.commit import (
+from statelake.pipelines.lake.commits.partition_files import PartitionFile, PartitionFiles
+from statelake.pipelines.lake.tables.names import store_table
+from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.state_core.commit import (
     Checkpoint,
     CheckpointId,
     CheckpointV2,
@@ -42,10 +42,10 @@ from state_core.commit import (
     TaskContext,
     TaskRestoreManager,
 )
-from state_core.commit.contract.futures import all_of, done, mapped, then
-from state_core.commit.records.records import LAKE_FACTORY
-from state_core.errors import CommitError, DamagedLakeError
-from state_core.files.filesystem import Directory
+from statelake.state_core.commit.contract.futures import all_of, done, mapped, then
+from statelake.state_core.commit.records.records import LAKE_FACTORY
+from statelake.state_core.errors import CommitError, DamagedLakeError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["LakeBackend", "StoreFile", "TaskPart", "superseded"]
 

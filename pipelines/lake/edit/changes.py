@@ -24,19 +24,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
-from pipelines.yaml_lines import read_yaml
-from state_core.errors import EncodeError, IncompatibleError, NotFoundError, StateError
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.keyed_states import value_snapshot
-from state_core.formats.layout.meta_info import parse_state_meta_info
-from state_core.formats.rewriting.value_migration import resolve_element
-from state_core.serializers.composite.evolution import resolve_decoded
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, Verdict
-from state_core.serializers.framework.plugins import load_plugin
-from state_core.serializers.framework.registry import write_serializer_snapshot
-from state_core.serializers.type_spec import TypeSpec, parse_type
+from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
+from statelake.pipelines.yaml_lines import read_yaml
+from statelake.state_core.errors import EncodeError, IncompatibleError, NotFoundError, StateError
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.keyed_states import value_snapshot
+from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.rewriting.value_migration import resolve_element
+from statelake.state_core.serializers.composite.evolution import resolve_decoded
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
+from statelake.state_core.serializers.framework.plugins import load_plugin
+from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
+from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
 __all__ = [
     "ValueChange", "digest_of", "is_needed", "read_changes", "resolve_change", "resolve_changes",

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import Schema
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.attempts import settle_attempts
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.deletions import UNDO
-from pipelines.lake.edit.rewriting import TableRewriter, layout_of, successor_of
-from pipelines.lake.tables.names import check_names
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
-from pipelines.lake.tables.tables import TableFile
-from state_core.errors import ConflictError, LakeError
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.catalog.attempts import settle_attempts
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.deletions import UNDO
+from statelake.pipelines.lake.edit.rewriting import TableRewriter, layout_of, successor_of
+from statelake.pipelines.lake.tables.names import check_names
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
+from statelake.pipelines.lake.tables.tables import TableFile
+from statelake.state_core.errors import ConflictError, LakeError
 
 __all__ = ["CommitResult", "commit_snapshot"]
 

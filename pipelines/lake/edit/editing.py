@@ -12,29 +12,40 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.recorded_sources import sources_among
-from pipelines.lake.catalog.unmanaged_state import carried_metadata
-from pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
-from pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
-from pipelines.lake.edit.offsets import OffsetsMoved
-from pipelines.lake.edit.purging import Expired, Purged, Staging, refuse_lasting, stage_predicates
-from pipelines.lake.edit.rewriting import (
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.recorded_sources import sources_among
+from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
+from statelake.pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
+from statelake.pipelines.lake.edit.offsets import OffsetsMoved
+from statelake.pipelines.lake.edit.purging import (
+    Expired,
+    Purged,
+    Staging,
+    refuse_lasting,
+    stage_predicates,
+)
+from statelake.pipelines.lake.edit.rewriting import (
     TableRewriter,
     Transform,
     layout_of,
     pieces_of,
     successor_of,
 )
-from pipelines.lake.edit.selecting import find_state, refuse_cut_channels, tables_of, without_state
-from pipelines.lake.tables.names import check_names
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
-from state_core.errors import ConflictError, NotFoundError
-from state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
-from state_core.model.handles import InlineHandle
-from state_core.model.operator_ids import operator_id_of_uid
+from statelake.pipelines.lake.edit.selecting import (
+    find_state,
+    refuse_cut_channels,
+    tables_of,
+    without_state,
+)
+from statelake.pipelines.lake.tables.names import check_names
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
+from statelake.state_core.errors import ConflictError, NotFoundError
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
+from statelake.state_core.model.handles import InlineHandle
+from statelake.state_core.model.operator_ids import operator_id_of_uid
 
 __all__ = ["EditResult", "SnapshotEdit", "StateChange", "changed_states", "edit_snapshot"]
 

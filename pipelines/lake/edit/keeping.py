@@ -16,19 +16,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import Self
 
-from pipelines.keys import KEY_LINES, key_from_text, lines_of
-from pipelines.lake.edit.pieces import Rows
-from pipelines.lake.edit.rewriting import Transform, kept_rows
-from pipelines.lake.tables.records import OperatorRecord
-from pipelines.lake.tables.table_rows import table_rows
-from pipelines.lake.tables.units import Unit
-from state_core.errors import EncodeError, NoMatchError, NotFoundError, StateError, UnknownHashError
-from state_core.formats.layout.keys import encode_keys
-from state_core.formats.rewriting.key_bytes import key_bytes
-from state_core.formats.writing.rehash import check_key_groups
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.key_groups import key_groups_of_hashes
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.pipelines.keys import KEY_LINES, key_from_text, lines_of
+from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.rewriting import Transform, kept_rows
+from statelake.pipelines.lake.tables.records import OperatorRecord
+from statelake.pipelines.lake.tables.table_rows import table_rows
+from statelake.pipelines.lake.tables.units import Unit
+from statelake.state_core.errors import (
+    EncodeError,
+    NoMatchError,
+    NotFoundError,
+    StateError,
+    UnknownHashError,
+)
+from statelake.state_core.formats.layout.keys import encode_keys
+from statelake.state_core.formats.rewriting.key_bytes import key_bytes
+from statelake.state_core.formats.writing.rehash import check_key_groups
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.key_groups import key_groups_of_hashes
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = ["KeptKeys", "ListedKeys", "key_groups_of_keys", "read_kept_keys", "refuse_no_match"]
 

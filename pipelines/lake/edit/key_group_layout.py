@@ -10,25 +10,25 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.lake.edit.pieces import Counts, Piece, Rewritten
-from pipelines.lake.tables.operator_tables import NO_PARTITION
-from pipelines.lake.tables.records import (
+from statelake.pipelines.lake.edit.pieces import Counts, Piece, Rewritten
+from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
+from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     StateRecord,
     TableRecord,
     UnitRecord,
     key_group_records,
 )
-from pipelines.lake.tables.table_rows import TableRows, open_unit, table_rows
-from pipelines.lake.tables.tables import TableFile, table_directory
-from pipelines.lake.tables.unit_writer import UnitWriter, table_batch, table_columns
-from pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
-from state_core.errors import EncodeError, KeyGroupError, UnknownHashError
-from state_core.files.filesystem import Directory
-from state_core.formats.writing.rehash import check_key_groups
-from state_core.formats.writing.unified_encode import StateRows, encode_rows
-from state_core.model.key_groups import prefix_bytes
-from state_core.model.measure import Measure
+from statelake.pipelines.lake.tables.table_rows import TableRows, open_unit, table_rows
+from statelake.pipelines.lake.tables.tables import TableFile, table_directory
+from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch, table_columns
+from statelake.pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
+from statelake.state_core.errors import EncodeError, KeyGroupError, UnknownHashError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.writing.rehash import check_key_groups
+from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
+from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.measure import Measure
 
 __all__ = ["KeyGroupLayout"]
 

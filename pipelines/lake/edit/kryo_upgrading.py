@@ -9,26 +9,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.unmanaged_state import carried_metadata
-from pipelines.lake.edit.migrating import refuse_disagreeing
-from pipelines.lake.edit.pieces import Rows
-from pipelines.lake.edit.rewriting import (
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.edit.migrating import refuse_disagreeing
+from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.rewriting import (
     TableRewriter,
     Transform,
     layout_of,
     pieces_of,
     successor_of,
 )
-from pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord, StateRecord
-from state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
-from state_core.formats.layout.meta_info import parse_state_meta_info
-from state_core.formats.rewriting.kryo_upgrade import upgrade_rows
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.kryo.decoding import is_declared
-from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from state_core.serializers.kryo.wire import KryoVersion
+from statelake.pipelines.lake.tables.records import (
+    AnyState,
+    OperatorRecord,
+    SnapshotRecord,
+    StateRecord,
+)
+from statelake.state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
+from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.rewriting.kryo_upgrade import upgrade_rows
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.kryo.decoding import is_declared
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 __all__ = ["LATER", "KryoUpgrade", "Upgraded", "plan_kryo_upgrade", "upgrade_kryo"]
 

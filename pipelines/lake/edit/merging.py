@@ -7,12 +7,17 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.names import areas_of
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
-from pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable
-from state_core.errors import ConflictError
-from state_core.formats.metadata.checkpoint_metadata import OperatorState, subtask_bytes
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.tables.names import areas_of
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    TableRecord,
+    UnitRecord,
+)
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable
+from statelake.state_core.errors import ConflictError
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, subtask_bytes
 
 __all__ = ["merge_operators", "merged_tables", "union_of_operators"]
 

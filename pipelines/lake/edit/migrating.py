@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
-from pipelines.lake.edit.pieces import Rows
-from pipelines.lake.edit.rewriting import (
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
+from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.rewriting import (
     TableRewriter,
     Transform,
     layout_of,
     pieces_of,
     successor_of,
 )
-from pipelines.lake.tables.records import (
+from statelake.pipelines.lake.tables.records import (
     AnyState,
     OperatorRecord,
     OperatorStateRecord,
@@ -32,23 +32,23 @@ from pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
 )
-from pipelines.times import Times
-from state_core.errors import IncompatibleError, StateError
-from state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
-from state_core.formats.layout.meta_info import parse_state_meta_info
-from state_core.formats.operator_state.operator_states import ElementRows
-from state_core.formats.rewriting.value_migration import (
+from statelake.pipelines.times import Times
+from statelake.state_core.errors import IncompatibleError, StateError
+from statelake.state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
+from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.value_migration import (
     decode_rows,
     exact_values,
     migrate_rows,
     null_value_fields,
     validate_rows,
 )
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, worst_of
-from state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
-from state_core.serializers.type_spec import TypeSpec, parse_type
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
+from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
+from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
 __all__ = ["MigrationResult", "ValueStaging", "migrate_snapshot", "refuse_disagreeing"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipelines.lake.edit.pieces import Rows
-from pipelines.lake.edit.rewriting import Transform
-from state_core.formats.operator_state.operator_states import ElementRows
-from state_core.formats.rewriting.value_migration import with_value_bytes
+from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.rewriting import Transform
+from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.value_migration import with_value_bytes
 
 __all__ = ["OffsetsMoved"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from pipelines.lake.tables.records import UnitRecord
-from pipelines.lake.tables.units import Unit
-from state_core.formats.operator_state.operator_states import ElementRows
-from state_core.formats.writing.unified_encode import StateRows
+from statelake.pipelines.lake.tables.records import UnitRecord
+from statelake.pipelines.lake.tables.units import Unit
+from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.writing.unified_encode import StateRows
 
 __all__ = ["Counts", "Piece", "Rewritten", "Rows"]
 

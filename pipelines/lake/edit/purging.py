@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.lake.edit.pieces import Rows
-from pipelines.lake.edit.rewriting import Transform, kept_rows
-from pipelines.lake.tables.records import OperatorRecord, StateRecord, TableRecord
-from state_core.errors import EncodeError, StateError
-from state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
+from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.rewriting import Transform, kept_rows
+from statelake.pipelines.lake.tables.records import OperatorRecord, StateRecord, TableRecord
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 
 __all__ = ["Expired", "Staging", "refuse_lasting"]
 

@@ -18,24 +18,29 @@ from typing import Any, ClassVar, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.key_group_layout import KeyGroupLayout
-from pipelines.lake.edit.pieces import Piece, Rewritten, Rows
-from pipelines.lake.edit.subtask_layout import SubtaskLayout
-from pipelines.lake.tables.names import check_names
-from pipelines.lake.tables.operator_tables import NO_PARTITION
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
-from pipelines.lake.tables.table_rows import null_counts, open_unit
-from pipelines.lake.tables.tables import DATA_DIRECTORY
-from pipelines.lake.tables.units import Unit
-from pipelines.times import Stopwatch, phase
-from state_core.errors import ConflictError, StateError
-from state_core.files.filesystem import Directory
-from state_core.formats.operator_state.operator_states import ElementRows
-from state_core.formats.rewriting.value_migration import null_value_fields
-from state_core.formats.writing.unified_encode import StateRows
+from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
+from statelake.pipelines.lake.edit.pieces import Piece, Rewritten, Rows
+from statelake.pipelines.lake.edit.subtask_layout import SubtaskLayout
+from statelake.pipelines.lake.tables.names import check_names
+from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    TableRecord,
+    UnitRecord,
+)
+from statelake.pipelines.lake.tables.table_rows import null_counts, open_unit
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
+from statelake.pipelines.lake.tables.units import Unit
+from statelake.pipelines.times import Stopwatch, phase
+from statelake.state_core.errors import ConflictError, StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.value_migration import null_value_fields
+from statelake.state_core.formats.writing.unified_encode import StateRows
 
 __all__ = [
     "SLICE_BYTES",

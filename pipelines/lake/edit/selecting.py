@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pipelines.lake.tables.records import OperatorRecord, StateRecord
-from state_core.errors import NotFoundError, UnsupportedFormatError
-from state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.pipelines.lake.tables.records import OperatorRecord, StateRecord
+from statelake.state_core.errors import NotFoundError, UnsupportedFormatError
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
 
 __all__ = ["find_state", "refuse_cut_channels", "tables_of", "without_state"]
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.engine import LocalEngine, Progress
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.editing import EditResult, changed_states
-from pipelines.lake.edit.pieces import Piece, Rows
-from pipelines.lake.edit.rewriting import (
+from statelake.pipelines.engine import LocalEngine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.editing import EditResult, changed_states
+from statelake.pipelines.lake.edit.pieces import Piece, Rows
+from statelake.pipelines.lake.edit.rewriting import (
     STAGED,
     TableLayout,
     TableRewriter,
@@ -26,16 +26,16 @@ from pipelines.lake.edit.rewriting import (
     pieces_of,
     successor_of,
 )
-from pipelines.lake.query.literals import without_literals
-from pipelines.lake.query.session import QueryError, Session
-from pipelines.lake.query.statements import PreparedStatement, Statement, parse_statement
-from pipelines.lake.query.table_names import TableNames
-from pipelines.lake.tables.operator_tables import write_operator_unit
-from pipelines.lake.tables.records import OperatorRecord, TableRecord
-from pipelines.lake.tables.table_rows import parse_recorded
-from pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
-from state_core.errors import NoMatchError
-from state_core.model.snapshot import StateKind
+from statelake.pipelines.lake.query.literals import without_literals
+from statelake.pipelines.lake.query.session import QueryError, Session
+from statelake.pipelines.lake.query.statements import PreparedStatement, Statement, parse_statement
+from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.pipelines.lake.tables.operator_tables import write_operator_unit
+from statelake.pipelines.lake.tables.records import OperatorRecord, TableRecord
+from statelake.pipelines.lake.tables.table_rows import parse_recorded
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
+from statelake.state_core.errors import NoMatchError
+from statelake.state_core.model.snapshot import StateKind
 
 __all__ = ["ChangedRows", "check_statements", "edit_by_sql", "queues_in"]
 

@@ -14,24 +14,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.lake.edit.pieces import Counts, Piece, Rewritten
-from pipelines.lake.tables.names import new_folder
-from pipelines.lake.tables.operator_tables import (
+from statelake.pipelines.lake.edit.pieces import Counts, Piece, Rewritten
+from statelake.pipelines.lake.tables.names import new_folder
+from statelake.pipelines.lake.tables.operator_tables import (
     NO_PARTITION,
     read_operator_rows,
     write_operator_unit,
 )
-from pipelines.lake.tables.records import (
+from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     OperatorStateRecord,
     SubtaskRecord,
     UnitRecord,
 )
-from pipelines.lake.tables.tables import TableFile, table_directory
-from pipelines.lake.tables.units import Unit
-from state_core.errors import EncodeError
-from state_core.formats.operator_state.operator_reader import parse_operator_state
-from state_core.formats.operator_state.operator_states import ElementRows
+from statelake.pipelines.lake.tables.tables import TableFile, table_directory
+from statelake.pipelines.lake.tables.units import Unit
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.formats.operator_state.operator_states import ElementRows
 
 __all__ = ["SubtaskLayout"]
 

@@ -19,18 +19,18 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
-from pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
-from pipelines.lake.tables.tables import (
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
+from statelake.pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
+from statelake.pipelines.lake.tables.tables import (
     CONFIGURATION,
     StateTable,
     create_table,
     open_table,
     read_rows,
 )
-from state_core.errors import DamagedLakeError, MissingFileError, UnsafePathError
+from statelake.state_core.errors import DamagedLakeError, MissingFileError, UnsafePathError
 
 __all__ = ["AuditRecord", "add_record", "audit_records", "broken_record", "requester_here"]
 

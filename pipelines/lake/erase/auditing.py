@@ -16,25 +16,25 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from pipelines.engine import Engine, LocalEngine, Progress
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.deletions import sweep_rows
-from pipelines.lake.erase.audit_records import (
+from statelake.pipelines.engine import Engine, LocalEngine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.deletions import sweep_rows
+from statelake.pipelines.lake.erase.audit_records import (
     AuditRecord,
     add_record,
     audit_records,
     broken_record,
     requester_here,
 )
-from pipelines.lake.erase.needles import LEAST_BYTES, needles_of
-from pipelines.lake.erase.parquet_pages import pages_of
-from pipelines.lake.erase.planning import Planner, records_of
-from pipelines.lake.erase.requests import ErasureRequest, keyed_digest
-from pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
-from pipelines.lake.erase.task_state import all_jobs
-from pipelines.lake.tables.names import ERASURE_RECORDS
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import (
+from statelake.pipelines.lake.erase.needles import LEAST_BYTES, needles_of
+from statelake.pipelines.lake.erase.parquet_pages import pages_of
+from statelake.pipelines.lake.erase.planning import Planner, records_of
+from statelake.pipelines.lake.erase.requests import ErasureRequest, keyed_digest
+from statelake.pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
+from statelake.pipelines.lake.erase.task_state import all_jobs
+from statelake.pipelines.lake.tables.names import ERASURE_RECORDS
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
     EncodeError,
@@ -42,7 +42,7 @@ from state_core.errors import (
     NotFoundError,
     StateError,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["AuditResult", "Hit", "audit_erasure"]
 

@@ -31,46 +31,51 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from pipelines.engine import Engine, LocalEngine, Progress
-from pipelines.lake.catalog.attempts import (
+from statelake.pipelines.engine import Engine, LocalEngine, Progress
+from statelake.pipelines.lake.catalog.attempts import (
     Heartbeat,
     refuse_during_erasure,
     settle_attempts,
     watch,
     without_gone,
 )
-from pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion, RowsEdit
-from pipelines.lake.catalog.catalog_rows import rows_replaced
-from pipelines.lake.catalog.claims import AttemptClaim, Claims, ErasureClaim
-from pipelines.lake.catalog.deletions import finish_deletions, named_files, sweep_carried
-from pipelines.lake.catalog.dropping import tables_of_job
-from pipelines.lake.catalog.holds import refuse_held
-from pipelines.lake.catalog.processes import is_gone, is_this_process, this_process
-from pipelines.lake.edit.pieces import Rewritten
-from pipelines.lake.edit.rewriting import layout_of, rewrite_pieces
-from pipelines.lake.erase.audit_records import (
+from statelake.pipelines.lake.catalog.catalog import (
+    Catalog,
+    CatalogChange,
+    CatalogVersion,
+    RowsEdit,
+)
+from statelake.pipelines.lake.catalog.catalog_rows import rows_replaced
+from statelake.pipelines.lake.catalog.claims import AttemptClaim, Claims, ErasureClaim
+from statelake.pipelines.lake.catalog.deletions import finish_deletions, named_files, sweep_carried
+from statelake.pipelines.lake.catalog.dropping import tables_of_job
+from statelake.pipelines.lake.catalog.holds import refuse_held
+from statelake.pipelines.lake.catalog.processes import is_gone, is_this_process, this_process
+from statelake.pipelines.lake.edit.pieces import Rewritten
+from statelake.pipelines.lake.edit.rewriting import layout_of, rewrite_pieces
+from statelake.pipelines.lake.erase.audit_records import (
     AuditRecord,
     add_record,
     audit_records,
     requester_here,
 )
-from pipelines.lake.erase.log_rewriting import check_log, rewrite_log
-from pipelines.lake.erase.needles import without_words
-from pipelines.lake.erase.opaque_state import without_opaque_state
-from pipelines.lake.erase.own_versions import give_own_versions
-from pipelines.lake.erase.planning import ErasurePlan, FoundFile, Planner, records_of
-from pipelines.lake.erase.refusals import (
+from statelake.pipelines.lake.erase.log_rewriting import check_log, rewrite_log
+from statelake.pipelines.lake.erase.needles import without_words
+from statelake.pipelines.lake.erase.opaque_state import without_opaque_state
+from statelake.pipelines.lake.erase.own_versions import give_own_versions
+from statelake.pipelines.lake.erase.planning import ErasurePlan, FoundFile, Planner, records_of
+from statelake.pipelines.lake.erase.refusals import (
     refuse_other_snapshots,
     refuse_plan,
     refuse_telling_id,
 )
-from pipelines.lake.erase.requests import ErasureRequest, check_request, words_of
-from pipelines.lake.erase.task_state import TaskState, all_jobs
-from pipelines.lake.tables.names import is_edited_file, token_of
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
-from pipelines.lake.tables.table_log import LOG_DIRECTORY
-from pipelines.lake.tables.tables import DATA_DIRECTORY, sync_attempt
-from state_core.errors import ConflictError, LakeError, StateError
+from statelake.pipelines.lake.erase.requests import ErasureRequest, check_request, words_of
+from statelake.pipelines.lake.erase.task_state import TaskState, all_jobs
+from statelake.pipelines.lake.tables.names import is_edited_file, token_of
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, sync_attempt
+from statelake.state_core.errors import ConflictError, LakeError, StateError
 
 __all__ = ["STEPS", "Erasure", "ErasureResult", "erase", "plan_erasure"]
 

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from pipelines.lake.tables.records import UnitRecord
-from pipelines.lake.tables.table_log import LOG_DIRECTORY
-from pipelines.lake.tables.tables import ATTEMPT_KEY, StateTable, TableFile
-from state_core.errors import DamagedLakeError, UnreadableTableError
+from statelake.pipelines.lake.tables.records import UnitRecord
+from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
+from statelake.pipelines.lake.tables.tables import ATTEMPT_KEY, StateTable, TableFile
+from statelake.state_core.errors import DamagedLakeError, UnreadableTableError
 
 __all__ = ["check_log", "named_files", "rewrite_log"]
 

@@ -10,23 +10,23 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.keys import key_from_text
-from pipelines.lake.edit.keeping import ListedKeys, key_groups_of_keys
-from pipelines.lake.edit.pieces import Rows
-from pipelines.lake.edit.rewriting import Transform, kept_rows, layout_of
-from pipelines.lake.edit.sql_editing import ChangedRows, queues_in
-from pipelines.lake.query.session import Session
-from pipelines.lake.query.statements import PreparedStatement, parse_statement
-from pipelines.lake.query.table_names import operator_tables_by_name, quoted
-from pipelines.lake.tables.records import OperatorRecord, TableRecord
-from pipelines.lake.tables.units import Unit
-from state_core.errors import EncodeError, UnknownHashError
-from state_core.formats.layout.keyed_layout import KEY, RAW_VALUE, TTL, VALUE
-from state_core.formats.layout.keys import encode_keys, key_serializer_of
-from state_core.formats.rewriting.key_bytes import key_bytes
-from state_core.formats.writing.rehash import check_key_groups
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.snapshot import StateKind
+from statelake.pipelines.keys import key_from_text
+from statelake.pipelines.lake.edit.keeping import ListedKeys, key_groups_of_keys
+from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.rewriting import Transform, kept_rows, layout_of
+from statelake.pipelines.lake.edit.sql_editing import ChangedRows, queues_in
+from statelake.pipelines.lake.query.session import Session
+from statelake.pipelines.lake.query.statements import PreparedStatement, parse_statement
+from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
+from statelake.pipelines.lake.tables.records import OperatorRecord, TableRecord
+from statelake.pipelines.lake.tables.units import Unit
+from statelake.state_core.errors import EncodeError, UnknownHashError
+from statelake.state_core.formats.layout.keyed_layout import KEY, RAW_VALUE, TTL, VALUE
+from statelake.state_core.formats.layout.keys import encode_keys, key_serializer_of
+from statelake.state_core.formats.rewriting.key_bytes import key_bytes
+from statelake.state_core.formats.writing.rehash import check_key_groups
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.snapshot import StateKind
 
 __all__ = ["ErasedElements", "ErasedKeys", "erased_keys", "rows_met", "rows_where"]
 

@@ -17,13 +17,13 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import pyarrow as pa
 
-from pipelines.keys import key_from_text
-from pipelines.lake.erase.requests import ErasureRequest, words_of
-from pipelines.lake.query.literals import text_literals, unescaped, without_literals
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import EncodeError
-from state_core.formats.layout.keys import encode_keys, key_serializer_of
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.pipelines.keys import key_from_text
+from statelake.pipelines.lake.erase.requests import ErasureRequest, words_of
+from statelake.pipelines.lake.query.literals import text_literals, unescaped, without_literals
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.formats.layout.keys import encode_keys, key_serializer_of
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = [
     "LEAST_BYTES",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipelines.lake.catalog.unmanaged_state import carried_metadata
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorState,
     SubtaskState,
     write_metadata,

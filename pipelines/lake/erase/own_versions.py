@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.rewriting import layout_of
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.rewriting import layout_of
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    TableRecord,
+    UnitRecord,
+)
 
 __all__ = ["give_own_versions"]
 

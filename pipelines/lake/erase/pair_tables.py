@@ -17,16 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.lake.erase.log_rewriting import check_log, named_files, rewrite_log
-from pipelines.lake.erase.needles import needles_of, whole_forms
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
-from pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
-from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
-from pipelines.lake.tables.table_log import LOG_DIRECTORY
-from pipelines.lake.tables.tables import StateTable
-from state_core.errors import DamagedLakeError, StateError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.erase.log_rewriting import check_log, named_files, rewrite_log
+from statelake.pipelines.lake.erase.needles import needles_of, whole_forms
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
+from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
+from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.state_core.errors import DamagedLakeError, StateError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["HeldKeys", "PairTable", "RowsGoing"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.lake.tables.parquet_bounds import open_parquet
-from state_core.errors import DamagedLakeError
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.state_core.errors import DamagedLakeError
 
 __all__ = ["pages_of"]
 

@@ -8,21 +8,26 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.edit.pieces import Piece
-from pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
-from pipelines.lake.edit.selecting import find_state, tables_of
-from pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met, rows_where
-from pipelines.lake.erase.needles import without_words
-from pipelines.lake.erase.opaque_state import has_opaque_state
-from pipelines.lake.erase.requests import ErasureRequest, keyed_digest, words_of
-from pipelines.lake.erase.task_state import TaskState, all_jobs
-from pipelines.lake.query.session import Session
-from pipelines.lake.query.table_names import TableNames
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord, UnitRecord
-from pipelines.lake.tables.units import Unit
-from state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.pieces import Piece
+from statelake.pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
+from statelake.pipelines.lake.edit.selecting import find_state, tables_of
+from statelake.pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met, rows_where
+from statelake.pipelines.lake.erase.needles import without_words
+from statelake.pipelines.lake.erase.opaque_state import has_opaque_state
+from statelake.pipelines.lake.erase.requests import ErasureRequest, keyed_digest, words_of
+from statelake.pipelines.lake.erase.task_state import TaskState, all_jobs
+from statelake.pipelines.lake.query.session import Session
+from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    TableRecord,
+    UnitRecord,
+)
+from statelake.pipelines.lake.tables.units import Unit
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 
 __all__ = ["ErasurePlan", "FoundFile", "FoundState", "Planner", "records_of"]
 

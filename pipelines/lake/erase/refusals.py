@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.lake.erase.needles import LEAST_BYTES, mentions
-from pipelines.lake.erase.planning import ErasurePlan
-from pipelines.lake.erase.requests import ErasureRequest, words_of
-from state_core.errors import ConflictError, EncodeError, NoMatchError
+from statelake.pipelines.lake.erase.needles import LEAST_BYTES, mentions
+from statelake.pipelines.lake.erase.planning import ErasurePlan
+from statelake.pipelines.lake.erase.requests import ErasureRequest, words_of
+from statelake.state_core.errors import ConflictError, EncodeError, NoMatchError
 
 __all__ = ["refuse_other_snapshots", "refuse_plan", "refuse_telling_id"]
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.lake.query.literals import text_literals
-from state_core.errors import LakeError
+from statelake.pipelines.lake.query.literals import text_literals
+from statelake.state_core.errors import LakeError
 
 __all__ = ["SECRET", "ErasureRequest", "check_request", "keyed_digest", "words_of"]
 

@@ -10,11 +10,11 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from pipelines.lake.erase.needles import Needle
-from state_core.errors import CorruptSnapshotError
-from state_core.files.filesystem import ByteSource
-from state_core.formats.keyed.sst_file import SstFile
-from state_core.kernels.search import BLOCK_BYTES, SHIFT_BITS, find_any, hashes_of
+from statelake.pipelines.lake.erase.needles import Needle
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.formats.keyed.sst_file import SstFile
+from statelake.state_core.kernels.search import BLOCK_BYTES, SHIFT_BITS, find_any, hashes_of
 
 __all__ = ["Searcher", "unpacked", "unpacked_table"]
 

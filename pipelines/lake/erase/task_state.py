@@ -20,18 +20,23 @@ from functools import cached_property
 from itertools import chain
 from urllib.parse import quote, unquote
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.commits.checkpoint_records import read_records
-from pipelines.lake.commits.run_log import RunLog
-from pipelines.lake.erase.pair_tables import HeldKeys, PairTable
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.tables.names import CHANGELOGS, CHECKPOINTS, STORES, areas_of
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.commit import CheckpointV2, FileChangelogs, FileCheckpointLog, FileSystemBlobStore
-from state_core.commit.backends.blob_store import folder_of
-from state_core.commit.records.records import BLOB_STORE_FACTORY
-from state_core.errors import ConflictError, NotFoundError, UnsafePathError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.commits.checkpoint_records import read_records
+from statelake.pipelines.lake.commits.run_log import RunLog
+from statelake.pipelines.lake.erase.pair_tables import HeldKeys, PairTable
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.tables.names import CHANGELOGS, CHECKPOINTS, STORES, areas_of
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.commit import (
+    CheckpointV2,
+    FileChangelogs,
+    FileCheckpointLog,
+    FileSystemBlobStore,
+)
+from statelake.state_core.commit.backends.blob_store import folder_of
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.errors import ConflictError, NotFoundError, UnsafePathError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["FoundRows", "FoundTaskState", "TaskState", "all_jobs"]
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.recorded_channels import recorded_channels
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import SnapshotError, UnsupportedFormatError
-from state_core.formats.channels import records_in_flight
-from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, OperatorState
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import SnapshotError, UnsupportedFormatError
+from statelake.state_core.formats.channels import records_in_flight
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+)
 
 __all__ = ["dropped_records", "refuse_moved_channels", "without_channel_state"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipelines.lake.export.large_groups import GroupPiece, plan_pieces
-from pipelines.lake.tables.table_rows import TableRows, chunks_of
-from state_core.formats.writing.spills import PART_BYTES
-from state_core.model.handles import KeyGroupRange
-from state_core.serializers.framework.columns import I64Array
+from statelake.pipelines.lake.export.large_groups import GroupPiece, plan_pieces
+from statelake.pipelines.lake.tables.table_rows import TableRows, chunks_of
+from statelake.state_core.formats.writing.spills import PART_BYTES
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.serializers.framework.columns import I64Array
 
 __all__ = ["chunk_weight", "cut_chunks", "cut_parts", "cut_slices"]
 

@@ -11,19 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipelines.lake.export.large_groups import GroupPiece, encoded_piece, piece_rows
-from pipelines.lake.share.sharing import SharedRows
-from pipelines.lake.tables.table_rows import TableRows
-from pipelines.times import phase, phase_of_each
-from state_core.errors import UnknownHashError
-from state_core.files.filesystem import Directory
-from state_core.formats.layout.meta_info import KeyedHeader, parse_keyed_header
-from state_core.formats.writing.rehash import check_key_groups, rehash_rows
-from state_core.formats.writing.spills import PlannedPart, Spill, gathered_groups, spill_rows
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.formats.writing.writer import KeyedPart, encoded_groups, write_keyed_part
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import prefix_bytes
+from statelake.pipelines.lake.export.large_groups import GroupPiece, encoded_piece, piece_rows
+from statelake.pipelines.lake.share.sharing import SharedRows
+from statelake.pipelines.lake.tables.table_rows import TableRows
+from statelake.pipelines.times import phase, phase_of_each
+from statelake.state_core.errors import UnknownHashError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.layout.meta_info import KeyedHeader, parse_keyed_header
+from statelake.state_core.formats.writing.rehash import check_key_groups, rehash_rows
+from statelake.state_core.formats.writing.spills import (
+    PlannedPart,
+    Spill,
+    gathered_groups,
+    spill_rows,
+)
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.formats.writing.writer import KeyedPart, encoded_groups, write_keyed_part
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import prefix_bytes
 
 __all__ = [
     "AssembleTask",

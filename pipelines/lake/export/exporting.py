@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.reading import SnapshotReading
-from pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
-from pipelines.lake.export.channel_state import (
+from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
+from statelake.pipelines.lake.export.channel_state import (
     dropped_records,
     refuse_moved_channels,
     without_channel_state,
 )
-from pipelines.lake.export.cutting import chunk_weight, cut_chunks, cut_parts, cut_slices
-from pipelines.lake.export.export_slice import (
+from statelake.pipelines.lake.export.cutting import chunk_weight, cut_chunks, cut_parts, cut_slices
+from statelake.pipelines.lake.export.export_slice import (
     AssembleTask,
     ExportTask,
     ShuffleTask,
@@ -31,29 +31,29 @@ from pipelines.lake.export.export_slice import (
     shuffle_slice,
     slice_name,
 )
-from pipelines.lake.export.redistributing import refuse_finished, write_operator_states
-from pipelines.lake.share.sharing import SharedRows, Sharing
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from pipelines.lake.tables.table_rows import TableRows, group_sizes, table_rows
-from pipelines.times import Stopwatch, Times
-from state_core.errors import UnsupportedFormatError
-from state_core.files.moves import Move
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.meta_info import (
+from statelake.pipelines.lake.export.redistributing import refuse_finished, write_operator_states
+from statelake.pipelines.lake.share.sharing import SharedRows, Sharing
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.table_rows import TableRows, group_sizes, table_rows
+from statelake.pipelines.times import Stopwatch, Times
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.files.moves import Move
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.meta_info import (
     KeyedHeader,
     parse_key_serializer,
     parse_state_meta_info,
     write_keyed_header,
 )
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorState,
     SubtaskState,
 )
-from state_core.formats.metadata.stream_map import map_streams, named_files
-from state_core.formats.writing.spills import plan_parts
-from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
-from state_core.model.handles import KeyGroupRange, RelativeHandle, StreamHandle
-from state_core.model.key_groups import check_parallelism, key_group_ranges
+from statelake.state_core.formats.metadata.stream_map import map_streams, named_files
+from statelake.state_core.formats.writing.spills import plan_parts
+from statelake.state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
+from statelake.state_core.model.handles import KeyGroupRange, RelativeHandle, StreamHandle
+from statelake.state_core.model.key_groups import check_parallelism, key_group_ranges
 
 __all__ = ["ExportResult", "export_snapshot"]
 

@@ -17,23 +17,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.lake.tables.records import UnitRecord
-from pipelines.lake.tables.table_rows import TableRows, open_unit, typed_rows
-from pipelines.lake.tables.tables import table_directory
-from pipelines.lake.tables.unit_writer import table_columns
-from pipelines.lake.tables.units import KEY_GROUP
-from state_core.errors import LakeError
-from state_core.formats.writing.spills import LAST_OF_RUN
-from state_core.formats.writing.unified_encode import (
+from statelake.pipelines.lake.tables.records import UnitRecord
+from statelake.pipelines.lake.tables.table_rows import TableRows, open_unit, typed_rows
+from statelake.pipelines.lake.tables.tables import table_directory
+from statelake.pipelines.lake.tables.unit_writer import table_columns
+from statelake.pipelines.lake.tables.units import KEY_GROUP
+from statelake.state_core.errors import LakeError
+from statelake.state_core.formats.writing.spills import LAST_OF_RUN
+from statelake.state_core.formats.writing.unified_encode import (
     END_OF_KEY_GROUP,
     STATE_ID_BYTES,
     StateRows,
     encode_rows,
 )
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import prefix_bytes
-from state_core.model.snapshot import StateKind
-from state_core.serializers.framework.columns import U8Array
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.columns import U8Array
 
 __all__ = ["GroupPiece", "encoded_piece", "piece_rows", "plan_pieces"]
 

@@ -14,29 +14,32 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pipelines.engine import Engine
-from pipelines.lake.share.sharing import SharedRows
-from pipelines.lake.tables.operator_tables import read_operator_rows
-from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, UnitRecord
-from state_core.errors import UnsupportedFormatError
-from state_core.files.filesystem import Directory
-from state_core.formats.layout.meta_info import parse_state_meta_info
-from state_core.formats.metadata.checkpoint_metadata import SubtaskState
-from state_core.formats.operator_state.operator_file import (
+from statelake.pipelines.engine import Engine
+from statelake.pipelines.lake.share.sharing import SharedRows
+from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
+from statelake.pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, UnitRecord
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.metadata.checkpoint_metadata import SubtaskState
+from statelake.state_core.formats.operator_state.operator_file import (
     CURRENT_VERSION,
     UNCOMPRESSED_VERSION,
     OperatorHeader,
 )
-from state_core.formats.operator_state.operator_reader import parse_operator_state
-from state_core.formats.operator_state.operator_states import ElementRows, encode_operator_file
-from state_core.formats.writing.writer import SavepointDirectory
-from state_core.model.handles import (
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.formats.operator_state.operator_states import (
+    ElementRows,
+    encode_operator_file,
+)
+from statelake.state_core.formats.writing.writer import SavepointDirectory
+from statelake.state_core.model.handles import (
     DistributionMode,
     KeyGroupsHandle,
     OperatorHandle,
     RelativeHandle,
 )
-from state_core.model.redistribution import ElementSlice, StateShare, plan_operator_state
+from statelake.state_core.model.redistribution import ElementSlice, StateShare, plan_operator_state
 
 __all__ = ["refuse_finished", "write_operator_states"]
 

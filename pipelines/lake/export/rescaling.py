@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from state_core.model.handles import DistributionMode
-from state_core.model.redistribution import (
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.redistribution import (
     StateShare,
     SubtaskPlan,
     plan_key_groups,

@@ -13,16 +13,16 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from pipelines.lake.tables.records import KeyGroupRecord, UnitRecord, key_group_records
-from pipelines.lake.tables.tables import table_directory
-from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
-from pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
-from pipelines.times import phase, phase_of_each
-from state_core.formats import open_snapshot
-from state_core.model.handles import KeyGroupRange
-from state_core.model.measure import Measure
-from state_core.model.snapshot import Entries, KeyedFile, Snapshot
-from state_core.serializers.framework.registry import changes
+from statelake.pipelines.lake.tables.records import KeyGroupRecord, UnitRecord, key_group_records
+from statelake.pipelines.lake.tables.tables import table_directory
+from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
+from statelake.pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
+from statelake.pipelines.times import phase, phase_of_each
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.measure import Measure
+from statelake.state_core.model.snapshot import Entries, KeyedFile, Snapshot
+from statelake.state_core.serializers.framework.registry import changes
 
 __all__ = [
     "ImportTask",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.ingest.import_slice import TableTarget
-from pipelines.lake.tables.names import keyed_table, queue_table, timers_table
-from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
-from pipelines.lake.tables.table_rows import is_decoded_otherwise, parse_recorded
-from pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS
-from state_core.files.wire import DataInput
-from state_core.formats.layout.meta_info import read_state_meta_info
-from state_core.model.snapshot import KeyedState, Operator, StateKind
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.ingest.import_slice import TableTarget
+from statelake.pipelines.lake.tables.names import keyed_table, queue_table, timers_table
+from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.table_rows import is_decoded_otherwise, parse_recorded
+from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.meta_info import read_state_meta_info
+from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind
 
 __all__ = ["key_serializer", "known_units", "previous_units", "table_targets", "tables_of"]
 

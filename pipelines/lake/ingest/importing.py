@@ -17,25 +17,25 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
-from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.attempts import Attempt, BasisChangedError
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.unmanaged_state import carry_state
-from pipelines.lake.ingest.import_slice import (
+from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.lake.catalog.attempts import Attempt, BasisChangedError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.unmanaged_state import carry_state
+from statelake.pipelines.lake.ingest.import_slice import (
     ImportTask,
     SliceResult,
     TableTarget,
     opened_snapshot,
 )
-from pipelines.lake.ingest.import_targets import (
+from statelake.pipelines.lake.ingest.import_targets import (
     key_serializer,
     known_units,
     previous_units,
     table_targets,
 )
-from pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
-from pipelines.lake.tables.names import check_names, default_snapshot_id
-from pipelines.lake.tables.operator_tables import (
+from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
+from statelake.pipelines.lake.tables.names import check_names, default_snapshot_id
+from statelake.pipelines.lake.tables.operator_tables import (
     OperatorTask,
     PieceResult,
     alike_units,
@@ -44,7 +44,7 @@ from pipelines.lake.tables.operator_tables import (
     operator_table_paths,
     plan_operator_tasks,
 )
-from pipelines.lake.tables.records import (
+from statelake.pipelines.lake.tables.records import (
     KeyGroupRecord,
     OperatorRecord,
     OperatorStateRecord,
@@ -53,15 +53,19 @@ from pipelines.lake.tables.records import (
     TableRecord,
     UnitRecord,
 )
-from pipelines.lake.tables.tables import TableFile
-from pipelines.lake.tables.unit_writer import table_columns
-from pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
-from pipelines.times import Stopwatch, Times
-from state_core.errors import ConflictError, DamagedLakeError, LakeError
-from state_core.formats import open_snapshot
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.reader import METADATA_FILE, snapshot_directory, without_raw_timers
-from state_core.model.snapshot import Operator
+from statelake.pipelines.lake.tables.tables import TableFile
+from statelake.pipelines.lake.tables.unit_writer import table_columns
+from statelake.pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
+from statelake.pipelines.times import Stopwatch, Times
+from statelake.state_core.errors import ConflictError, DamagedLakeError, LakeError
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.reader import (
+    METADATA_FILE,
+    snapshot_directory,
+    without_raw_timers,
+)
+from statelake.state_core.model.snapshot import Operator
 
 __all__ = ["ImportResult", "import_snapshot"]
 

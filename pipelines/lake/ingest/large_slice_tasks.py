@@ -6,24 +6,24 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.lake.ingest.import_slice import (
+from statelake.pipelines.lake.ingest.import_slice import (
     ImportTask,
     SliceResult,
     import_slice,
     opened_snapshot,
     slice_name,
 )
-from pipelines.lake.tables.joined_files import join_files
-from pipelines.lake.tables.names import new_folder
-from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
-from pipelines.lake.tables.unit_writer import UnitWriter, table_batch
-from pipelines.lake.tables.units import SLICE_BYTES, Partitioning
-from pipelines.times import phase, phase_of_each
-from state_core.errors import StateError
-from state_core.files.moves import Move, move_all
-from state_core.model.measure import Measure
-from state_core.model.pieces import CuttableFile, FilePiece
-from state_core.model.snapshot import KeyedFile
+from statelake.pipelines.lake.tables.joined_files import join_files
+from statelake.pipelines.lake.tables.names import new_folder
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
+from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
+from statelake.pipelines.lake.tables.units import SLICE_BYTES, Partitioning
+from statelake.pipelines.times import phase, phase_of_each
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.moves import Move, move_all
+from statelake.state_core.model.measure import Measure
+from statelake.state_core.model.pieces import CuttableFile, FilePiece
+from statelake.state_core.model.snapshot import KeyedFile
 
 __all__ = [
     "PIECE_BYTES",

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from pipelines.engine import Engine, Progress
-from pipelines.lake.ingest.import_slice import (
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.ingest.import_slice import (
     ImportTask,
     SliceResult,
     TableTarget,
     import_slice,
     slice_name,
 )
-from pipelines.lake.ingest.large_slice_tasks import (
+from statelake.pipelines.lake.ingest.large_slice_tasks import (
     PIECE_BYTES,
     CutTask,
     JoinTask,
@@ -37,16 +37,16 @@ from pipelines.lake.ingest.large_slice_tasks import (
     run_task,
     task_name,
 )
-from pipelines.lake.tables.joined_files import MovedFiles
-from pipelines.lake.tables.records import UnitRecord, key_group_records
-from pipelines.lake.tables.tables import table_directory
-from pipelines.lake.tables.units import Partitioning
-from pipelines.times import Stopwatch
-from state_core.files.filesystem import Directory
-from state_core.files.moves import Move, plan_moves
-from state_core.model.measure import Measure
-from state_core.model.pieces import CuttableFile, FilePiece
-from state_core.model.snapshot import Operator
+from statelake.pipelines.lake.tables.joined_files import MovedFiles
+from statelake.pipelines.lake.tables.records import UnitRecord, key_group_records
+from statelake.pipelines.lake.tables.tables import table_directory
+from statelake.pipelines.lake.tables.units import Partitioning
+from statelake.pipelines.times import Stopwatch
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.moves import Move, plan_moves
+from statelake.state_core.model.measure import Measure
+from statelake.state_core.model.pieces import CuttableFile, FilePiece
+from statelake.state_core.model.snapshot import Operator
 
 __all__ = ["import_slices", "is_large", "large_bytes"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipelines.engine import Progress
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.tables.key_rows import tables_of_operator
-from pipelines.lake.tables.records import OperatorRecord
-from pipelines.lake.tables.table_rows import chunks_of, group_sizes
-from state_core.formats.key_weights import Expiry, StateWeights
-from state_core.formats.writing.unified_encode import encode_rows
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import prefix_bytes
+from statelake.pipelines.engine import Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.tables.key_rows import tables_of_operator
+from statelake.pipelines.lake.tables.records import OperatorRecord
+from statelake.pipelines.lake.tables.table_rows import chunks_of, group_sizes
+from statelake.state_core.formats.key_weights import Expiry, StateWeights
+from statelake.state_core.formats.writing.unified_encode import encode_rows
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import prefix_bytes
 
 __all__ = ["weigh_recorded"]
 

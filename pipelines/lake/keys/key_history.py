@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.reading import SnapshotReading
-from pipelines.lake.keys.one_key import KeyTables, key_tables
-from pipelines.lake.tables.key_rows import read_key
-from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
-from pipelines.lake.tables.table_rows import TableRows
-from pipelines.shown import plain_rows, state_head
-from state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.keys.one_key import KeyTables, key_tables
+from statelake.pipelines.lake.tables.key_rows import read_key
+from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.table_rows import TableRows
+from statelake.pipelines.shown import plain_rows, state_head
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 
 __all__ = ["Change", "KeyHistory", "KeySnapshot", "key_history"]
 

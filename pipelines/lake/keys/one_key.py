@@ -8,21 +8,21 @@ from functools import partial
 
 import pyarrow as pa
 
-from pipelines.keys import KeyRows, check_states, keys_from_text
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.reading import SnapshotReading
-from pipelines.lake.tables.key_rows import (
+from statelake.pipelines.keys import KeyRows, check_states, keys_from_text
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.tables.key_rows import (
     SoughtKey,
     key_serializer,
     read_key,
     sought_key,
     tables_of_operator,
 )
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from pipelines.lake.tables.table_rows import TableRows
-from pipelines.shown import plain
-from state_core.errors import NotFoundError
-from state_core.model.snapshot import KeyedState
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.table_rows import TableRows
+from statelake.pipelines.shown import plain
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.model.snapshot import KeyedState
 
 __all__ = ["KeyTables", "key_tables", "newest_snapshot", "operators_with", "rows_in_lake"]
 

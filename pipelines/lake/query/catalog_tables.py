@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.recorded_sources import recorded_sources
-from pipelines.lake.query.table_names import operator_tables_by_name
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, field_values
-from state_core.errors import StateError
-from state_core.printable import printable
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.recorded_sources import recorded_sources
+from statelake.pipelines.lake.query.table_names import operator_tables_by_name
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, field_values
+from statelake.state_core.errors import StateError
+from statelake.state_core.printable import printable
 
 __all__ = ["CATALOG", "CATALOG_TABLES", "catalog_table"]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import UnknownHashError
-from state_core.model.key_groups import check_parallelism, key_groups_of_hashes
-from state_core.serializers.basic.numbers import (
+from statelake.state_core.errors import UnknownHashError
+from statelake.state_core.model.key_groups import check_parallelism, key_groups_of_hashes
+from statelake.state_core.serializers.basic.numbers import (
     BooleanSerializer,
     ByteSerializer,
     DoubleSerializer,
@@ -23,7 +23,7 @@ from state_core.serializers.basic.numbers import (
     LongSerializer,
     ShortSerializer,
 )
-from state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
 
 __all__ = ["KEY_GROUP_FUNCTION", "key_group"]
 

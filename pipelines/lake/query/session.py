@@ -17,11 +17,11 @@ import pyarrow as pa
 from duckdb.func import PythonUDFType
 from typing_extensions import Self
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES, catalog_table
-from pipelines.lake.query.key_group_function import KEY_GROUP_FUNCTION, key_group
-from pipelines.lake.query.table_datasets import OpenedTable
-from pipelines.lake.query.table_names import (
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES, catalog_table
+from statelake.pipelines.lake.query.key_group_function import KEY_GROUP_FUNCTION, key_group
+from statelake.pipelines.lake.query.table_datasets import OpenedTable
+from statelake.pipelines.lake.query.table_names import (
     DUCKDB,
     EVERY_SNAPSHOT,
     NamedTable,
@@ -31,8 +31,8 @@ from pipelines.lake.query.table_names import (
     resolve_names,
     shown_name,
 )
-from state_core.errors import LakeError, StateError
-from state_core.files.held_directories import SQL_PREFIX, held_temporary
+from statelake.state_core.errors import LakeError, StateError
+from statelake.state_core.files.held_directories import SQL_PREFIX, held_temporary
 
 __all__ = ["Answer", "QueryError", "Session"]
 

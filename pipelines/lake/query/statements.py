@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pipelines.lake.query.session import QueryError, Session
-from pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of, quoted
-from pipelines.lake.tables.units import BUCKET, KEY_GROUP
-from state_core.errors import NotFoundError
+from statelake.pipelines.lake.query.session import QueryError, Session
+from statelake.pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of, quoted
+from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP
+from statelake.state_core.errors import NotFoundError
 
 __all__ = ["CHANGING", "PreparedStatement", "Statement", "parse_statement"]
 

@@ -17,11 +17,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from pipelines.lake.tables.parquet_bounds import check_parquet
-from pipelines.lake.tables.records import TableRecord
-from pipelines.lake.tables.tables import StateTable, TableFile, log_path, plain_files
-from pipelines.lake.tables.units import KEY_GROUP
-from state_core.errors import LakeError, MissingFileError, StateError
+from statelake.pipelines.lake.tables.parquet_bounds import check_parquet
+from statelake.pipelines.lake.tables.records import TableRecord
+from statelake.pipelines.lake.tables.tables import StateTable, TableFile, log_path, plain_files
+from statelake.pipelines.lake.tables.units import KEY_GROUP
+from statelake.state_core.errors import LakeError, MissingFileError, StateError
 
 __all__ = ["OpenedTable"]
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.reading import SnapshotReading
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
-from pipelines.lake.tables.units import Partitioning
-from state_core.errors import DamagedLakeError, NotFoundError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
+from statelake.pipelines.lake.tables.units import Partitioning
+from statelake.state_core.errors import DamagedLakeError, NotFoundError
 
 __all__ = [
     "DUCKDB",

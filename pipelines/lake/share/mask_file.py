@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.share.masking import (
+from statelake.pipelines.lake.share.masking import (
     ALL_COLUMNS,
     CONSTANT,
     ELEMENTS,
@@ -39,8 +39,8 @@ from pipelines.lake.share.masking import (
     NULL,
     MaskRule,
 )
-from pipelines.yaml_lines import read_yaml
-from state_core.errors import EncodeError
+from statelake.pipelines.yaml_lines import read_yaml
+from statelake.state_core.errors import EncodeError
 
 __all__ = ["DROP", "KEEP", "Mask", "read_mask"]
 

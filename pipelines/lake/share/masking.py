@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.lake.share.ciphers import Cipher
-from pipelines.shown import from_plain
-from state_core.errors import EncodeError
-from state_core.serializers.framework.columns import list_offsets, validity
+from statelake.pipelines.lake.share.ciphers import Cipher
+from statelake.pipelines.shown import from_plain
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers.framework.columns import list_offsets, validity
 
 __all__ = [
     "ALL_COLUMNS",

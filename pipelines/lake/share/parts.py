@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from pipelines.lake.share.masking import (
+from statelake.pipelines.lake.share.masking import (
     ALL_COLUMNS,
     CONSTANT,
     ELEMENTS,
@@ -23,20 +23,23 @@ from pipelines.lake.share.masking import (
     MaskRule,
     check_rule,
 )
-from state_core.errors import EncodeError
-from state_core.files.wire import DataOutput
-from state_core.serializers.avro.schema_types import AvroEnum
-from state_core.serializers.basic.enums import EnumSerializer
-from state_core.serializers.basic.values import ConstantSerializer
-from state_core.serializers.composite.namespaces import SingletonSerializer, TimeWindowSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.kryo.columns import EnumColumn, JsonColumn
-from state_core.serializers.sql.binary.sections import EMPTY_ROW
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.serializers.avro.schema_types import AvroEnum
+from statelake.state_core.serializers.basic.enums import EnumSerializer
+from statelake.state_core.serializers.basic.values import ConstantSerializer
+from statelake.state_core.serializers.composite.namespaces import (
+    SingletonSerializer,
+    TimeWindowSerializer,
+)
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.kryo.columns import EnumColumn, JsonColumn
+from statelake.state_core.serializers.sql.binary.sections import EMPTY_ROW
 
 __all__ = ["ColumnParts", "Part", "Settled", "settle"]
 
 Steps: TypeAlias = tuple[str, ...]
-OURS = "state_core.serializers."
+OURS = "statelake.state_core.serializers."
 MOST_WRAPPERS = 64
 _ENUMS = (EnumSerializer, AvroEnum, EnumColumn)
 _OF_ONE_VALUE = (SingletonSerializer, ConstantSerializer)

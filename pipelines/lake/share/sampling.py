@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import DeclarationError
-from state_core.formats.rewriting.key_bytes import key_bytes
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.kernels.hashing import fingerprint_entries
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.formats.rewriting.key_bytes import key_bytes
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.kernels.hashing import fingerprint_entries
 
 __all__ = ["Sample", "parse_share"]
 

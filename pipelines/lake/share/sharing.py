@@ -15,20 +15,25 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from pipelines.lake.share.ciphers import Cipher
-from pipelines.lake.share.mask_file import DROP, Mask
-from pipelines.lake.share.masking import ALL_COLUMNS, KEEP, MaskRule, masked
-from pipelines.lake.share.parts import ColumnParts, settle
-from pipelines.lake.share.sampling import Sample
-from pipelines.lake.tables.records import (
+from statelake.pipelines.lake.share.ciphers import Cipher
+from statelake.pipelines.lake.share.mask_file import DROP, Mask
+from statelake.pipelines.lake.share.masking import ALL_COLUMNS, KEEP, MaskRule, masked
+from statelake.pipelines.lake.share.parts import ColumnParts, settle
+from statelake.pipelines.lake.share.sampling import Sample
+from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
 )
-from pipelines.lake.tables.table_rows import table_rows
-from state_core.errors import EncodeError, NotFoundError, StateError, UnsupportedFormatError
-from state_core.formats.layout.keyed_layout import (
+from statelake.pipelines.lake.tables.table_rows import table_rows
+from statelake.state_core.errors import (
+    EncodeError,
+    NotFoundError,
+    StateError,
+    UnsupportedFormatError,
+)
+from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
     NAMESPACE,
     RAW_KEY,
@@ -37,18 +42,21 @@ from state_core.formats.layout.keyed_layout import (
     VALUE,
     KeyedLayout,
 )
-from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, OperatorState
-from state_core.formats.operator_state.operator_reader import parse_operator_state
-from state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
-from state_core.formats.rewriting.value_migration import exact_values, null_value_fields
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.serializers.avro.serializer import AvroSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.sql.binary.slots import BinaryFormat
-from state_core.serializers.sql.section_data import BinarySerializer
-from state_core.serializers.sql.table_data import RawValueDataSerializer
-from state_core.serializers.sql.table_variants import BitmapSerializer, VariantSerializer
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+)
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
+from statelake.state_core.formats.rewriting.value_migration import exact_values, null_value_fields
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.serializers.avro.serializer import AvroSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.sql.binary.slots import BinaryFormat
+from statelake.state_core.serializers.sql.section_data import BinarySerializer
+from statelake.state_core.serializers.sql.table_data import RawValueDataSerializer
+from statelake.state_core.serializers.sql.table_variants import BitmapSerializer, VariantSerializer
 
 __all__ = ["SharedRows", "SharedSnapshot", "Sharing"]
 
@@ -512,7 +520,7 @@ def _has_opaque(serializer: TypeSerializer) -> bool:
         seen.add(id(part))
         if _is_opaque(part):
             return True
-        if type(part).__module__.startswith("state_core.serializers."):
+        if type(part).__module__.startswith("statelake.state_core.serializers."):
             waiting += getattr(part, "__dict__", {}).values()
         elif isinstance(part, Mapping):
             waiting += part.values()

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipelines.lake.tables.table_log import (
+from statelake.pipelines.lake.tables.table_log import (
     WAITS,
     file_actions,
     is_lasting,
@@ -38,7 +38,7 @@ from pipelines.lake.tables.table_log import (
     problem_of,
     remedy_of,
 )
-from state_core.errors import (
+from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
     MissingFileError,
@@ -46,7 +46,7 @@ from state_core.errors import (
     StateError,
     UnreadableTableError,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["ATTEMPTS", "DeltaCommit", "until_committed"]
 

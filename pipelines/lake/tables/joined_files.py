@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pipelines.lake.tables.thrift_compact import (
+from statelake.pipelines.lake.tables.thrift_compact import (
     I16,
     I64,
     LIST,
@@ -22,10 +22,10 @@ from pipelines.lake.tables.thrift_compact import (
     read_struct,
     write_struct,
 )
-from state_core.errors import DamagedLakeError
-from state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
-from state_core.files.moves import Move
-from state_core.serializers.framework.columns import U8Array
+from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
+from statelake.state_core.files.moves import Move
+from statelake.state_core.serializers.framework.columns import U8Array
 
 __all__ = ["MovedFiles", "join_files"]
 

@@ -15,24 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.lake.tables.records import OperatorRecord, UnitRecord
-from pipelines.lake.tables.table_rows import (
+from statelake.pipelines.lake.tables.records import OperatorRecord, UnitRecord
+from statelake.pipelines.lake.tables.table_rows import (
     TableRows,
     open_unit,
     rows_of_queue,
     table_rows,
     typed_rows,
 )
-from pipelines.lake.tables.tables import table_directory
-from pipelines.lake.tables.unit_writer import table_columns
-from pipelines.lake.tables.units import KEY_GROUP
-from state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, RAW_KEY, KeyedLayout
-from state_core.formats.layout.keys import encode_key
-from state_core.formats.rewriting.key_bytes import key_bytes
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.key_groups import EncodedKey
-from state_core.model.snapshot import KeyedState
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.pipelines.lake.tables.tables import table_directory
+from statelake.pipelines.lake.tables.unit_writer import table_columns
+from statelake.pipelines.lake.tables.units import KEY_GROUP
+from statelake.state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, RAW_KEY, KeyedLayout
+from statelake.state_core.formats.layout.keys import encode_key
+from statelake.state_core.formats.rewriting.key_bytes import key_bytes
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.key_groups import EncodedKey
+from statelake.state_core.model.snapshot import KeyedState
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = ["SoughtKey", "key_serializer", "read_key", "sought_key", "tables_of_operator"]
 

@@ -9,9 +9,9 @@ import secrets
 import uuid
 from urllib.parse import quote
 
-from state_core.errors import LakeError
-from state_core.files.filesystem import Directory
-from state_core.printable import is_text
+from statelake.state_core.errors import LakeError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.printable import is_text
 
 __all__ = [
     "AREAS",

@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pipelines.lake.tables.names import new_folder, operator_table
-from pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
-from pipelines.lake.tables.records import (
+from statelake.pipelines.lake.tables.names import new_folder, operator_table
+from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
+from statelake.pipelines.lake.tables.records import (
     OperatorStateRecord,
     SnapshotRecord,
     SubtaskRecord,
     UnitRecord,
 )
-from pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
-from state_core.errors import LakeError, MissingFileError
-from state_core.files.filesystem import Directory
-from state_core.formats import open_snapshot
-from state_core.formats.operator_state.operator_reader import parse_operator_state
-from state_core.model.operator_state import NonKeyedPart, NonKeyedState
-from state_core.model.snapshot import Operator
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
+from statelake.state_core.errors import LakeError, MissingFileError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.model.operator_state import NonKeyedPart, NonKeyedState
+from statelake.state_core.model.snapshot import Operator
 
 __all__ = [
     "OperatorTask",

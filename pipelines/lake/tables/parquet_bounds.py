@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.lake.tables.thrift_compact import Fields, read_struct
-from state_core.bounds import PAGE_BYTES, TABLE_BYTES, TABLE_ROWS
-from state_core.errors import StateError
+from statelake.pipelines.lake.tables.thrift_compact import Fields, read_struct
+from statelake.state_core.bounds import PAGE_BYTES, TABLE_BYTES, TABLE_ROWS
+from statelake.state_core.errors import StateError
 
 __all__ = ["BoundedWriter", "check_parquet", "open_parquet"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.lake.tables.names import (
+from statelake.pipelines.lake.tables.names import (
     KEYED,
     OPERATOR,
     TIMERS,
@@ -20,7 +20,7 @@ from pipelines.lake.tables.names import (
     is_table_of,
     is_unit_path,
 )
-from pipelines.lake.tables.records import (
+from statelake.pipelines.lake.tables.records import (
     CarriedFile,
     HoldRecord,
     KeyGroupRecord,
@@ -33,11 +33,11 @@ from pipelines.lake.tables.records import (
     UnitRecord,
     field_values,
 )
-from pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS, Partitioning
-from state_core.formats.metadata.checkpoint_metadata import METADATA_VERSIONS
-from state_core.model.handles import DistributionMode
-from state_core.model.key_groups import MAX_PARALLELISM_LIMIT
-from state_core.model.snapshot import StateKind
+from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS, Partitioning
+from statelake.state_core.formats.metadata.checkpoint_metadata import METADATA_VERSIONS
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
+from statelake.state_core.model.snapshot import StateKind
 
 __all__ = ["COUNT", "NAME", "TEXT", "TEXTS", "Rule", "between", "broken_rule", "record_fault"]
 

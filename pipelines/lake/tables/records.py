@@ -17,8 +17,8 @@ from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import DamagedLakeError
-from state_core.model.measure import Measure
+from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.model.measure import Measure
 
 __all__ = [
     "SNAPSHOT_SCHEMA",

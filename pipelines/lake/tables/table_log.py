@@ -24,12 +24,17 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from pipelines.lake.tables.parquet_bounds import open_parquet
-from state_core.errors import LakeError, MissingFileError, UnreadableTableError, UnsafePathError
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.files.held_directories import LOG_PREFIX, HeldDirectory, held_temporary
-from state_core.files.object_stores import STORE_REMEDY
-from state_core.files.storage_options import storage_options
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.state_core.errors import (
+    LakeError,
+    MissingFileError,
+    UnreadableTableError,
+    UnsafePathError,
+)
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.files.held_directories import LOG_PREFIX, HeldDirectory, held_temporary
+from statelake.state_core.files.object_stores import STORE_REMEDY
+from statelake.state_core.files.storage_options import storage_options
 
 __all__ = [
     "LOG_DIRECTORY", "WAITS", "check_log_files", "file_actions", "is_lasting", "is_torn",

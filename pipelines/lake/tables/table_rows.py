@@ -11,20 +11,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.lake.tables.parquet_bounds import open_parquet
-from pipelines.lake.tables.records import OperatorRecord, StateRecord, TableRecord, UnitRecord
-from pipelines.lake.tables.tables import table_directory
-from pipelines.lake.tables.unit_writer import table_columns
-from pipelines.lake.tables.units import KEY_GROUP, Partitioning
-from state_core.errors import LakeError, MissingFileError
-from state_core.files.filesystem import Directory
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import KeyedState, StateKind
-from state_core.serializers.framework.columns import I64Array
-from state_core.serializers.opaque.decoders import DECODED
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    StateRecord,
+    TableRecord,
+    UnitRecord,
+)
+from statelake.pipelines.lake.tables.tables import table_directory
+from statelake.pipelines.lake.tables.unit_writer import table_columns
+from statelake.pipelines.lake.tables.units import KEY_GROUP, Partitioning
+from statelake.state_core.errors import LakeError, MissingFileError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.serializers.framework.columns import I64Array
+from statelake.state_core.serializers.opaque.decoders import DECODED
 
 __all__ = [
     "TableRows",

@@ -22,12 +22,17 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.names import names_key_groups
-from pipelines.lake.tables.parquet_bounds import open_parquet
-from pipelines.lake.tables.records import TableRecord, UnitRecord
-from pipelines.lake.tables.table_log import LOG_DIRECTORY, file_actions, open_log, problem_of
-from state_core.errors import (
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.names import names_key_groups
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.records import TableRecord, UnitRecord
+from statelake.pipelines.lake.tables.table_log import (
+    LOG_DIRECTORY,
+    file_actions,
+    open_log,
+    problem_of,
+)
+from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
     MissingFileError,
@@ -36,8 +41,8 @@ from state_core.errors import (
     UnreadableTableError,
     UnsafePathError,
 )
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.files.paths import relative_path
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.files.paths import relative_path
 
 __all__ = [
     "ATTEMPT_KEY",

@@ -10,13 +10,13 @@ from collections.abc import Collection
 import numpy as np
 import pyarrow as pa
 
-from pipelines.lake.tables.names import KEY_GROUPS_FILE, new_folder
-from pipelines.lake.tables.parquet_bounds import BoundedWriter
-from pipelines.lake.tables.tables import DATA_DIRECTORY
-from pipelines.lake.tables.units import BUCKET, KEY_GROUP, Partitioning
-from state_core.files.filesystem import Directory
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries, KeyedState, StateKind
+from statelake.pipelines.lake.tables.names import KEY_GROUPS_FILE, new_folder
+from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
+from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP, Partitioning
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries, KeyedState, StateKind
 
 __all__ = ["UnitWriter", "table_batch", "table_columns"]
 

@@ -19,9 +19,9 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.model.handles import KeyGroupRange
-from state_core.model.pieces import CuttableFile
-from state_core.model.snapshot import KeyedFile
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.pieces import CuttableFile
+from statelake.state_core.model.snapshot import KeyedFile
 
 __all__ = [
     "BUCKET",

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipelines.lake.edit.changes import ValueChange, read_changes, resolve_change
-from pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
-from state_core.formats import open_snapshot
-from state_core.formats.layout.keyed_states import with_value
-from state_core.formats.layout.state_compatibility import (
+from statelake.pipelines.lake.edit.changes import ValueChange, read_changes, resolve_change
+from statelake.pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.layout.keyed_states import with_value
+from statelake.state_core.formats.layout.state_compatibility import (
     OperatorSchema,
     StateVerdict,
     check_operators,
     operator_schema,
 )
-from state_core.formats.metadata.checkpoint_metadata import OperatorState, read_metadata
-from state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, read_metadata
+from statelake.state_core.model.snapshot import Snapshot
 
 __all__ = ["check_against", "check_changes", "schemas_of_record", "schemas_of_snapshot"]
 

@@ -12,20 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.engine import Engine, Progress, choose_engine
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.reading import SnapshotReading
-from pipelines.lake.tables.records import (
+from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.tables.records import (
     AnyState,
     OperatorRecord,
     OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
 )
-from pipelines.lake.tables.table_rows import TableRows, table_rows
-from pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.handles import KeyGroupRange
+from statelake.pipelines.lake.tables.table_rows import TableRows, table_rows
+from statelake.pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.handles import KeyGroupRange
 
 __all__ = ["StateDifference", "diff_snapshots"]
 

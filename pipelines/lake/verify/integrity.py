@@ -14,27 +14,27 @@ import numpy as np
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.reading import SnapshotReading
-from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
-from pipelines.lake.tables.names import digest_in
-from pipelines.lake.tables.parquet_bounds import open_parquet
-from pipelines.lake.tables.records import (
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
+from statelake.pipelines.lake.tables.names import digest_in
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.records import (
     CarriedFile,
     OperatorRecord,
     SnapshotRecord,
     StateRecord,
     UnitRecord,
 )
-from pipelines.lake.tables.table_rows import table_rows
-from pipelines.lake.tables.tables import StateTable
-from state_core.errors import KeyGroupError, MissingFileError, OversizedError, StateError
-from state_core.formats.writing.rehash import assign_key_groups
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.handles import KeyGroupRange
-from state_core.model.measure import measure_operator
-from state_core.model.snapshot import Operator, Snapshot
-from state_core.serializers.framework.columns import fixed_values
+from statelake.pipelines.lake.tables.table_rows import table_rows
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.state_core.errors import KeyGroupError, MissingFileError, OversizedError, StateError
+from statelake.state_core.formats.writing.rehash import assign_key_groups
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.snapshot import Operator, Snapshot
+from statelake.state_core.serializers.framework.columns import fixed_values
 
 __all__ = ["count_faults", "stored_faults"]
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from state_core.checks.held_states import HeldOperator, HeldState
-from state_core.checks.legality import check_job
-from state_core.checks.restore_checks import check_restore
-from state_core.declarations import JobDeclaration, job_from_json
-from state_core.declarations.findings import Finding
-from state_core.errors import DeclarationError
-from state_core.process.jobs import Job
-from state_core.serializers.framework.plugins import load_plugin
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.state_core.checks.held_states import HeldOperator, HeldState
+from statelake.state_core.checks.legality import check_job
+from statelake.state_core.checks.restore_checks import check_restore
+from statelake.state_core.declarations import JobDeclaration, job_from_json
+from statelake.state_core.declarations.findings import Finding
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.process.jobs import Job
+from statelake.state_core.serializers.framework.plugins import load_plugin
 
 __all__ = ["check_declared", "held_of_record", "load_job", "load_runnable"]
 
@@ -68,7 +68,7 @@ def load_runnable(named: str) -> Job:
     if not isinstance(job, Job):
         raise DeclarationError(
             f"it is {_article(job)}, not a Job", place=named,
-            remedy="name a state_core.process.Job, or a function that gives one",
+            remedy="name a statelake.state_core.process.Job, or a function that gives one",
         )  # fmt: skip
     return job
 

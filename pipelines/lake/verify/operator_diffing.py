@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.lake.tables.operator_tables import read_operator_rows
-from pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord
-from state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
+from statelake.pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 
 __all__ = ["ElementDifference", "diff_operator_state", "first_rows"]
 

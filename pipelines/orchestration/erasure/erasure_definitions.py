@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipelines.orchestration.erasure.erasure_ops import (
+from statelake.pipelines.orchestration.erasure.erasure_ops import (
     ERASURE,
     PLAN,
     RequestConfig,
@@ -11,10 +11,13 @@ from pipelines.orchestration.erasure.erasure_ops import (
     plan_op,
     turn_op,
 )
-from pipelines.orchestration.erasure.expired_requests import REQUESTS, expired_requests_check
-from pipelines.orchestration.erasure.lake_erasure import LakeErasure
-from pipelines.orchestration.resources import public_location
-from state_core.errors import StateError
+from statelake.pipelines.orchestration.erasure.expired_requests import (
+    REQUESTS,
+    expired_requests_check,
+)
+from statelake.pipelines.orchestration.erasure.lake_erasure import LakeErasure
+from statelake.pipelines.orchestration.resources import public_location
+from statelake.state_core.errors import StateError
 
 __all__ = ["erasure_definitions"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.lake.erase.auditing import AuditResult
-from pipelines.lake.erase.planning import ErasurePlan
-from pipelines.orchestration.erasure.redaction import Redaction
-from pipelines.orchestration.erasure.request_files import RequestFile
-from pipelines.orchestration.metadata import faults_list, markdown_table
-from state_core.printable import printable
+from statelake.pipelines.lake.erase.auditing import AuditResult
+from statelake.pipelines.lake.erase.planning import ErasurePlan
+from statelake.pipelines.orchestration.erasure.redaction import Redaction
+from statelake.pipelines.orchestration.erasure.request_files import RequestFile
+from statelake.pipelines.orchestration.metadata import faults_list, markdown_table
+from statelake.state_core.printable import printable
 
 __all__ = ["audit_metadata", "plan_metadata"]
 

@@ -6,20 +6,20 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.holds import refuse_held
-from pipelines.lake.erase.audit_records import add_record, audit_records
-from pipelines.lake.erase.auditing import audit_erasure
-from pipelines.lake.erase.erasing import erase, plan_erasure
-from pipelines.lake.erase.planning import ErasurePlan
-from pipelines.lake.erase.refusals import refuse_plan
-from pipelines.lake.erase.requests import keyed_digest
-from pipelines.orchestration.erasure.erasure_metadata import audit_metadata, plan_metadata
-from pipelines.orchestration.erasure.lake_erasure import LakeErasure
-from pipelines.orchestration.erasure.redaction import Redaction
-from pipelines.orchestration.erasure.request_files import RequestFile
-from pipelines.orchestration.progress import LoggedProgress
-from state_core.errors import (
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.holds import refuse_held
+from statelake.pipelines.lake.erase.audit_records import add_record, audit_records
+from statelake.pipelines.lake.erase.auditing import audit_erasure
+from statelake.pipelines.lake.erase.erasing import erase, plan_erasure
+from statelake.pipelines.lake.erase.planning import ErasurePlan
+from statelake.pipelines.lake.erase.refusals import refuse_plan
+from statelake.pipelines.lake.erase.requests import keyed_digest
+from statelake.pipelines.orchestration.erasure.erasure_metadata import audit_metadata, plan_metadata
+from statelake.pipelines.orchestration.erasure.lake_erasure import LakeErasure
+from statelake.pipelines.orchestration.erasure.redaction import Redaction
+from statelake.pipelines.orchestration.erasure.request_files import RequestFile
+from statelake.pipelines.orchestration.progress import LoggedProgress
+from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
     EncodeError,

@@ -5,11 +5,11 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
-from pipelines.lake.erase.audit_records import AuditRecord, audit_records, broken_record
-from pipelines.lake.erase.requests import keyed_digest
-from pipelines.orchestration.erasure.lake_erasure import LakeErasure
-from pipelines.orchestration.metadata import faults_list
-from state_core.errors import StateError
+from statelake.pipelines.lake.erase.audit_records import AuditRecord, audit_records, broken_record
+from statelake.pipelines.lake.erase.requests import keyed_digest
+from statelake.pipelines.orchestration.erasure.lake_erasure import LakeErasure
+from statelake.pipelines.orchestration.metadata import faults_list
+from statelake.state_core.errors import StateError
 
 __all__ = ["REQUESTS", "expired_requests_check", "states_of_requests"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.erase.requests import SECRET
-from pipelines.orchestration.erasure.request_files import RequestDirectory
-from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.settings import ErasureSettings
-from state_core.errors import DeclarationError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.erase.requests import SECRET
+from statelake.pipelines.orchestration.erasure.request_files import RequestDirectory
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.settings import ErasureSettings
+from statelake.state_core.errors import DeclarationError
 
 __all__ = ["LakeErasure"]
 

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import dagster as dg
 
-from pipelines.lake.erase.needles import REDACTED, spellings
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.query.session import QueryError
-from pipelines.orchestration.erasure.request_files import telling_words
-from state_core.errors import StateError
-from state_core.printable import printable
+from statelake.pipelines.lake.erase.needles import REDACTED, spellings
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.query.session import QueryError
+from statelake.pipelines.orchestration.erasure.request_files import telling_words
+from statelake.state_core.errors import StateError
+from statelake.state_core.printable import printable
 
 __all__ = ["Redaction"]
 

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from pipelines.lake.erase.requests import ErasureRequest, check_request, words_of
-from state_core.errors import DeclarationError, LakeError, MissingFileError, StateError
-from state_core.files.filesystem import Directory
-from state_core.printable import is_text
+from statelake.pipelines.lake.erase.requests import ErasureRequest, check_request, words_of
+from statelake.state_core.errors import DeclarationError, LakeError, MissingFileError, StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.printable import is_text
 
 __all__ = ["RequestDirectory", "RequestFile", "telling_words"]
 

@@ -26,26 +26,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from state_core.backends.heap.tables import Frozen, in_pieces
-from state_core.backends.states.keys import key_parts
-from state_core.backends.states.savepoints import SavepointStrategy
-from state_core.backends.states.snapshots import FullSnapshotResources, SnapshotTarget
-from state_core.backends.states.states import stored_serializer
-from state_core.backends.states.tables import DELIMITER, entries_of
-from state_core.errors import EncodeError
-from state_core.files.compression import compress_snappy
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.meta_info import write_keyed_header
-from state_core.formats.writing.writer import KeyedPart, keyed_handle
-from state_core.kernels.copying import copy_pieces
-from state_core.kernels.encode import write_values_heads
-from state_core.kernels.skip import UNKNOWN, count_delimited, locate_delimited
-from state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
-from state_core.model.snapshot import StateKind
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import I64Array, U8Array
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.backends.heap.tables import Frozen, in_pieces
+from statelake.state_core.backends.states.keys import key_parts
+from statelake.state_core.backends.states.savepoints import SavepointStrategy
+from statelake.state_core.backends.states.snapshots import FullSnapshotResources, SnapshotTarget
+from statelake.state_core.backends.states.states import stored_serializer
+from statelake.state_core.backends.states.tables import DELIMITER, entries_of
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.compression import compress_snappy
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.meta_info import write_keyed_header
+from statelake.state_core.formats.writing.writer import KeyedPart, keyed_handle
+from statelake.state_core.kernels.copying import copy_pieces
+from statelake.state_core.kernels.encode import write_values_heads
+from statelake.state_core.kernels.skip import UNKNOWN, count_delimited, locate_delimited
+from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["FrozenState", "HeapCheckpointStrategy", "HeapResources"]
 

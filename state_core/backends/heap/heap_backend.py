@@ -9,28 +9,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from state_core.backends.backend import BackendParts, KeyedStateBackend
-from state_core.backends.heap.checkpoints import (
+from statelake.state_core.backends.backend import BackendParts, KeyedStateBackend
+from statelake.state_core.backends.heap.checkpoints import (
     FrozenState,
     HeapCheckpointStrategy,
     HeapResources,
 )
-from state_core.backends.heap.tables import (
+from statelake.state_core.backends.heap.tables import (
     HeapListTable,
     HeapMapTable,
     HeapValueTable,
     SnapshotVersions,
 )
-from state_core.backends.states.configuration import BackendConfiguration
-from state_core.backends.states.registry import StateRegistry
-from state_core.backends.states.savepoints import SavepointStrategy
-from state_core.backends.states.snapshots import SnapshotRun
-from state_core.backends.states.tables import Table, ValueTable, entries_of
-from state_core.backends.states.timer_queues import HeapTimerQueue
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.meta_info import KeyedHeader
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import StateKind
+from statelake.state_core.backends.states.configuration import BackendConfiguration
+from statelake.state_core.backends.states.registry import StateRegistry
+from statelake.state_core.backends.states.savepoints import SavepointStrategy
+from statelake.state_core.backends.states.snapshots import SnapshotRun
+from statelake.state_core.backends.states.tables import Table, ValueTable, entries_of
+from statelake.state_core.backends.states.timer_queues import HeapTimerQueue
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.meta_info import KeyedHeader
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import StateKind
 
 __all__ = ["HeapStorage", "heap_backend"]
 

@@ -15,11 +15,11 @@ from itertools import islice
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
-from state_core.backends.states.keys import namespace_ends, runs_of_groups
-from state_core.backends.states.tables import DELIMITER, cut_pieces, within
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries
+from statelake.state_core.backends.states.keys import namespace_ends, runs_of_groups
+from statelake.state_core.backends.states.tables import DELIMITER, cut_pieces, within
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries
 
 __all__ = [
     "Frozen",

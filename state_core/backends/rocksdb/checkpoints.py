@@ -21,13 +21,13 @@ from typing import Any, Protocol
 import numpy as np
 from rocksdict import Checkpoint
 
-from state_core.backends.rocksdb.tables import Database
-from state_core.backends.states.registry import StateRegistry
-from state_core.backends.states.snapshots import SnapshotTarget
-from state_core.files.filesystem import ByteSource, Directory, FileSource
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
-from state_core.model.handles import (
+from statelake.state_core.backends.rocksdb.tables import Database
+from statelake.state_core.backends.states.registry import StateRegistry
+from statelake.state_core.backends.states.snapshots import SnapshotTarget
+from statelake.state_core.files.filesystem import ByteSource, Directory, FileSource
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
+from statelake.state_core.model.handles import (
     FileHandle,
     IncrementalHandle,
     KeyGroupRange,

@@ -28,9 +28,9 @@ from rocksdict import (
     WriteBufferManager,
 )
 
-from state_core.backends.backend import BackendParts, KeyedStateBackend
-from state_core.backends.rocksdb.checkpoints import IncrementalStrategy, copy_into
-from state_core.backends.rocksdb.tables import (
+from statelake.state_core.backends.backend import BackendParts, KeyedStateBackend
+from statelake.state_core.backends.rocksdb.checkpoints import IncrementalStrategy, copy_into
+from statelake.state_core.backends.rocksdb.tables import (
     Database,
     RocksDBListTable,
     RocksDBMapTable,
@@ -38,18 +38,18 @@ from state_core.backends.rocksdb.tables import (
     View,
     scanned_entries,
 )
-from state_core.backends.states.configuration import BackendConfiguration
-from state_core.backends.states.registry import StateRegistry
-from state_core.backends.states.savepoints import SavepointStrategy
-from state_core.backends.states.snapshots import FullSnapshotResources, SnapshotRun
-from state_core.backends.states.tables import Table
-from state_core.backends.states.timer_queues import OrderedTimerQueue
-from state_core.formats.keyed.rocksdb_native import KNOWN_NAME
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.meta_info import KeyedHeader
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import IncrementalHandle, KeyGroupRange
-from state_core.model.snapshot import StateKind
+from statelake.state_core.backends.states.configuration import BackendConfiguration
+from statelake.state_core.backends.states.registry import StateRegistry
+from statelake.state_core.backends.states.savepoints import SavepointStrategy
+from statelake.state_core.backends.states.snapshots import FullSnapshotResources, SnapshotRun
+from statelake.state_core.backends.states.tables import Table
+from statelake.state_core.backends.states.timer_queues import OrderedTimerQueue
+from statelake.state_core.formats.keyed.rocksdb_native import KNOWN_NAME
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.meta_info import KeyedHeader
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import IncrementalHandle, KeyGroupRange
+from statelake.state_core.model.snapshot import StateKind
 
 __all__ = ["RocksDBStorage", "rocksdb_backend"]
 

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from rocksdict import ReadOptions, WriteBatch, WriteOptions
 
-from state_core.backends.states.keys import namespace_ends
-from state_core.backends.states.tables import DELIMITER, cut_pieces, entries_of, within
-from state_core.errors import CorruptSnapshotError
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries
+from statelake.state_core.backends.states.keys import namespace_ends
+from statelake.state_core.backends.states.tables import DELIMITER, cut_pieces, entries_of, within
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries
 
 __all__ = [
     "Database",

@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from state_core.backends.states.registry import StateRegistry, TableFactory
-from state_core.errors import KeyGroupError
-from state_core.formats.layout.meta_info import SerializerEntry, serializer_entry
-from state_core.formats.writing.new_states import TypeOf, snapshot_of
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import check_parallelism, key_group_ranges, prefix_bytes
+from statelake.state_core.backends.states.registry import StateRegistry, TableFactory
+from statelake.state_core.errors import KeyGroupError
+from statelake.state_core.formats.layout.meta_info import SerializerEntry, serializer_entry
+from statelake.state_core.formats.writing.new_states import TypeOf, snapshot_of
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import check_parallelism, key_group_ranges, prefix_bytes
 
 __all__ = ["BackendConfiguration", "wall_clock"]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from state_core.declarations.functions import AggregateFunction
-from state_core.errors import DeclarationError
-from state_core.formats.layout.meta_info import StateMetaInfo
-from state_core.formats.writing.new_states import NewKeyedState, TypeOf
-from state_core.model.snapshot import StateKind
-from state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.declarations.functions import AggregateFunction
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.formats.layout.meta_info import StateMetaInfo
+from statelake.state_core.formats.writing.new_states import NewKeyedState, TypeOf
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 
 __all__ = ["StateDescriptor", "TimeToLive"]
 

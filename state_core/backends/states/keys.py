@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from state_core.errors import KeyGroupError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.row_writer import trailer_sizes
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import key_group_of
-from state_core.model.snapshot import Entries
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import Cursor, I64Array
+from statelake.state_core.errors import KeyGroupError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.row_writer import trailer_sizes
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import key_group_of
+from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import Cursor, I64Array
 
 __all__ = [
     "KeyContext",

@@ -17,34 +17,34 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.backends.states.registry import same_info
-from state_core.backends.states.snapshots import SnapshotTarget, SnapshotTask
-from state_core.backends.states.states import written
-from state_core.errors import EncodeError, IncompatibleError
-from state_core.files.wire import DataInput
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.backends.states.registry import same_info
+from statelake.state_core.backends.states.snapshots import SnapshotTarget, SnapshotTask
+from statelake.state_core.backends.states.states import written
+from statelake.state_core.errors import EncodeError, IncompatibleError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,
 )
-from state_core.formats.layout.state_compatibility import check_operator_state
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.operator_state.operator_file import (
+from statelake.state_core.formats.layout.state_compatibility import check_operator_state
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.operator_state.operator_file import (
     CURRENT_VERSION,
     OperatorFile,
     OperatorHeader,
     open_operator_file,
 )
-from state_core.formats.operator_state.operator_states import (
+from statelake.state_core.formats.operator_state.operator_states import (
     OperatorLayout,
     encode_operator_file,
     operator_layout,
 )
-from state_core.formats.writing.new_states import NewOperatorState, TypeOf
-from state_core.model.handles import OperatorHandle, RelativeHandle
-from state_core.model.redistribution import StateShare, plan_operator_state
-from state_core.serializers.composite.evolution import migrate_value
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.formats.writing.new_states import NewOperatorState, TypeOf
+from statelake.state_core.model.handles import OperatorHandle, RelativeHandle
+from statelake.state_core.model.redistribution import StateShare, plan_operator_state
+from statelake.state_core.serializers.composite.evolution import migrate_value
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.compatibility import Verdict
 
 __all__ = [
     "AssignedElements",

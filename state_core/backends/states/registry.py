@@ -17,25 +17,25 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from state_core.backends.states.tables import Table, entries_of
-from state_core.errors import IncompatibleError, StateError
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, KeyedLayout
-from state_core.formats.layout.keyed_states import layout_of
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.backends.states.tables import Table, entries_of
+from statelake.state_core.errors import IncompatibleError, StateError
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, KeyedLayout
+from statelake.state_core.formats.layout.keyed_states import layout_of
+from statelake.state_core.formats.layout.meta_info import (
     KeyedHeader,
     SerializerEntry,
     StateMetaInfo,
     write_state_meta_info,
 )
-from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
-from state_core.formats.rewriting.value_migration import migrate_rows
-from state_core.formats.writing.unified_encode import StateRows, encode_rows
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries, StateKind
-from state_core.serializers.framework.compatibility import Compatibility, Verdict
-from state_core.serializers.framework.restored import as_key
-from state_core.serializers.opaque.decoders import undecoded
+from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from statelake.state_core.formats.rewriting.value_migration import migrate_rows
+from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
+from statelake.state_core.serializers.framework.restored import as_key
+from statelake.state_core.serializers.opaque.decoders import undecoded
 
 __all__ = ["RegisteredState", "StateRegistry", "TableFactory", "same_info"]
 

@@ -13,18 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
-from state_core.backends.states.snapshots import (
+from statelake.state_core.backends.states.snapshots import (
     FullSnapshotResources,
     MergedRun,
     SnapshotTarget,
     merge_by_key_group,
 )
-from state_core.files.compression import IDENTIFIER, compress_snappy
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.meta_info import write_keyed_header
-from state_core.formats.writing.unified_encode import END_OF_KEY_GROUP, copy_entries
-from state_core.formats.writing.writer import KeyedPart, keyed_handle
-from state_core.model.handles import KeyGroupRange, KeyGroupsHandle
+from statelake.state_core.files.compression import IDENTIFIER, compress_snappy
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.meta_info import write_keyed_header
+from statelake.state_core.formats.writing.unified_encode import END_OF_KEY_GROUP, copy_entries
+from statelake.state_core.formats.writing.writer import KeyedPart, keyed_handle
+from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,11 +21,11 @@ from heapq import merge
 from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
-from state_core.errors import SnapshotError
-from state_core.files.filesystem import Directory
-from state_core.formats.layout.meta_info import KeyedHeader
-from state_core.model.handles import KeyedHandle
-from state_core.model.snapshot import Entries
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.layout.meta_info import KeyedHeader
+from statelake.state_core.model.handles import KeyedHandle
+from statelake.state_core.model.snapshot import Entries
 
 __all__ = [
     "FullSnapshotResources",

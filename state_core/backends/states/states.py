@@ -13,15 +13,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from state_core.backends.states.keys import KeyContext, composite_key
-from state_core.backends.states.tables import DELIMITER, EntryTable, ListTable, MapTable, ValueTable
-from state_core.declarations.functions import AggregateFunction
-from state_core.errors import EncodeError, KeyGroupError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.serializers.composite.collections import DelimitedListSerializer
-from state_core.serializers.composite.wrappers import TtlSerializer
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.backends.states.keys import KeyContext, composite_key
+from statelake.state_core.backends.states.tables import (
+    DELIMITER,
+    EntryTable,
+    ListTable,
+    MapTable,
+    ValueTable,
+)
+from statelake.state_core.declarations.functions import AggregateFunction
+from statelake.state_core.errors import EncodeError, KeyGroupError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.serializers.composite.collections import DelimitedListSerializer
+from statelake.state_core.serializers.composite.wrappers import TtlSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = ["AggregatingState", "ListState", "MapState", "ReducingState", "State", "ValueState"]
 

@@ -18,8 +18,8 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries
 
 __all__ = ["EntryTable", "ListTable", "MapTable", "ValueTable", "cut_pieces", "entries_of"]
 

@@ -14,8 +14,8 @@ from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from state_core.backends.states.tables import ValueTable
-from state_core.model.handles import KeyGroupRange
+from statelake.state_core.backends.states.tables import ValueTable
+from statelake.state_core.model.handles import KeyGroupRange
 
 __all__ = ["HeapTimerQueue", "OrderedTable", "OrderedTimerQueue", "TimerElements"]
 

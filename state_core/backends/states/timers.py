@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from state_core.backends.states.keys import KeyContext
-from state_core.backends.states.tables import ValueTable
-from state_core.backends.states.timer_queues import TimerElements
-from state_core.errors import KeyGroupError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.serializers.composite.wrappers import TimerSerializer
+from statelake.state_core.backends.states.keys import KeyContext
+from statelake.state_core.backends.states.tables import ValueTable
+from statelake.state_core.backends.states.timer_queues import TimerElements
+from statelake.state_core.errors import KeyGroupError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.serializers.composite.wrappers import TimerSerializer
 
 __all__ = ["NO_WATERMARK", "InternalTimerQueue", "InternalTimerService", "Timer"]
 

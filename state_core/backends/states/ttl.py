@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from state_core.backends.states.descriptors import TimeToLive
-from state_core.backends.states.states import (
+from statelake.state_core.backends.states.descriptors import TimeToLive
+from statelake.state_core.backends.states.states import (
     AggregatingState,
     ListState,
     MapState,
@@ -21,8 +21,8 @@ from state_core.backends.states.states import (
     State,
     ValueState,
 )
-from state_core.declarations.functions import AggregateFunction
-from state_core.errors import EncodeError
+from statelake.state_core.declarations.functions import AggregateFunction
+from statelake.state_core.errors import EncodeError
 
 __all__ = [
     "LastAccess",

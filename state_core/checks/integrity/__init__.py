@@ -14,9 +14,16 @@
 =================  =================================================================
 """
 
-from state_core.checks.integrity.checking import IntegrityReport, check_snapshot
-from state_core.checks.integrity.findings import Checked, Fault, FaultKind, Loss, Place, Unchecked
-from state_core.checks.integrity.salvage import SalvageReport, salvage_snapshot
+from statelake.state_core.checks.integrity.checking import IntegrityReport, check_snapshot
+from statelake.state_core.checks.integrity.findings import (
+    Checked,
+    Fault,
+    FaultKind,
+    Loss,
+    Place,
+    Unchecked,
+)
+from statelake.state_core.checks.integrity.salvage import SalvageReport, salvage_snapshot
 
 __all__ = [
     "Checked",

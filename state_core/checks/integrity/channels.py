@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from state_core.checks.integrity.findings import FaultKind, Findings, Place
-from state_core.errors import CorruptSnapshotError, StateError
-from state_core.formats.channels import channels_among, read_channels
-from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.channels import Channel
+from statelake.state_core.checks.integrity.findings import FaultKind, Findings, Place
+from statelake.state_core.errors import CorruptSnapshotError, StateError
+from statelake.state_core.formats.channels import channels_among, read_channels
+from statelake.state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.channels import Channel
 
 __all__ = ["examine_channels"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from state_core.bounds import Budget
-from state_core.checks.integrity.channels import examine_channels
-from state_core.checks.integrity.findings import (
+from statelake.state_core.bounds import Budget
+from statelake.state_core.checks.integrity.channels import examine_channels
+from statelake.state_core.checks.integrity.findings import (
     Checked,
     Fault,
     FaultKind,
@@ -18,26 +18,30 @@ from state_core.checks.integrity.findings import (
     Place,
     Unchecked,
 )
-from state_core.checks.integrity.keyed_entries import Keeper, examine
-from state_core.checks.integrity.keyed_sources import KeyedSource
-from state_core.checks.integrity.operators import OperatorExamined, keyed_streams, open_operator
-from state_core.errors import StateError
-from state_core.files.filesystem import Directory
-from state_core.files.java_stream import read_java_stream
-from state_core.files.wire import DataInput
-from state_core.formats.contradictions import find_contradictions, label_of
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.checks.integrity.keyed_entries import Keeper, examine
+from statelake.state_core.checks.integrity.keyed_sources import KeyedSource
+from statelake.state_core.checks.integrity.operators import (
+    OperatorExamined,
+    keyed_streams,
+    open_operator,
+)
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.java_stream import read_java_stream
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.contradictions import find_contradictions, label_of
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     FIRST_WITH_PROPERTIES,
     CheckpointMetadata,
     read_metadata,
 )
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.reader import METADATA_FILE, snapshot_directory
-from state_core.model.handles import (
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.reader import METADATA_FILE, snapshot_directory
+from statelake.state_core.model.handles import (
     KeyGroupRange,
     StreamHandle,
 )
-from state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.operator_ids import operator_id_of_uid
 
 __all__ = ["Examined", "IntegrityReport", "Progress", "check_snapshot", "look"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
 
-from state_core.errors import StateError
-from state_core.model.handles import KeyGroupRange
+from statelake.state_core.errors import StateError
+from statelake.state_core.model.handles import KeyGroupRange
 
 __all__ = [
     "Checked",

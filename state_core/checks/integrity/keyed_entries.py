@@ -14,21 +14,21 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from state_core.checks.integrity.findings import FaultKind, Findings, Place
-from state_core.checks.integrity.keyed_sources import KeyedSource
-from state_core.errors import (
+from statelake.state_core.checks.integrity.findings import FaultKind, Findings, Place
+from statelake.state_core.checks.integrity.keyed_sources import KeyedSource
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     KeyGroupError,
     StateError,
     UnsupportedFormatError,
 )
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.writing.rehash import assign_key_groups
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries
-from state_core.serializers.framework.columns import fixed_values
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.writing.rehash import assign_key_groups
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.serializers.framework.columns import fixed_values
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["Keeper", "examine"]
 

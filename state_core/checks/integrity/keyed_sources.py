@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
-from state_core.bounds import COLUMNS_IN_ALL, Budget
-from state_core.checks.integrity.findings import FaultKind, Findings, Place
-from state_core.errors import (
+from statelake.state_core.bounds import COLUMNS_IN_ALL, Budget
+from statelake.state_core.checks.integrity.findings import FaultKind, Findings, Place
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     OversizedError,
     StateError,
     UnknownSerializerError,
     UnsupportedFormatError,
 )
-from state_core.files.filesystem import ByteSource
-from state_core.formats.keyed.changelog import ChangelogKeyedFile
-from state_core.formats.keyed.heap_native import HeapFile
-from state_core.formats.keyed.keyed_files import (
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.formats.keyed.changelog import ChangelogKeyedFile
+from statelake.state_core.formats.keyed.heap_native import HeapFile
+from statelake.state_core.formats.keyed.keyed_files import (
     RawTimersKeyedFile,
     Siblings,
     all_in_base,
@@ -31,14 +31,18 @@ from state_core.formats.keyed.keyed_files import (
     open_keyed,
     open_raw_timers,
 )
-from state_core.formats.keyed.raw_timers import RawTimersFile
-from state_core.formats.keyed.rocksdb_native import RocksDBFiles
-from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keyed_states import describe_state, layout_of
-from state_core.formats.layout.meta_info import KeyedHeader, StateMetaInfo, read_keyed_header
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import (
+from statelake.state_core.formats.keyed.raw_timers import RawTimersFile
+from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
+from statelake.state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
+from statelake.state_core.formats.layout.meta_info import (
+    KeyedHeader,
+    StateMetaInfo,
+    read_keyed_header,
+)
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import (
     ChangelogHandle,
     IncrementalHandle,
     KeyedHandle,
@@ -48,10 +52,10 @@ from state_core.model.handles import (
     StreamHandle,
     keyed_bytes,
 )
-from state_core.model.key_groups import prefix_bytes
-from state_core.model.snapshot import Entries, KeyedState
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.restored import count_columns, restore_key
+from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.snapshot import Entries, KeyedState
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.restored import count_columns, restore_key
 
 __all__ = ["KeyedSource", "UnknownSource", "open_source", "open_stream_of"]
 

@@ -12,26 +12,29 @@ from itertools import pairwise
 
 import numpy as np
 
-from state_core.checks.integrity.findings import FaultKind, Findings, Place, what_most_say
-from state_core.checks.integrity.keyed_sources import open_stream_of
-from state_core.errors import CorruptSnapshotError, StateError, UnknownSerializerError
-from state_core.files.compression import IDENTIFIER, SnappyStream
-from state_core.files.filesystem import ByteSource, InlineSource
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.meta_info import DISTRIBUTION_MODE, StateMetaInfo
-from state_core.formats.metadata.checkpoint_metadata import OperatorState
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.operator_state.operator_file import (
+from statelake.state_core.checks.integrity.findings import FaultKind, Findings, Place, what_most_say
+from statelake.state_core.checks.integrity.keyed_sources import open_stream_of
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnknownSerializerError
+from statelake.state_core.files.compression import IDENTIFIER, SnappyStream
+from statelake.state_core.files.filesystem import ByteSource, InlineSource
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.meta_info import DISTRIBUTION_MODE, StateMetaInfo
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.operator_state.operator_file import (
     OperatorFile,
     OperatorHeader,
     header_of,
     write_operator_header,
 )
-from state_core.formats.operator_state.operator_states import OperatorLayout, operator_layout
-from state_core.model.handles import OperatorHandle, PartitionOffsets
-from state_core.serializers.framework.columns import Cursor
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.opaque.decoders import undecoded
+from statelake.state_core.formats.operator_state.operator_states import (
+    OperatorLayout,
+    operator_layout,
+)
+from statelake.state_core.model.handles import OperatorHandle, PartitionOffsets
+from statelake.state_core.serializers.framework.columns import Cursor
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.opaque.decoders import undecoded
 
 __all__ = ["OperatorPart", "examine_operator_states"]
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from state_core.checks.integrity.findings import FaultKind, Findings, Place, what_most_say
-from state_core.checks.integrity.keyed_entries import Keeper
-from state_core.checks.integrity.keyed_sources import (
+from statelake.state_core.checks.integrity.findings import FaultKind, Findings, Place, what_most_say
+from statelake.state_core.checks.integrity.keyed_entries import Keeper
+from statelake.state_core.checks.integrity.keyed_sources import (
     KeyedSource,
     UnknownSource,
     open_source,
     open_stream_of,
     open_timers,
 )
-from state_core.checks.integrity.operator_parts import OperatorPart, examine_operator_states
-from state_core.errors import CorruptSnapshotError, KeyGroupError, StateError
-from state_core.formats.contradictions import find_timers_twice
-from state_core.formats.keyed.keyed_files import Siblings, is_timers
-from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import (
+from statelake.state_core.checks.integrity.operator_parts import (
+    OperatorPart,
+    examine_operator_states,
+)
+from statelake.state_core.errors import CorruptSnapshotError, KeyGroupError, StateError
+from statelake.state_core.formats.contradictions import find_timers_twice
+from statelake.state_core.formats.keyed.keyed_files import Siblings, is_timers
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import (
     ChangelogFileHandle,
     ChangelogHandle,
     EmptySegmentHandle,
@@ -28,7 +31,7 @@ from state_core.model.handles import (
     KeyGroupsHandle,
     StreamHandle,
 )
-from state_core.model.key_groups import check_parallelism, key_groups_of
+from statelake.state_core.model.key_groups import check_parallelism, key_groups_of
 
 __all__ = ["OperatorExamined", "keyed_streams", "open_operator"]
 

@@ -13,27 +13,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from state_core.checks.integrity.checking import (
+from statelake.state_core.checks.integrity.checking import (
     Examined,
     IntegrityReport,
     Progress,
     look,
 )
-from state_core.checks.integrity.findings import Findings, Loss, Place
-from state_core.checks.integrity.keyed_sources import KeyedSource
-from state_core.checks.integrity.operators import OperatorExamined
-from state_core.checks.integrity.salvaged_states import salvage_keyed, salvage_operator_states
-from state_core.checks.integrity.spilled import EntrySpill
-from state_core.errors import StateError
-from state_core.formats.contradictions import find_contradictions
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.checks.integrity.findings import Findings, Loss, Place
+from statelake.state_core.checks.integrity.keyed_sources import KeyedSource
+from statelake.state_core.checks.integrity.operators import OperatorExamined
+from statelake.state_core.checks.integrity.salvaged_states import (
+    salvage_keyed,
+    salvage_operator_states,
+)
+from statelake.state_core.checks.integrity.spilled import EntrySpill
+from statelake.state_core.errors import StateError
+from statelake.state_core.formats.contradictions import find_contradictions
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     FIRST_WITH_COORDINATOR,
     OperatorState,
     SubtaskState,
 )
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.writing.writer import SavepointDirectory
-from state_core.model.handles import (
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.writing.writer import SavepointDirectory
+from statelake.state_core.model.handles import (
     ChannelHandle,
     InlineHandle,
     KeyedHandle,
@@ -42,7 +45,7 @@ from state_core.model.handles import (
     RelativeHandle,
     StreamHandle,
 )
-from state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.key_groups import prefix_bytes
 
 __all__ = ["SalvageReport", "salvage_snapshot"]
 

@@ -8,17 +8,21 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from state_core.checks.integrity.findings import Findings, Loss, Place
-from state_core.checks.integrity.operator_parts import OperatorPart
-from state_core.checks.integrity.operators import OperatorExamined
-from state_core.checks.integrity.spilled import EntrySpill
-from state_core.formats.layout.meta_info import KeyedHeader, StateMetaInfo
-from state_core.formats.operator_state.operator_file import OperatorHeader
-from state_core.formats.operator_state.operator_states import encode_operator_file
-from state_core.formats.writing.spills import Spill, gathered_groups, plan_parts
-from state_core.formats.writing.writer import SavepointDirectory, keyed_handle, write_keyed_part
-from state_core.model.handles import KeyGroupsHandle, OperatorHandle, RelativeHandle
-from state_core.model.key_groups import key_group_ranges
+from statelake.state_core.checks.integrity.findings import Findings, Loss, Place
+from statelake.state_core.checks.integrity.operator_parts import OperatorPart
+from statelake.state_core.checks.integrity.operators import OperatorExamined
+from statelake.state_core.checks.integrity.spilled import EntrySpill
+from statelake.state_core.formats.layout.meta_info import KeyedHeader, StateMetaInfo
+from statelake.state_core.formats.operator_state.operator_file import OperatorHeader
+from statelake.state_core.formats.operator_state.operator_states import encode_operator_file
+from statelake.state_core.formats.writing.spills import Spill, gathered_groups, plan_parts
+from statelake.state_core.formats.writing.writer import (
+    SavepointDirectory,
+    keyed_handle,
+    write_keyed_part,
+)
+from statelake.state_core.model.handles import KeyGroupsHandle, OperatorHandle, RelativeHandle
+from statelake.state_core.model.key_groups import key_group_ranges
 
 __all__ = ["salvage_keyed", "salvage_operator_states"]
 

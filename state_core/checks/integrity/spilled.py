@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.files.filesystem import Directory
-from state_core.formats.writing.spills import FILE, GROUP, STATE, Spill, runs_of
-from state_core.formats.writing.unified_encode import LENGTH_BYTES, copy_entries
-from state_core.model.snapshot import Entries
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.writing.spills import FILE, GROUP, STATE, Spill, runs_of
+from statelake.state_core.formats.writing.unified_encode import LENGTH_BYTES, copy_entries
+from statelake.state_core.model.snapshot import Entries
 
 __all__ = ["EntrySpill"]
 

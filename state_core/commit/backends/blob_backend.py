@@ -17,22 +17,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from urllib.parse import quote
 
-from state_core.commit.backends.blob_store import BlobStore, folder_of
-from state_core.commit.contract.futures import all_of, done, mapped, then
-from state_core.commit.contract.interfaces import (
+from statelake.state_core.commit.backends.blob_store import BlobStore, folder_of
+from statelake.state_core.commit.contract.futures import all_of, done, mapped, then
+from statelake.state_core.commit.contract.interfaces import (
     StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
     TaskRestoreManager,
 )
-from state_core.commit.records.records import (
+from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     Checkpoint,
     CheckpointId,
     CheckpointV2,
 )
-from state_core.commit.records.snapshot_index import (
+from statelake.state_core.commit.records.snapshot_index import (
     DirIndex,
     FileBlob,
     FileIndex,
@@ -46,9 +46,9 @@ from state_core.commit.records.snapshot_index import (
     successor,
     write_snapshot_index,
 )
-from state_core.commit.stores.local_disk import join
-from state_core.commit.stores.task_stores import CHECKPOINT_FILE
-from state_core.errors import CommitError, DeletedBlobError, StateError
+from statelake.state_core.commit.stores.local_disk import join
+from statelake.state_core.commit.stores.task_stores import CHECKPOINT_FILE
+from statelake.state_core.errors import CommitError, DeletedBlobError, StateError
 
 __all__ = ["BlobStoreBackend", "garbage", "read_index"]
 

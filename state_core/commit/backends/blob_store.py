@@ -17,11 +17,11 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from state_core.commit.records.clocks import now_millis
-from state_core.commit.stores.local_disk import join
-from state_core.errors import DeletedBlobError, MissingFileError, UnsafePathError
-from state_core.files.filesystem import Directory
-from state_core.files.paths import PART, shortened
+from statelake.state_core.commit.records.clocks import now_millis
+from statelake.state_core.commit.stores.local_disk import join
+from statelake.state_core.errors import DeletedBlobError, MissingFileError, UnsafePathError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.paths import PART, shortened
 
 __all__ = ["BlobStore", "FileSystemBlobStore", "MemoryBlobStore", "deleted", "folder_of"]
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import NamedTuple, Protocol
 
-from state_core.commit.records.records import SystemStreamPartition
-from state_core.errors import CheckpointRecordError, MissingFileError
-from state_core.files.confinement import ConfinedTree
-from state_core.files.paths import relative_path
+from statelake.state_core.commit.records.records import SystemStreamPartition
+from statelake.state_core.errors import CheckpointRecordError, MissingFileError
+from statelake.state_core.files.confinement import ConfinedTree
+from statelake.state_core.files.paths import relative_path
 
 __all__ = [
     "Change",

@@ -16,29 +16,29 @@ import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
-from state_core.commit.backends.changelog import Change, Changelog, Changelogs
-from state_core.commit.contract.futures import done, then
-from state_core.commit.contract.interfaces import (
+from statelake.state_core.commit.backends.changelog import Change, Changelog, Changelogs
+from statelake.state_core.commit.contract.futures import done, then
+from statelake.state_core.commit.contract.interfaces import (
     StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
     TaskRestoreManager,
 )
-from state_core.commit.records.records import (
+from statelake.state_core.commit.records.records import (
     CHANGELOG_FACTORY,
     ChangelogMarker,
     Checkpoint,
     CheckpointId,
 )
-from state_core.commit.records.serdes import (
+from statelake.state_core.commit.records.serdes import (
     changelog_markers,
     read_changelog_marker,
     upgrade,
     write_changelog_marker,
 )
-from state_core.commit.stores.local_disk import CHUNK
-from state_core.errors import CommitError
+from statelake.state_core.commit.stores.local_disk import CHUNK
+from statelake.state_core.errors import CommitError
 
 __all__ = ["ChangelogBackend", "undoing"]
 

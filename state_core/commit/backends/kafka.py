@@ -19,10 +19,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from state_core.commit.backends.changelog import Change, Changelog, no_matter
-from state_core.commit.records.checkpoint_log import LogRecord
-from state_core.commit.records.records import SystemStreamPartition
-from state_core.errors import CommitError
+from statelake.state_core.commit.backends.changelog import Change, Changelog, no_matter
+from statelake.state_core.commit.records.checkpoint_log import LogRecord
+from statelake.state_core.commit.records.records import SystemStreamPartition
+from statelake.state_core.errors import CommitError
 
 __all__ = ["KafkaChangelogs", "KafkaCheckpointLog", "KafkaCluster"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
-from state_core.commit.contract.futures import done, then
-from state_core.commit.contract.interfaces import (
+from statelake.state_core.commit.contract.futures import done, then
+from statelake.state_core.commit.contract.interfaces import (
     StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
     TaskRestoreManager,
 )
-from state_core.commit.records.records import Checkpoint, CheckpointId, CheckpointV1
-from state_core.errors import CommitError
+from statelake.state_core.commit.records.records import Checkpoint, CheckpointId, CheckpointV1
+from statelake.state_core.errors import CommitError
 
 __all__ = ["MEMORY_FACTORY", "MemoryBackend"]
 

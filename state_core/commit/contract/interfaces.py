@@ -25,12 +25,16 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, ClassVar
 
-from state_core.commit.contract.futures import Pool, wait_for
-from state_core.commit.contract.measures import CommitMeasures
-from state_core.commit.records.clocks import now_nanos
-from state_core.commit.records.records import Checkpoint, CheckpointId, SystemStreamPartition
-from state_core.commit.stores.task_stores import TaskStores
-from state_core.errors import CommitOrderError, RestoreInterruptedError
+from statelake.state_core.commit.contract.futures import Pool, wait_for
+from statelake.state_core.commit.contract.measures import CommitMeasures
+from statelake.state_core.commit.records.clocks import now_nanos
+from statelake.state_core.commit.records.records import (
+    Checkpoint,
+    CheckpointId,
+    SystemStreamPartition,
+)
+from statelake.state_core.commit.stores.task_stores import TaskStores
+from statelake.state_core.errors import CommitOrderError, RestoreInterruptedError
 
 __all__ = [
     "StateBackendAdmin",

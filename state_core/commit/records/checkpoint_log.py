@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
-from state_core.commit.records.clocks import now_millis
-from state_core.errors import CheckpointRecordError, MissingFileError
-from state_core.files.filesystem import Directory
+from statelake.state_core.commit.records.clocks import now_millis
+from statelake.state_core.errors import CheckpointRecordError, MissingFileError
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["CheckpointLog", "FileCheckpointLog", "LogRecord", "MemoryCheckpointLog"]
 

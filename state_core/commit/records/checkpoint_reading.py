@@ -17,14 +17,14 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from state_core.commit.records.checkpoint_log import CheckpointLog, LogRecord
-from state_core.commit.records.records import (
+from statelake.state_core.commit.records.checkpoint_log import CheckpointLog, LogRecord
+from statelake.state_core.commit.records.records import (
     CHECKPOINT_TYPES,
     Checkpoint,
     CheckpointLogKey,
     CheckpointV2,
 )
-from state_core.commit.records.serdes import (
+from statelake.state_core.commit.records.serdes import (
     downgrade,
     read_checkpoint_v1,
     read_checkpoint_v2,
@@ -33,7 +33,7 @@ from state_core.commit.records.serdes import (
     write_checkpoint_v2,
     write_key,
 )
-from state_core.errors import CheckpointRecordError, CommitError
+from statelake.state_core.errors import CheckpointRecordError, CommitError
 
 __all__ = ["CheckpointManager", "replaces"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import total_ordering
 from typing import TypeAlias
 
-from state_core.errors import CheckpointRecordError
+from statelake.state_core.errors import CheckpointRecordError
 
 __all__ = [
     "BLOB_STORE_FACTORY",

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from state_core.commit.records.records import (
+from statelake.state_core.commit.records.records import (
     CHANGELOG_FACTORY,
     ChangelogMarker,
     Checkpoint,
@@ -21,7 +21,7 @@ from state_core.commit.records.records import (
     as_v1,
     as_v2,
 )
-from state_core.errors import CheckpointRecordError
+from statelake.state_core.errors import CheckpointRecordError
 
 __all__ = [
     "changelog_markers",

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from state_core.commit.records.records import CheckpointId
-from state_core.commit.records.serdes import json_object, to_json, well_formed
+from statelake.state_core.commit.records.records import CheckpointId
+from statelake.state_core.commit.records.serdes import json_object, to_json, well_formed
 
 __all__ = [
     "DirIndex",

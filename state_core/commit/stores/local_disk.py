@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from state_core.commit.stores.durable_writing import write_out
-from state_core.errors import MissingFileError
-from state_core.files.confinement import ConfinedTree
-from state_core.files.paths import PART, relative_path
+from statelake.state_core.commit.stores.durable_writing import write_out
+from statelake.state_core.errors import MissingFileError
+from statelake.state_core.files.confinement import ConfinedTree
+from statelake.state_core.files.paths import PART, relative_path
 
 __all__ = ["CHUNK", "FileAttributes", "LocalDisk", "MemoryDisk", "PosixDisk", "join"]
 

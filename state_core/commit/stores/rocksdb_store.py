@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from rocksdict import Checkpoint, Options, Rdict, WriteBatch, WriteOptions
 
-from state_core.commit.stores.local_disk import LocalDisk, PosixDisk
-from state_core.commit.stores.stores import PersistentStore
-from state_core.commit.stores.task_stores import StoreSpec
-from state_core.errors import CommitError
+from statelake.state_core.commit.stores.local_disk import LocalDisk, PosixDisk
+from statelake.state_core.commit.stores.stores import PersistentStore
+from statelake.state_core.commit.stores.task_stores import StoreSpec
+from statelake.state_core.errors import CommitError
 
 __all__ = ["RocksDbStore", "rocksdb_spec"]
 

@@ -15,9 +15,9 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from state_core.commit.stores.local_disk import LocalDisk, join
-from state_core.errors import CorruptSnapshotError, MissingFileError, UnsafePathError
-from state_core.files.paths import shortened
+from statelake.state_core.commit.stores.local_disk import LocalDisk, join
+from statelake.state_core.errors import CorruptSnapshotError, MissingFileError, UnsafePathError
+from statelake.state_core.files.paths import shortened
 
 __all__ = ["KeyValueStore", "MemoryStore", "PersistentStore", "SegmentStore"]
 

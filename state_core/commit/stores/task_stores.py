@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from state_core.commit.records.records import CheckpointId, CheckpointV2
-from state_core.commit.records.serdes import read_checkpoint_v2, write_checkpoint_v2
-from state_core.commit.stores.local_disk import LocalDisk, join
-from state_core.commit.stores.stores import (
+from statelake.state_core.commit.records.records import CheckpointId, CheckpointV2
+from statelake.state_core.commit.records.serdes import read_checkpoint_v2, write_checkpoint_v2
+from statelake.state_core.commit.stores.local_disk import LocalDisk, join
+from statelake.state_core.commit.stores.stores import (
     KeyValueStore,
     MemoryStore,
     PersistentStore,
     SegmentStore,
 )
-from state_core.errors import CheckpointRecordError, CommitError, MissingFileError
+from statelake.state_core.errors import CheckpointRecordError, CommitError, MissingFileError
 
 __all__ = ["CHECKPOINT_FILE", "StoreSpec", "TaskStores"]
 

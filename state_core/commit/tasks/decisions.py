@@ -6,7 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from state_core.commit.records.records import CheckpointId, CheckpointV2, StateCheckpointMarkers
+from statelake.state_core.commit.records.records import (
+    CheckpointId,
+    CheckpointV2,
+    StateCheckpointMarkers,
+)
 
 __all__ = [
     "CommitDecision",

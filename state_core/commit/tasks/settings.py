@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from state_core.commit.backends.memory_backend import MEMORY_FACTORY
-from state_core.commit.records.records import (
+from statelake.state_core.commit.backends.memory_backend import MEMORY_FACTORY
+from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
     LAKE_FACTORY,
     SystemStreamPartition,
 )
-from state_core.errors import CommitError
+from statelake.state_core.errors import CommitError
 
 __all__ = ["CommitSettings", "StoreSettings"]
 

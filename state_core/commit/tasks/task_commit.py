@@ -12,13 +12,17 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Protocol
 
-from state_core.commit.contract.futures import all_of, done, mapped, then
-from state_core.commit.contract.interfaces import TaskBackupManager, TaskContext
-from state_core.commit.records.checkpoint_reading import CheckpointManager
-from state_core.commit.records.records import CheckpointId, CheckpointV2, SystemStreamPartition
-from state_core.commit.tasks.decisions import CommitDecision, decide_commit, merged
-from state_core.commit.tasks.settings import CommitSettings
-from state_core.errors import AsyncCommitError
+from statelake.state_core.commit.contract.futures import all_of, done, mapped, then
+from statelake.state_core.commit.contract.interfaces import TaskBackupManager, TaskContext
+from statelake.state_core.commit.records.checkpoint_reading import CheckpointManager
+from statelake.state_core.commit.records.records import (
+    CheckpointId,
+    CheckpointV2,
+    SystemStreamPartition,
+)
+from statelake.state_core.commit.tasks.decisions import CommitDecision, decide_commit, merged
+from statelake.state_core.commit.tasks.settings import CommitSettings
+from statelake.state_core.errors import AsyncCommitError
 
 __all__ = ["InputTrimmer", "TaskCommit"]
 

@@ -13,20 +13,28 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 
-from state_core.commit.contract.futures import done
-from state_core.commit.contract.interfaces import (
+from statelake.state_core.commit.contract.futures import done
+from statelake.state_core.commit.contract.interfaces import (
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
     TaskRestoreManager,
 )
-from state_core.commit.records.checkpoint_reading import CheckpointManager
-from state_core.commit.records.records import CHANGELOG_FACTORY, CheckpointV2, SystemStreamPartition
-from state_core.commit.records.serdes import upgrade
-from state_core.commit.tasks.decisions import RestoreDecision, RestoreSource, decide_restore
-from state_core.commit.tasks.settings import CommitSettings
-from state_core.commit.tasks.task_commit import InputTrimmer, TaskCommit
-from state_core.errors import CommitError, RestoreInterruptedError
+from statelake.state_core.commit.records.checkpoint_reading import CheckpointManager
+from statelake.state_core.commit.records.records import (
+    CHANGELOG_FACTORY,
+    CheckpointV2,
+    SystemStreamPartition,
+)
+from statelake.state_core.commit.records.serdes import upgrade
+from statelake.state_core.commit.tasks.decisions import (
+    RestoreDecision,
+    RestoreSource,
+    decide_restore,
+)
+from statelake.state_core.commit.tasks.settings import CommitSettings
+from statelake.state_core.commit.tasks.task_commit import InputTrimmer, TaskCommit
+from statelake.state_core.errors import CommitError, RestoreInterruptedError
 
 __all__ = ["StartedTask", "TaskStart"]
 

@@ -22,13 +22,13 @@ from threading import RLock
 
 import numpy as np
 
-from state_core.bounds import HEAD_BYTES, KEY_GROUPS, SHARED_BYTES, STATES
-from state_core.errors import CorruptSnapshotError
-from state_core.files.compression import open_stream
-from state_core.files.copies import Copies
-from state_core.files.filesystem import ByteSource, FileSource, InlineSource
-from state_core.kernels.changes import skip_changes
-from state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.bounds import HEAD_BYTES, KEY_GROUPS, SHARED_BYTES, STATES
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.files.compression import open_stream
+from statelake.state_core.files.copies import Copies
+from statelake.state_core.files.filesystem import ByteSource, FileSource, InlineSource
+from statelake.state_core.kernels.changes import skip_changes
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 __all__ = ["METADATA_GROUP", "ChangeFile"]
 

@@ -22,33 +22,33 @@ from threading import Lock
 
 import numpy as np
 
-from state_core.bounds import Budget
-from state_core.errors import (
+from statelake.state_core.bounds import Budget
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     StateError,
     UnknownSerializerError,
     UnsupportedFormatError,
 )
-from state_core.files.copies import Copies
-from state_core.files.filesystem import InlineSource
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.keyed.change_files import ChangeFile
-from state_core.formats.keyed.change_tables import SAVEPOINT
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.files.copies import Copies
+from statelake.state_core.files.filesystem import InlineSource
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.keyed.change_files import ChangeFile
+from statelake.state_core.formats.keyed.change_tables import SAVEPOINT
+from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,
     read_state_meta_info,
 )
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.kernels.changes import locate_changes
-from state_core.model.handles import (
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.kernels.changes import locate_changes
+from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     KeyedHandle,
     KeyGroupRange,
 )
-from state_core.serializers.framework.columns import I64Array, U8Array
-from state_core.serializers.opaque.unknown_classes import read_whole
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.serializers.opaque.unknown_classes import read_whole
 
 __all__ = ["ChangeLog", "GroupChanges", "read_log"]
 

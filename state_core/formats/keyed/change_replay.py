@@ -26,9 +26,9 @@ from itertools import chain, islice
 
 import numpy as np
 
-from state_core.errors import StateError
-from state_core.formats.keyed.change_log import GroupChanges
-from state_core.formats.keyed.change_tables import (
+from statelake.state_core.errors import StateError
+from statelake.state_core.formats.keyed.change_log import GroupChanges
+from statelake.state_core.formats.keyed.change_tables import (
     CLEAR,
     SET_INTERNAL,
     Table,
@@ -37,9 +37,9 @@ from state_core.formats.keyed.change_tables import (
     refused,
     table_of,
 )
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keys import behind_parts
-from state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keys import behind_parts
+from statelake.state_core.model.snapshot import Entries, StateKind
 
 __all__ = ["replayed"]
 

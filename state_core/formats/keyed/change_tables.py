@@ -15,16 +15,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
-from state_core.files.wire import DataInput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keys import namespaced_keys_of
-from state_core.kernels.changes import find_sorted
-from state_core.model.snapshot import Entries, StateKind
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.wrappers import TtlSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keys import namespaced_keys_of
+from statelake.state_core.kernels.changes import find_sorted
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.wrappers import TtlSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 __all__ = ["SAVEPOINT", "Table", "Values", "check_ends", "refused", "table_of"]
 

@@ -17,12 +17,12 @@ from functools import cached_property
 
 import numpy as np
 
-from state_core.errors import UnsupportedFormatError
-from state_core.formats.keyed.change_log import ChangeLog
-from state_core.formats.keyed.change_replay import replayed
-from state_core.formats.keyed.headed_file import Head, HeadedFile
-from state_core.formats.layout.keyed_states import describe_state, layout_of
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.formats.keyed.change_log import ChangeLog
+from statelake.state_core.formats.keyed.change_replay import replayed
+from statelake.state_core.formats.keyed.headed_file import Head, HeadedFile
+from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
+from statelake.state_core.formats.layout.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
     KeyedHeader,
@@ -30,9 +30,9 @@ from state_core.formats.layout.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries, KeyedState
-from state_core.serializers.composite.wrappers import TimerSerializerSnapshot
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries, KeyedState
+from statelake.state_core.serializers.composite.wrappers import TimerSerializerSnapshot
 
 __all__ = ["ChangelogKeyedFile", "head_with", "key_of_timers"]
 

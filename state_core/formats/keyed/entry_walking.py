@@ -11,14 +11,14 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from state_core.errors import UnsupportedFormatError
-from state_core.files.wire import DataInput
-from state_core.formats.layout.row_writer import trailer_sizes
-from state_core.kernels.copying import copy_pieces
-from state_core.kernels.skip import locate_counted
-from state_core.model.snapshot import Entries
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import I32Array, I64Array, U8Array
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.row_writer import trailer_sizes
+from statelake.state_core.kernels.copying import copy_pieces
+from statelake.state_core.kernels.skip import locate_counted
+from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import I32Array, I64Array, U8Array
 
 __all__ = ["EntryWalker"]
 

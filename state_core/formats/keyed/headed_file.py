@@ -10,18 +10,18 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from state_core.bounds import COLUMNS_IN_ALL, Budget
-from state_core.errors import StateError
-from state_core.files.wire import DataInput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keyed_states import describe_state, layout_of
-from state_core.formats.layout.keys import encode_key, rows_of_key
-from state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import EncodedKey
-from state_core.model.snapshot import Entries, KeyedState
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.restored import count_columns, restore_key
+from statelake.state_core.bounds import COLUMNS_IN_ALL, Budget
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
+from statelake.state_core.formats.layout.keys import encode_key, rows_of_key
+from statelake.state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import EncodedKey
+from statelake.state_core.model.snapshot import Entries, KeyedState
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.restored import count_columns, restore_key
 
 __all__ = ["Head", "HeadedFile", "read_head"]
 

@@ -26,31 +26,31 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
-from state_core.files.compression import SnappyStream, StateStream, open_stream
-from state_core.files.filesystem import ByteSource
-from state_core.files.wire import DataInput
-from state_core.formats.keyed.entry_walking import EntryWalker
-from state_core.formats.keyed.heap_recovery import (
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.files.compression import SnappyStream, StateStream, open_stream
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.keyed.entry_walking import EntryWalker
+from statelake.state_core.formats.keyed.heap_recovery import (
     HEAD,
     AmbiguousError,
     StateCut,
     entry_starts,
     recover_states,
 )
-from state_core.formats.keyed.unified import KeyGroupSpan
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.meta_info import KeyedHeader
-from state_core.kernels.copying import copy_pieces
-from state_core.kernels.skip import DELIMITER, WHEN, locate_counted
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries, StateKind
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from state_core.serializers.composite.wrappers import TtlSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import I64Array, U8Array
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.formats.keyed.unified import KeyGroupSpan
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.meta_info import KeyedHeader
+from statelake.state_core.kernels.copying import copy_pieces
+from statelake.state_core.kernels.skip import DELIMITER, WHEN, locate_counted
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from statelake.state_core.serializers.composite.wrappers import TtlSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["HeapFile"]
 

@@ -25,13 +25,13 @@ from functools import cached_property
 
 import numpy as np
 
-from state_core.bounds import RECOVERY_WORK
-from state_core.errors import CorruptSnapshotError, StateError
-from state_core.files.wire import DataInput
-from state_core.model.key_groups import key_group_of
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import I64Array
+from statelake.state_core.bounds import RECOVERY_WORK
+from statelake.state_core.errors import CorruptSnapshotError, StateError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.model.key_groups import key_group_of
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import I64Array
 
 __all__ = ["HEAD", "AmbiguousError", "Chains", "StateCut", "entry_starts", "recover_states"]
 

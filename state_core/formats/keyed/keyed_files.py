@@ -23,24 +23,28 @@ from functools import cached_property
 
 import numpy as np
 
-from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
-from state_core.files.filesystem import ByteSource
-from state_core.files.wire import DataInput
-from state_core.formats.keyed.change_log import read_log
-from state_core.formats.keyed.changelog import ChangelogKeyedFile, head_with, key_of_timers
-from state_core.formats.keyed.headed_file import Head, HeadedFile, read_head
-from state_core.formats.keyed.heap_native import HeapFile
-from state_core.formats.keyed.raw_timers import (
+from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.keyed.change_log import read_log
+from statelake.state_core.formats.keyed.changelog import (
+    ChangelogKeyedFile,
+    head_with,
+    key_of_timers,
+)
+from statelake.state_core.formats.keyed.headed_file import Head, HeadedFile, read_head
+from statelake.state_core.formats.keyed.heap_native import HeapFile
+from statelake.state_core.formats.keyed.raw_timers import (
     RawTimersFile,
     holds_timers,
     raw_spans,
     read_timers_header,
 )
-from state_core.formats.keyed.rocksdb_native import RocksDBFiles
-from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
-from state_core.formats.layout.meta_info import SerializerEntry
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import (
+from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
+from statelake.state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
+from statelake.state_core.formats.layout.meta_info import SerializerEntry
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,
@@ -51,9 +55,9 @@ from state_core.model.handles import (
     KeyGroupsKind,
     StreamHandle,
 )
-from state_core.model.key_groups import EncodedKey, prefix_bytes
-from state_core.model.pieces import FilePiece
-from state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.key_groups import EncodedKey, prefix_bytes
+from statelake.state_core.model.pieces import FilePiece
+from statelake.state_core.model.snapshot import Entries, StateKind
 
 __all__ = [
     "HeapKeyedFile",

@@ -21,26 +21,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from state_core.bounds import Budget
-from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
-from state_core.files.filesystem import ByteSource
-from state_core.files.wire import DataInput
-from state_core.formats.keyed.entry_walking import EntryWalker
-from state_core.formats.keyed.unified import KeyGroupSpan
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.bounds import Budget
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.keyed.entry_walking import EntryWalker
+from statelake.state_core.formats.keyed.unified import KeyGroupSpan
+from statelake.state_core.formats.layout.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
     KeyedHeader,
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.model.handles import KeyGroupRange, KeyGroupsHandle
-from state_core.model.snapshot import TIMER_PREFIX, Entries
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.wrappers import TimerSerializerSnapshot
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.registry import read_serializer_snapshot
-from state_core.serializers.framework.restored import as_key
+from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle
+from statelake.state_core.model.snapshot import TIMER_PREFIX, Entries
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.wrappers import TimerSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
+from statelake.state_core.serializers.framework.restored import as_key
 
 __all__ = ["RawTimersFile", "holds_timers", "raw_spans", "read_timers_header"]
 

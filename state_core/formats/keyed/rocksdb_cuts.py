@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from state_core.errors import OversizedError, StateError
-from state_core.files.filesystem import ByteSource
-from state_core.formats.keyed.sst_file import KeyBounds, SstFile
-from state_core.model.handles import KeyGroupRange
-from state_core.model.pieces import FilePiece, pieces_between
+from statelake.state_core.errors import OversizedError, StateError
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.pieces import FilePiece, pieces_between
 
 __all__ = ["KeyPlace", "bounds_in", "by_family", "cut_families", "open_indexes", "stored_bytes"]
 

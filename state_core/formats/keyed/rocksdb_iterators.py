@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from rocksdict import ReadOptions
 
-from state_core.errors import CorruptSnapshotError
-from state_core.formats.keyed.sst_file import KeyBounds
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.formats.keyed.sst_file import KeyBounds
 
 __all__ = ["BATCH_ROWS", "IteratedFamily", "Pairs"]
 

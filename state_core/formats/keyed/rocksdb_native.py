@@ -32,22 +32,32 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from rocksdict import AccessType, Options, Rdict
 
-from state_core.errors import CorruptSnapshotError, OversizedError, StateError, UnsafePathError
-from state_core.files.filesystem import ByteSource, Directory, FileSource
-from state_core.formats.keyed.rocksdb_cuts import (
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    OversizedError,
+    StateError,
+    UnsafePathError,
+)
+from statelake.state_core.files.filesystem import ByteSource, Directory, FileSource
+from statelake.state_core.formats.keyed.rocksdb_cuts import (
     bounds_in,
     by_family,
     cut_families,
     open_indexes,
     stored_bytes,
 )
-from state_core.formats.keyed.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs
-from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch, Runs, open_tables
-from state_core.formats.keyed.sst_file import KeyBounds, SstFile
-from state_core.formats.layout.meta_info import KeyedHeader
-from state_core.model.handles import KeyGroupRange
-from state_core.model.pieces import FilePiece
-from state_core.model.snapshot import Entries
+from statelake.state_core.formats.keyed.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs
+from statelake.state_core.formats.keyed.rocksdb_tables import (
+    FamilyTables,
+    OutputBatch,
+    Runs,
+    open_tables,
+)
+from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.formats.layout.meta_info import KeyedHeader
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.pieces import FilePiece
+from statelake.state_core.model.snapshot import Entries
 
 __all__ = ["RocksDBFiles"]
 

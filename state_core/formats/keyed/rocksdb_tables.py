@@ -12,15 +12,15 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from state_core.bounds import SST_BYTES, Budget
-from state_core.errors import OversizedError, StateError
-from state_core.files.filesystem import ByteSource
-from state_core.formats.keyed.sst_blocks import BlockRun
-from state_core.formats.keyed.sst_file import KeyBounds, SstFile
-from state_core.kernels import sst_merge as merge
-from state_core.kernels.sst import SLACK
-from state_core.model.snapshot import Entries
-from state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.bounds import SST_BYTES, Budget
+from statelake.state_core.errors import OversizedError, StateError
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.formats.keyed.sst_blocks import BlockRun
+from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.kernels import sst_merge as merge
+from statelake.state_core.kernels.sst import SLACK
+from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 __all__ = ["FamilyTables", "OutputBatch", "Runs", "TableFile", "open_tables", "plan_runs"]
 

@@ -12,10 +12,10 @@ import cramjam
 import numpy as np
 import xxhash
 
-from state_core.bounds import BLOCK_BYTES
-from state_core.errors import CorruptSnapshotError
-from state_core.files.filesystem import ByteSource
-from state_core.kernels.sst import (
+from statelake.state_core.bounds import BLOCK_BYTES
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.kernels.sst import (
     CRC_TABLES,
     NO_COMPRESSION,
     SLACK,
@@ -27,7 +27,7 @@ from state_core.kernels.sst import (
     snappy_sizes,
     unpack_blocks,
 )
-from state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 __all__ = ["NO_INDEX", "XXH3", "BlockReader", "BlockRun", "read_varint"]
 

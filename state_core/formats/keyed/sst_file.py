@@ -21,13 +21,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from state_core.bounds import SST_BYTES, Budget
-from state_core.errors import CorruptSnapshotError
-from state_core.files.filesystem import ByteSource
-from state_core.formats.keyed.sst_blocks import NO_INDEX, XXH3, BlockReader, BlockRun, read_varint
-from state_core.kernels.sst import index_keys, index_search
-from state_core.model.handles import KeyGroupRange
-from state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.bounds import SST_BYTES, Budget
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.formats.keyed.sst_blocks import (
+    NO_INDEX,
+    XXH3,
+    BlockReader,
+    BlockRun,
+    read_varint,
+)
+from statelake.state_core.kernels.sst import index_keys, index_search
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 __all__ = ["KeyBounds", "SstFile"]
 

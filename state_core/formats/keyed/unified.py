@@ -18,15 +18,15 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import CorruptSnapshotError, StateError
-from state_core.files.compression import SnappyStream, StateStream, open_stream
-from state_core.files.filesystem import ByteSource
-from state_core.formats.layout.meta_info import KeyedHeader
-from state_core.kernels import scan
-from state_core.kernels.scan import scan_unified
-from state_core.model.handles import KeyGroupRange
-from state_core.model.pieces import FilePiece, pieces_between
-from state_core.model.snapshot import Entries
+from statelake.state_core.errors import CorruptSnapshotError, StateError
+from statelake.state_core.files.compression import SnappyStream, StateStream, open_stream
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.formats.layout.meta_info import KeyedHeader
+from statelake.state_core.kernels import scan
+from statelake.state_core.kernels.scan import scan_unified
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.pieces import FilePiece, pieces_between
+from statelake.state_core.model.snapshot import Entries
 
 __all__ = ["EntryPlace", "KeyGroupSpan", "UnifiedFile", "spans_of"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import EncodeError
+from statelake.state_core.errors import EncodeError
 
 __all__ = ["conform", "to_millis"]
 

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from state_core.bounds import HEAD_BYTES, Budget
-from state_core.errors import TruncatedError, UnknownSerializerError
-from state_core.files.compression import IDENTIFIER
-from state_core.files.filesystem import ByteSource
-from state_core.files.wire import DataInput
-from state_core.serializers.opaque.unknown_classes import read_whole
+from statelake.state_core.bounds import HEAD_BYTES, Budget
+from statelake.state_core.errors import TruncatedError, UnknownSerializerError
+from statelake.state_core.files.compression import IDENTIFIER
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.opaque.unknown_classes import read_whole
 
 __all__ = ["Heads"]
 

@@ -24,15 +24,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import EncodeError, UnsupportedFormatError
-from state_core.formats.layout.row_writer import LengthTrailer, Part, RowWriter, trailer_sizes
-from state_core.kernels.encode import copy_ranges
-from state_core.model.snapshot import Entries, StateKind
-from state_core.serializers.basic.numbers import BooleanSerializer, LongSerializer
-from state_core.serializers.composite.collections import DelimitedListSerializer
-from state_core.serializers.composite.wrappers import TtlSerializer, flip_sign
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.formats.layout.row_writer import (
+    LengthTrailer,
+    Part,
+    RowWriter,
+    trailer_sizes,
+)
+from statelake.state_core.kernels.encode import copy_ranges
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.serializers.basic.numbers import BooleanSerializer, LongSerializer
+from statelake.state_core.serializers.composite.collections import DelimitedListSerializer
+from statelake.state_core.serializers.composite.wrappers import TtlSerializer, flip_sign
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     MAX_COLUMN_BYTES,
     Cursor,
@@ -44,9 +49,9 @@ from state_core.serializers.framework.columns import (
     validity,
     variable_values,
 )
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.row_equality import equal_rows
-from state_core.serializers.opaque.decoders import DecodedSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.row_equality import equal_rows
+from statelake.state_core.serializers.opaque.decoders import DecodedSerializer
 
 __all__ = ["KeyedLayout", "exact_rows", "raw_column"]
 

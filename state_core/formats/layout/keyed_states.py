@@ -14,10 +14,10 @@ from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 
-from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.meta_info import (
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
     USER_KEY_SERIALIZER,
@@ -29,17 +29,20 @@ from state_core.formats.layout.meta_info import (
     serializer_entry,
     write_state_meta_info,
 )
-from state_core.model.snapshot import KeyedState, StateKind
-from state_core.serializers.composite.collections import (
+from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
-from state_core.serializers.composite.wrappers import TimerSerializer, TtlSerializerSnapshot
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.registry import changes
-from state_core.serializers.framework.restored import as_key, restore_bounded, restore_key
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
-from state_core.serializers.opaque.decoders import described_type, undecoded
+from statelake.state_core.serializers.composite.wrappers import (
+    TimerSerializer,
+    TtlSerializerSnapshot,
+)
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import changes
+from statelake.state_core.serializers.framework.restored import as_key, restore_bounded, restore_key
+from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.opaque.decoders import described_type, undecoded
 
 __all__ = [
     "as_key_value",

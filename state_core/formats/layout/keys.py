@@ -14,24 +14,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import (
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     EncodeError,
     UnknownHashError,
     UnsupportedFormatError,
 )
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.meta_info import parse_key_serializer
-from state_core.formats.layout.row_writer import Part, RowWriter, trailer_sizes
-from state_core.kernels.encode import copy_ranges
-from state_core.kernels.skip import UNKNOWN, locate_counted
-from state_core.model.key_groups import EncodedKey, key_group_of
-from state_core.model.snapshot import Entries, StateKind
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import ALL_PRESENT, MAX_COLUMN_BYTES, Cursor, I64Array
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.restored import restore_key
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.meta_info import parse_key_serializer
+from statelake.state_core.formats.layout.row_writer import Part, RowWriter, trailer_sizes
+from statelake.state_core.kernels.encode import copy_ranges
+from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
+from statelake.state_core.model.key_groups import EncodedKey, key_group_of
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
+    ALL_PRESENT,
+    MAX_COLUMN_BYTES,
+    Cursor,
+    I64Array,
+)
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.restored import restore_key
 
 __all__ = [
     "behind_parts",

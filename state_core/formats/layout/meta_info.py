@@ -19,17 +19,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from state_core.bounds import STATES
-from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers import (
+from statelake.state_core.bounds import STATES
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers import (
     TypeSerializerSnapshot,
     read_serializer_snapshot,
     registered_classes,
     write_serializer_snapshot,
 )
-from state_core.serializers.framework.config_snapshots import ADAPTER_VERSION, read_parameterless
-from state_core.serializers.opaque.unknown_classes import read_whole
+from statelake.state_core.serializers.framework.config_snapshots import (
+    ADAPTER_VERSION,
+    read_parameterless,
+)
+from statelake.state_core.serializers.opaque.unknown_classes import read_whole
 
 __all__ = [
     "BackendStateType",

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import (
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     I64Array,
     Target,
     U8Array,
     fixed_values,
 )
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["LengthTrailer", "Part", "RowWriter", "trailer_sizes"]
 

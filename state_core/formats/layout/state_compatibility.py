@@ -18,8 +18,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from state_core.formats.layout.keyed_states import as_key_value
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.formats.layout.keyed_states import as_key_value
+from statelake.state_core.formats.layout.meta_info import (
     KEY_SERIALIZER,
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
@@ -31,14 +31,14 @@ from state_core.formats.layout.meta_info import (
     parse_key_serializer,
     parse_state_meta_info,
 )
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.serializers.composite.collections import (
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
-from state_core.serializers.composite.wrappers import TtlSerializerSnapshot
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import (
+from statelake.state_core.serializers.composite.wrappers import TtlSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     Verdict,
     as_is,

@@ -20,10 +20,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from state_core.bounds import KEY_GROUPS, OPERATORS, SUBTASKS, Budget
-from state_core.errors import CorruptSnapshotError, NotASnapshotError, UnsupportedFormatError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.metadata.handle_codec import (
+from statelake.state_core.bounds import KEY_GROUPS, OPERATORS, SUBTASKS, Budget
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    NotASnapshotError,
+    UnsupportedFormatError,
+)
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.metadata.handle_codec import (
     read_channel_handle,
     read_keyed_handle,
     read_operator_handle,
@@ -32,8 +36,11 @@ from state_core.formats.metadata.handle_codec import (
     write_keyed_handle,
     write_operator_handle,
 )
-from state_core.formats.metadata.stream_codec import read_stream_handle, write_stream_handle
-from state_core.model.handles import (
+from statelake.state_core.formats.metadata.stream_codec import (
+    read_stream_handle,
+    write_stream_handle,
+)
+from statelake.state_core.model.handles import (
     ChannelHandle,
     InlineHandle,
     KeyedHandle,

@@ -10,9 +10,9 @@ Source: `org.apache.flink.runtime.checkpoint.CheckpointProperties`, `SavepointTy
 
 from __future__ import annotations
 
-from state_core.bounds import Budget
-from state_core.errors import SnapshotError
-from state_core.files.java_stream import (
+from statelake.state_core.bounds import Budget
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.java_stream import (
     JavaClass,
     JavaEnum,
     JavaField,
@@ -21,7 +21,7 @@ from state_core.files.java_stream import (
     read_java_stream,
     write_java_stream,
 )
-from state_core.files.wire import DataInput
+from statelake.state_core.files.wire import DataInput
 
 __all__ = ["canonical_savepoint_properties", "describe_properties", "is_canonical_savepoint"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from state_core.bounds import HANDLE_NESTING
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.metadata.stream_codec import (
+from statelake.state_core.bounds import HANDLE_NESTING
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.metadata.stream_codec import (
     read_longs,
     read_offsets,
     read_range,
@@ -22,7 +22,7 @@ from state_core.formats.metadata.stream_codec import (
     write_offsets,
     write_stream_handle,
 )
-from state_core.model.handles import (
+from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,

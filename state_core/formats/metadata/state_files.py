@@ -23,8 +23,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from state_core.bounds import SHARED_BYTES, Budget
-from state_core.errors import (
+from statelake.state_core.bounds import SHARED_BYTES, Budget
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     MissingFileError,
     SnapshotError,
@@ -32,17 +32,17 @@ from state_core.errors import (
     UnsafePathError,
     UnsupportedFormatError,
 )
-from state_core.files.copies import Copies
-from state_core.files.filesystem import (
+from statelake.state_core.files.copies import Copies
+from statelake.state_core.files.filesystem import (
     ByteSource,
     ConfinedDirectory,
     Directory,
     FileSource,
     InlineSource,
 )
-from state_core.files.paths import relative_path, shortened
-from state_core.formats.layout.headers import Heads
-from state_core.model.handles import (
+from statelake.state_core.files.paths import relative_path, shortened
+from statelake.state_core.formats.layout.headers import Heads
+from statelake.state_core.model.handles import (
     FileHandle,
     InlineHandle,
     RelativeHandle,

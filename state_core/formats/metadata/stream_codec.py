@@ -6,10 +6,10 @@ has no length, so an unknown tag ends the reading.
 
 from __future__ import annotations
 
-from state_core.bounds import HANDLE_NESTING, KEY_GROUPS
-from state_core.errors import UnsupportedFormatError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.model.handles import (
+from statelake.state_core.bounds import HANDLE_NESTING, KEY_GROUPS
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.model.handles import (
     EmptySegmentHandle,
     FileHandle,
     InlineHandle,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
 )
-from state_core.model.handles import (
+from statelake.state_core.model.handles import (
     ChannelHandle,
     KeyedHandle,
     KeyGroupsHandle,

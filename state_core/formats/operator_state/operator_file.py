@@ -25,21 +25,21 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from state_core.bounds import STATES
-from state_core.errors import StateError, UnsupportedFormatError
-from state_core.files.compression import PlainStream, SnappyStream
-from state_core.files.filesystem import ByteSource
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.headers import Heads
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.bounds import STATES
+from statelake.state_core.errors import StateError, UnsupportedFormatError
+from statelake.state_core.files.compression import PlainStream, SnappyStream
+from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.headers import Heads
+from statelake.state_core.formats.layout.meta_info import (
     LEAST_META_BYTES,
     StateMetaInfo,
     read_state_meta_infos,
     write_state_meta_info,
 )
-from state_core.kernels.frames import walk_frames
-from state_core.model.handles import OperatorHandle
-from state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.kernels.frames import walk_frames
+from statelake.state_core.model.handles import OperatorHandle
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 __all__ = [
     "Element",

@@ -8,23 +8,29 @@ from functools import lru_cache, partial
 
 import pyarrow as pa
 
-from state_core.bounds import COLUMNS_IN_ALL, Budget
-from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.headers import Heads
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.bounds import COLUMNS_IN_ALL, Budget
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.headers import Heads
+from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
     parse_state_meta_info,
     write_state_meta_info,
 )
-from state_core.formats.metadata.checkpoint_metadata import OperatorState
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.operator_state.operator_file import OperatorFile, open_operator_file
-from state_core.formats.operator_state.operator_states import OperatorLayout, operator_layout
-from state_core.model.operator_state import NonKeyedPart, NonKeyedState
-from state_core.serializers.framework.registry import changes
-from state_core.serializers.framework.restored import count_columns
-from state_core.serializers.opaque.decoders import undecoded
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.operator_state.operator_file import (
+    OperatorFile,
+    open_operator_file,
+)
+from statelake.state_core.formats.operator_state.operator_states import (
+    OperatorLayout,
+    operator_layout,
+)
+from statelake.state_core.model.operator_state import NonKeyedPart, NonKeyedState
+from statelake.state_core.serializers.framework.registry import changes
+from statelake.state_core.serializers.framework.restored import count_columns
+from statelake.state_core.serializers.opaque.decoders import undecoded
 
 __all__ = [
     "SubtaskPart",

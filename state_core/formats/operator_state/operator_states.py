@@ -17,29 +17,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import CorruptSnapshotError, EncodeError
-from state_core.files.compression import IDENTIFIER, compress_pieces
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_layout import exact_rows, raw_column
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError
+from statelake.state_core.files.compression import IDENTIFIER, compress_pieces
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import exact_rows, raw_column
+from statelake.state_core.formats.layout.meta_info import (
     DISTRIBUTION_MODE,
     KEY_SERIALIZER,
     VALUE_SERIALIZER,
     BackendStateType,
     StateMetaInfo,
 )
-from state_core.formats.layout.row_writer import Part, RowWriter
-from state_core.formats.operator_state.operator_file import (
+from statelake.state_core.formats.layout.row_writer import Part, RowWriter
+from statelake.state_core.formats.operator_state.operator_file import (
     OperatorFile,
     OperatorHeader,
     write_operator_header,
 )
-from state_core.kernels.skip import locate_counted
-from state_core.model.handles import DistributionMode, PartitionOffsets
-from state_core.model.snapshot import StateKind
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import Cursor, I64Array
-from state_core.serializers.framework.restored import restore_bounded, restore_key
+from statelake.state_core.kernels.skip import locate_counted
+from statelake.state_core.model.handles import DistributionMode, PartitionOffsets
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import Cursor, I64Array
+from statelake.state_core.serializers.framework.restored import restore_bounded, restore_key
 
 __all__ = ["ElementRows", "OperatorLayout", "encode_operator_file", "operator_layout"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput
-from state_core.formats.layout.keyed_layout import KEY, RAW_KEY, KeyedLayout
-from state_core.formats.layout.row_writer import Part, RowWriter
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.snapshot import StateKind
-from state_core.serializers.framework.columns import ALL_PRESENT
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.keyed_layout import KEY, RAW_KEY, KeyedLayout
+from statelake.state_core.formats.layout.row_writer import Part, RowWriter
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.columns import ALL_PRESENT
 
 __all__ = ["key_bytes"]
 

@@ -11,16 +11,16 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from state_core.errors import CorruptSnapshotError, StateError
-from state_core.files.wire import DataInput
-from state_core.formats.operator_state.operator_states import ElementRows
-from state_core.formats.rewriting.value_migration import rewritten_rows
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.snapshot import StateKind
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from state_core.serializers.kryo.wire import KryoVersion
-from state_core.serializers.opaque.decoders import undecoded
+from statelake.state_core.errors import CorruptSnapshotError, StateError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.value_migration import rewritten_rows
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.opaque.decoders import undecoded
 
 __all__ = ["upgrade_rows"]
 

@@ -18,27 +18,27 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import UnsupportedFormatError
-from state_core.files.compression import IDENTIFIER, codec_named, open_stream
-from state_core.files.filesystem import Directory
-from state_core.files.wire import DataOutput
-from state_core.formats.keyed.keyed_files import UnifiedKeyedFile, open_keyed
-from state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile
-from state_core.formats.layout.meta_info import write_keyed_header
-from state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.metadata.stream_map import map_streams
-from state_core.formats.operator_state.operator_file import (
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.files.compression import IDENTIFIER, codec_named, open_stream
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.keyed.keyed_files import UnifiedKeyedFile, open_keyed
+from statelake.state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile
+from statelake.state_core.formats.layout.meta_info import write_keyed_header
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.metadata.stream_map import map_streams
+from statelake.state_core.formats.operator_state.operator_file import (
     CURRENT_VERSION,
     OperatorFile,
     OperatorHeader,
     write_operator_header,
 )
-from state_core.formats.operator_state.operator_reader import open_operator_files
-from state_core.formats.operator_state.operator_states import encode_operator_file
-from state_core.formats.reader import open_snapshot, snapshot_directory
-from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
-from state_core.model.handles import (
+from statelake.state_core.formats.operator_state.operator_reader import open_operator_files
+from statelake.state_core.formats.operator_state.operator_states import encode_operator_file
+from statelake.state_core.formats.reader import open_snapshot, snapshot_directory
+from statelake.state_core.formats.writing.writer import KeyedPart, SavepointDirectory, keyed_handle
+from statelake.state_core.model.handles import (
     InlineHandle,
     KeyGroupsHandle,
     KeyGroupsKind,
@@ -46,8 +46,8 @@ from state_core.model.handles import (
     RelativeHandle,
     StreamHandle,
 )
-from state_core.model.measure import measure_operator
-from state_core.model.snapshot import Operator
+from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.snapshot import Operator
 
 __all__ = ["Recompression", "StateCompression", "recompress_snapshot"]
 

@@ -21,20 +21,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE, KeyedLayout, raw_column
-from state_core.formats.layout.keyed_states import value_snapshot
-from state_core.formats.layout.meta_info import parse_state_meta_info
-from state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.snapshot import StateKind
-from state_core.serializers.composite.evolution import migrate_column, migrate_value
-from state_core.serializers.composite.null_fields import NullField, null_fields
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.columns import Cursor, U8Array, list_offsets
-from state_core.serializers.framework.compatibility import Compatibility
-from state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import (
+    RAW_VALUE,
+    TTL,
+    VALUE,
+    KeyedLayout,
+    raw_column,
+)
+from statelake.state_core.formats.layout.keyed_states import value_snapshot
+from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.composite.evolution import migrate_column, migrate_value
+from statelake.state_core.serializers.composite.null_fields import NullField, null_fields
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.columns import Cursor, U8Array, list_offsets
+from statelake.state_core.serializers.framework.compatibility import Compatibility
+from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
 
 __all__ = [
     "decode_rows",

@@ -9,19 +9,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import EncodeError, StateError
-from state_core.files.filesystem import Directory
-from state_core.formats.layout.conforming import conform
-from state_core.formats.layout.meta_info import BackendStateType, StateMetaInfo
-from state_core.formats.operator_state.operator_file import OperatorHeader
-from state_core.formats.operator_state.operator_states import (
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.layout.conforming import conform
+from statelake.state_core.formats.layout.meta_info import BackendStateType, StateMetaInfo
+from statelake.state_core.formats.operator_state.operator_file import OperatorHeader
+from statelake.state_core.formats.operator_state.operator_states import (
     OperatorLayout,
     encode_operator_file,
     operator_layout,
 )
-from state_core.formats.writing.new_rows import batches_of
-from state_core.formats.writing.new_states import NewOperator, NewOperatorState
-from state_core.model.handles import DistributionMode, OperatorHandle, RelativeHandle
+from statelake.state_core.formats.writing.new_rows import batches_of
+from statelake.state_core.formats.writing.new_states import NewOperator, NewOperatorState
+from statelake.state_core.model.handles import DistributionMode, OperatorHandle, RelativeHandle
 
 __all__ = ["write_new_operator_states"]
 

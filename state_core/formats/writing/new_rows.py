@@ -16,17 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import EncodeError, KeyGroupError, StateError
-from state_core.files.filesystem import Directory
-from state_core.formats.layout.conforming import conform, to_millis
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.formats.writing.rehash import assign_key_groups
-from state_core.formats.writing.spills import Spill, spill_rows
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.key_groups import prefix_bytes
-from state_core.model.snapshot import StateKind
-from state_core.serializers.composite.namespaces import SingletonSerializer
+from statelake.state_core.errors import EncodeError, KeyGroupError, StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.layout.conforming import conform, to_millis
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.formats.writing.rehash import assign_key_groups
+from statelake.state_core.formats.writing.spills import Spill, spill_rows
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.composite.namespaces import SingletonSerializer
 
 __all__ = ["SpillTask", "SpilledElsewhere", "batches_of", "spill_batches"]
 

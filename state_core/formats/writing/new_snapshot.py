@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from state_core.errors import EncodeError, StateError, UnsupportedFormatError
-from state_core.files.filesystem import Directory
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.errors import EncodeError, StateError, UnsupportedFormatError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.formats.layout.meta_info import (
     KeyedHeader,
     SerializerEntry,
     StateMetaInfo,
@@ -33,7 +33,7 @@ from state_core.formats.layout.meta_info import (
     write_keyed_header,
     write_state_meta_info,
 )
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     FIRST_WITH_COORDINATOR,
     METADATA_VERSIONS,
     CheckpointMetadata,
@@ -41,33 +41,36 @@ from state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     write_metadata,
 )
-from state_core.formats.metadata.stream_map import named_files
-from state_core.formats.operator_state.operator_file import CURRENT_VERSION, UNCOMPRESSED_VERSION
-from state_core.formats.writing.new_operator_states import write_new_operator_states
-from state_core.formats.writing.new_rows import SpillTask, batches_of, spill_batches
-from state_core.formats.writing.new_states import NewKeyedState, NewOperator, snapshot_of
-from state_core.formats.writing.spills import (
+from statelake.state_core.formats.metadata.stream_map import named_files
+from statelake.state_core.formats.operator_state.operator_file import (
+    CURRENT_VERSION,
+    UNCOMPRESSED_VERSION,
+)
+from statelake.state_core.formats.writing.new_operator_states import write_new_operator_states
+from statelake.state_core.formats.writing.new_rows import SpillTask, batches_of, spill_batches
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator, snapshot_of
+from statelake.state_core.formats.writing.spills import (
     PlannedPart,
     Spill,
     find_twin,
     gathered_groups,
     plan_parts,
 )
-from state_core.formats.writing.writer import (
+from statelake.state_core.formats.writing.writer import (
     KeyedPart,
     SavepointDirectory,
     keyed_handle,
     write_keyed_part,
 )
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import (
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import (
     check_parallelism,
     default_max_parallelism,
     key_group_ranges,
 )
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.model.snapshot import Entries
-from state_core.serializers.composite.namespaces import SingletonSerializer
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.serializers.composite.namespaces import SingletonSerializer
 
 __all__ = [
     "GatherTask",

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError, StateError
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.formats.layout.meta_info import (
     DISTRIBUTION_MODE,
     KEY_SERIALIZER,
     KEYED_STATE_TYPE,
@@ -28,19 +28,22 @@ from state_core.formats.layout.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.model.handles import DistributionMode
-from state_core.model.snapshot import TIMER_PREFIX, StateKind
-from state_core.serializers.composite.collections import (
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.snapshot import TIMER_PREFIX, StateKind
+from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
-from state_core.serializers.composite.wrappers import TimerSerializerSnapshot, TtlSerializerSnapshot
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
-from state_core.serializers.type_spec import TypeSpec, parse_type
+from statelake.state_core.serializers.composite.wrappers import (
+    TimerSerializerSnapshot,
+    TtlSerializerSnapshot,
+)
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
 if TYPE_CHECKING:
-    from state_core.formats.writing.new_rows import SpilledElsewhere
+    from statelake.state_core.formats.writing.new_rows import SpilledElsewhere
 
 __all__ = ["NewKeyedState", "NewOperator", "NewOperatorState", "Rows", "TypeOf", "snapshot_of"]
 

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import KeyGroupError, StateError, UnknownHashError
-from state_core.files.wire import DataInput
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.key_groups import key_groups_of_hashes
-from state_core.serializers.framework.columns import fixed_values, present_rows
+from statelake.state_core.errors import KeyGroupError, StateError, UnknownHashError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.key_groups import key_groups_of_hashes
+from statelake.state_core.serializers.framework.columns import fixed_values, present_rows
 
 __all__ = ["assign_key_groups", "check_key_groups", "rehash_rows"]
 

@@ -17,13 +17,17 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from state_core.files.filesystem import ByteSource, Directory
-from state_core.formats.writing.unified_encode import END_OF_KEY_GROUP, StateRows, encode_rows
-from state_core.kernels.hashing import fingerprint_entries
-from state_core.kernels.scan import BETWEEN_RUNS, scan_unified
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries
-from state_core.serializers.framework.columns import I64Array, U8Array
+from statelake.state_core.files.filesystem import ByteSource, Directory
+from statelake.state_core.formats.writing.unified_encode import (
+    END_OF_KEY_GROUP,
+    StateRows,
+    encode_rows,
+)
+from statelake.state_core.kernels.hashing import fingerprint_entries
+from statelake.state_core.kernels.scan import BETWEEN_RUNS, scan_unified
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 __all__ = [
     "PART_BYTES",

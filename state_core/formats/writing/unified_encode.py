@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import EncodeError, StateError
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.row_writer import RowWriter
-from state_core.kernels.copying import copy_pieces
-from state_core.kernels.encode import write_entry_heads, write_values_heads
-from state_core.model.snapshot import Entries
-from state_core.serializers.framework.columns import I64Array, U8Array, fixed_values
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.row_writer import RowWriter
+from statelake.state_core.kernels.copying import copy_pieces
+from statelake.state_core.kernels.encode import write_entry_heads, write_values_heads
+from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.serializers.framework.columns import I64Array, U8Array, fixed_values
 
 __all__ = ["EncodedGroup", "StateRows", "copy_entries", "encode_key_groups", "encode_rows"]
 

@@ -16,27 +16,32 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from state_core.errors import SnapshotError, StateError
-from state_core.files.compression import IDENTIFIER, compress_snappy
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.files.held_directories import HeldDirectory, left_directories, remove_left
-from state_core.files.moves import Move, move_all, plan_moves
-from state_core.files.paths import PART
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.keyed_states import as_key_value
-from state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.errors import SnapshotError, StateError
+from statelake.state_core.files.compression import IDENTIFIER, compress_snappy
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.files.held_directories import HeldDirectory, left_directories, remove_left
+from statelake.state_core.files.moves import Move, move_all, plan_moves
+from statelake.state_core.files.paths import PART
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.keyed_states import as_key_value
+from statelake.state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     read_metadata,
     write_metadata,
 )
-from state_core.formats.metadata.checkpoint_properties import (
+from statelake.state_core.formats.metadata.checkpoint_properties import (
     canonical_savepoint_properties,
     is_canonical_savepoint,
 )
-from state_core.formats.metadata.stream_map import named_files
-from state_core.formats.writing.unified_encode import StateRows, encode_key_groups
-from state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind, RelativeHandle
+from statelake.state_core.formats.metadata.stream_map import named_files
+from statelake.state_core.formats.writing.unified_encode import StateRows, encode_key_groups
+from statelake.state_core.model.handles import (
+    KeyGroupRange,
+    KeyGroupsHandle,
+    KeyGroupsKind,
+    RelativeHandle,
+)
 
 __all__ = [
     "KeyedPart",

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from state_core.bounds import MEMBERS
-from state_core.serializers.framework.compatibility import Reason
+from statelake.state_core.bounds import MEMBERS
+from statelake.state_core.serializers.framework.compatibility import Reason
 
 __all__ = ["Schema", "named_schemas", "parse_schema", "resolve_schemas", "same_schema"]
 

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.bounds import EMPTY_ELEMENTS
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput, check_names
-from state_core.kernels.skip import FIXED
-from state_core.serializers.basic.numbers import IntSerializer
-from state_core.serializers.basic.text import ByteArraySerializer
-from state_core.serializers.composite.structs import StructSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import (
+from statelake.state_core.bounds import EMPTY_ELEMENTS
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput, check_names
+from statelake.state_core.kernels.skip import FIXED
+from statelake.state_core.serializers.basic.numbers import IntSerializer
+from statelake.state_core.serializers.basic.text import ByteArraySerializer
+from statelake.state_core.serializers.composite.structs import StructSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,

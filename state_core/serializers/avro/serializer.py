@@ -19,17 +19,17 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from typing_extensions import Self
 
-from state_core.bounds import AVRO_NESTING, COLUMNS, EMPTY_FIELDS
-from state_core.errors import EncodeError, IncompatibleError, StateError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.avro.resolution import (
+from statelake.state_core.bounds import AVRO_NESTING, COLUMNS, EMPTY_FIELDS
+from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.avro.resolution import (
     Schema,
     named_schemas,
     parse_schema,
     resolve_schemas,
     same_schema,
 )
-from state_core.serializers.avro.schema_types import (
+from statelake.state_core.serializers.avro.schema_types import (
     AvroArray,
     AvroBytes,
     AvroEmptyRecord,
@@ -42,25 +42,25 @@ from state_core.serializers.avro.schema_types import (
     AvroString,
     AvroUnion,
 )
-from state_core.serializers.basic.numbers import (
+from statelake.state_core.serializers.basic.numbers import (
     BooleanSerializer,
     DoubleSerializer,
     FloatSerializer,
     IntSerializer,
     LongSerializer,
 )
-from state_core.serializers.composite.evolution import Rule, evolves
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
-from state_core.serializers.framework.compatibility import (
+from statelake.state_core.serializers.composite.evolution import Rule, evolves
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
+from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     Verdict,
     as_is,
     incompatible,
     migrate,
 )
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import register
 
 __all__ = ["AvroSerializer", "AvroSerializerSnapshot"]
 

@@ -21,13 +21,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.bounds import BIG_NUMBER_BYTES
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels.skip import BIGDEC, BIGINT
-from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.columns import Cursor
-from state_core.serializers.framework.snapshots import simple_snapshot
+from statelake.state_core.bounds import BIG_NUMBER_BYTES
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels.skip import BIGDEC, BIGINT
+from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.columns import Cursor
+from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 __all__ = ["BigDecimalSerializer", "BigIntegerSerializer"]
 

@@ -12,9 +12,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from state_core.errors import EncodeError
-from state_core.serializers.framework.base import to_int32
-from state_core.serializers.framework.columns import I64Array
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers.framework.base import to_int32
+from statelake.state_core.serializers.framework.columns import I64Array
 
 __all__ = [
     "date_fields",

@@ -17,25 +17,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import Self
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput, check_names
-from state_core.kernels.skip import FIXED
-from state_core.serializers.basic.numbers import IntSerializer
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput, check_names
+from statelake.state_core.kernels.skip import FIXED
+from statelake.state_core.serializers.basic.numbers import IntSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,
     U8Array,
     require_values,
 )
-from state_core.serializers.framework.compatibility import (
+from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     as_is,
     incompatible,
     reconfigured,
 )
-from state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.registry import register
 
 __all__ = ["EnumSerializer", "EnumSerializerSnapshot"]
 

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels.skip import FIXED
-from state_core.serializers.basic.numbers import CODECS
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels.skip import FIXED
+from statelake.state_core.serializers.basic.numbers import CODECS
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,

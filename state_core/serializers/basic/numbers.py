@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import decode, encode
-from state_core.kernels.compiler import Kernel
-from state_core.kernels.hashing import hash_java_longs
-from state_core.kernels.skip import FIXED
-from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import decode, encode
+from statelake.state_core.kernels.compiler import Kernel
+from statelake.state_core.kernels.hashing import hash_java_longs
+from statelake.state_core.kernels.skip import FIXED
+from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I32Array,
     I64Array,
@@ -32,7 +32,7 @@ from state_core.serializers.framework.columns import (
     require_values,
     validity,
 )
-from state_core.serializers.framework.snapshots import simple_snapshot
+from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 __all__ = [
     "BooleanSerializer",

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import decode, encode
-from state_core.kernels.hashing import hash_java_strings
-from state_core.kernels.skip import SIZED, STRING
-from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import decode, encode
+from statelake.state_core.kernels.hashing import hash_java_strings
+from statelake.state_core.kernels.skip import SIZED, STRING
+from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     Cursor,
     I32Array,
@@ -32,7 +32,7 @@ from state_core.serializers.framework.columns import (
     variable_sizes,
     variable_values,
 )
-from state_core.serializers.framework.snapshots import simple_snapshot
+from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 __all__ = [
     "ByteArraySerializer",

@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.serializers.basic.calendars import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers.basic.calendars import (
     date_fields,
     days_since_1970,
     hash_date,
@@ -42,7 +42,7 @@ from state_core.serializers.basic.calendars import (
     time_fields,
     time_text,
 )
-from state_core.serializers.basic.fields import (
+from statelake.state_core.serializers.basic.fields import (
     NULL_BYTE,
     NULL_INT,
     NULL_LONG,
@@ -52,12 +52,12 @@ from state_core.serializers.basic.fields import (
     micros_in,
     null_rows,
 )
-from state_core.serializers.framework.base import to_int32
-from state_core.serializers.framework.columns import (
+from statelake.state_core.serializers.framework.base import to_int32
+from statelake.state_core.serializers.framework.columns import (
     I64Array,
     fixed_values,
 )
-from state_core.serializers.framework.snapshots import simple_snapshot
+from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 __all__ = [
     "DateSerializer",

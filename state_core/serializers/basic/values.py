@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels.skip import FIXED
-from state_core.serializers.basic.numbers import NUMBERS, DoubleSerializer, LongSerializer
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.columns import Cursor
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.snapshots import simple_snapshot
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels.skip import FIXED
+from statelake.state_core.serializers.basic.numbers import NUMBERS, DoubleSerializer, LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.columns import Cursor
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 __all__ = ["ConstantSerializer", "StringValueSerializer"]
 

@@ -13,16 +13,32 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import NUMBERS
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.composite.collections import ListSerializer, ListSerializerSnapshot
-from state_core.serializers.composite.evolution import Rule, evolves, migrate_column, migrate_value
-from state_core.serializers.composite.optionals import NullableSerializer
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot, to_int32
-from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.numbers import NUMBERS
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.collections import (
+    ListSerializer,
+    ListSerializerSnapshot,
+)
+from statelake.state_core.serializers.composite.evolution import (
+    Rule,
+    evolves,
+    migrate_column,
+    migrate_value,
+)
+from statelake.state_core.serializers.composite.optionals import NullableSerializer
+from statelake.state_core.serializers.framework.base import (
+    TypeSerializer,
+    TypeSerializerSnapshot,
+    to_int32,
+)
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    as_is,
+    incompatible,
+)
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     WithoutMagicSnapshot,
     composite_snapshot,

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import encode, skip
-from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import encode, skip
+from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     Cursor,
     I64Array,
@@ -24,7 +24,7 @@ from state_core.serializers.framework.columns import (
     present_rows,
     require_values,
 )
-from state_core.serializers.framework.element_columns import (
+from statelake.state_core.serializers.framework.element_columns import (
     elements_of,
     entries_of,
     list_array,
@@ -35,9 +35,9 @@ from state_core.serializers.framework.element_columns import (
     without_null_keys,
     write_counted,
 )
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 
 __all__ = ["DelimitedListSerializer", "ListSerializer", "MapSerializer"]
 

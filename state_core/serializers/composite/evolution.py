@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import IncompatibleError
-from state_core.serializers.basic.numbers import (
+from statelake.state_core.errors import IncompatibleError
+from statelake.state_core.serializers.basic.numbers import (
     BooleanSerializer,
     ByteSerializer,
     CharSerializer,
@@ -34,28 +34,28 @@ from state_core.serializers.basic.numbers import (
     LongSerializer,
     ShortSerializer,
 )
-from state_core.serializers.composite.collections import (
+from statelake.state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
     MapSerializer,
 )
-from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
-from state_core.serializers.composite.structs import (
+from statelake.state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from statelake.state_core.serializers.composite.structs import (
     RowSerializer,
     StructSerializer,
     TupleSerializer,
 )
-from state_core.serializers.composite.wrappers import TtlSerializer
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import (
+from statelake.state_core.serializers.composite.wrappers import TtlSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     Verdict,
     incompatible,
     migrate,
     unknown,
 )
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.opaque.decoders import DecodedSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.opaque.decoders import DecodedSerializer
 
 __all__ = [
     "PositionRule",

@@ -10,21 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import decode
-from state_core.kernels.skip import FIXED
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.structs import StructSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import decode
+from statelake.state_core.kernels.skip import FIXED
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.structs import StructSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,
     U8Array,
     fixed_sizes,
 )
-from state_core.serializers.framework.snapshots import simple_snapshot
+from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 __all__ = [
     "GlobalWindowSerializer",

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import EncodeError
-from state_core.serializers.basic.numbers import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers.basic.numbers import (
     BooleanSerializer,
     CharSerializer,
     FixedWidthSerializer,
 )
-from state_core.serializers.composite.collections import (
+from statelake.state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
     MapSerializer,
 )
-from state_core.serializers.composite.pojo import PojoSerializer
-from state_core.serializers.composite.structs import StructSerializer
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.composite.pojo import PojoSerializer
+from statelake.state_core.serializers.composite.structs import StructSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = ["NullField", "null_fields"]
 

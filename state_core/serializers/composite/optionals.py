@@ -12,13 +12,22 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import Self
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels.skip import EITHER, FIXED
-from state_core.serializers.basic.numbers import BooleanSerializer
-from state_core.serializers.composite.evolution import Rule, evolves, migrate_column, migrate_value
-from state_core.serializers.framework.base import VARIABLE, TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels.skip import EITHER, FIXED
+from statelake.state_core.serializers.basic.numbers import BooleanSerializer
+from statelake.state_core.serializers.composite.evolution import (
+    Rule,
+    evolves,
+    migrate_column,
+    migrate_value,
+)
+from statelake.state_core.serializers.framework.base import (
+    VARIABLE,
+    TypeSerializer,
+    TypeSerializerSnapshot,
+)
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,
@@ -29,9 +38,13 @@ from state_core.serializers.framework.columns import (
     require_values,
     validity,
 )
-from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    as_is,
+    incompatible,
+)
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     WithoutMagicSnapshot,
 )

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import EncodeError, UnsupportedFormatError
-from state_core.files.wire import DataInput, DataOutput, encode_modified_utf8
-from state_core.kernels import encode, pojo, skip
-from state_core.serializers.composite.structs import StructSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput, DataOutput, encode_modified_utf8
+from statelake.state_core.kernels import encode, pojo, skip
+from statelake.state_core.serializers.composite.structs import StructSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I32Array,
     I64Array,

@@ -20,8 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from state_core.files.wire import DataInput
-from state_core.serializers.framework.compatibility import (
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     Reason,
     Verdict,
@@ -31,7 +31,7 @@ from state_core.serializers.framework.compatibility import (
     unknown,
     worst_of,
 )
-from state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
+from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
 
 __all__ = ["Pojo", "reconfigure", "resolve_pojo"]
 

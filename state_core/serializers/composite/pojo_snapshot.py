@@ -17,16 +17,24 @@ from typing import TypeAlias
 
 from typing_extensions import Self
 
-from state_core.bounds import SUBCLASSES
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.composite.pojo import MAX_TAGS, PojoSerializer
-from state_core.serializers.composite.pojo_compatibility import Pojo, reconfigure, resolve_pojo
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, Verdict, incompatible
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import register
-from state_core.serializers.opaque.optional_map import (
+from statelake.state_core.bounds import SUBCLASSES
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.composite.pojo import MAX_TAGS, PojoSerializer
+from statelake.state_core.serializers.composite.pojo_compatibility import (
+    Pojo,
+    reconfigure,
+    resolve_pojo,
+)
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    Verdict,
+    incompatible,
+)
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.opaque.optional_map import (
     FramedSnapshot,
     OptionalEntry,
     read_optional_map,

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import CorruptSnapshotError, EncodeError
-from state_core.files.wire import DataInput, DataOutput, check_names
-from state_core.kernels import decode, encode, skip
-from state_core.kernels.hashing import combine_hashes
-from state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from state_core.serializers.framework.base import VARIABLE, TypeSerializer, to_int32
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput, check_names
+from statelake.state_core.kernels import decode, encode, skip
+from statelake.state_core.kernels.hashing import combine_hashes
+from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I32Array,
     I64Array,
@@ -31,8 +31,8 @@ from state_core.serializers.framework.columns import (
     validity,
     written_rows,
 )
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     FlaggedSnapshot,
 )

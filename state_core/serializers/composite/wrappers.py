@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.structs import StructSerializer, TupleSerializer
-from state_core.serializers.framework.base import VARIABLE, TypeSerializer
-from state_core.serializers.framework.columns import Cursor, I64Array, Target
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.structs import StructSerializer, TupleSerializer
+from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer
+from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     composite_snapshot,
 )

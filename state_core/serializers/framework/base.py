@@ -22,10 +22,25 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError, StateError, UnknownHashError, UnsupportedFormatError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.columns import Cursor, I32Array, I64Array, Target, U8Array
-from state_core.serializers.framework.compatibility import Compatibility, incompatible, unknown
+from statelake.state_core.errors import (
+    EncodeError,
+    StateError,
+    UnknownHashError,
+    UnsupportedFormatError,
+)
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.columns import (
+    Cursor,
+    I32Array,
+    I64Array,
+    Target,
+    U8Array,
+)
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    incompatible,
+    unknown,
+)
 
 __all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "to_int32"]
 
@@ -60,7 +75,7 @@ class TypeSerializer(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if not cls.__module__.startswith("state_core."):
+        if not cls.__module__.startswith("statelake.state_core."):
             for name in ("read", "skip", "write"):
                 if name in vars(cls):
                     setattr(cls, name, _guarded(vars(cls)[name]))

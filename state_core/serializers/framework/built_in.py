@@ -8,7 +8,7 @@ from __future__ import annotations
 __all__ = ["BUILT_IN"]
 
 BUILT_IN = {
-    "state_core.serializers.basic.numbers": (
+    "statelake.state_core.serializers.basic.numbers": (
         "org.apache.flink.api.common.typeutils.base.ByteSerializer$ByteSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.ShortSerializer$ShortSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.IntSerializer$IntSerializerSnapshot",
@@ -18,36 +18,36 @@ BUILT_IN = {
         "org.apache.flink.api.common.typeutils.base.BooleanSerializer$BooleanSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.CharSerializer$CharSerializerSnapshot",
     ),
-    "state_core.serializers.basic.text": (
+    "statelake.state_core.serializers.basic.text": (
         "org.apache.flink.api.common.typeutils.base.StringSerializer$StringSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.array.BytePrimitiveArraySerializer$BytePrimitiveArraySerializerSnapshot",
         "org.apache.flink.streaming.api.utils.ByteArrayWrapperSerializer$ByteArrayWrapperSerializerSnapshot",
     ),
-    "state_core.serializers.composite.collections": (
+    "statelake.state_core.serializers.composite.collections": (
         "org.apache.flink.api.common.typeutils.base.ListSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.MapSerializerSnapshot",
     ),
-    "state_core.serializers.composite.structs": (
+    "statelake.state_core.serializers.composite.structs": (
         "org.apache.flink.api.java.typeutils.runtime.TupleSerializerSnapshot",
         "org.apache.flink.api.java.typeutils.runtime.RowSerializer$RowSerializerSnapshot",
     ),
-    "state_core.serializers.composite.wrappers": (
+    "statelake.state_core.serializers.composite.wrappers": (
         "org.apache.flink.runtime.state.ttl.TtlStateFactory$TtlSerializerSnapshot",
         "org.apache.flink.runtime.state.v2.ttl.TtlStateFactory$TtlSerializerSnapshot",
         "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot",
     ),
-    "state_core.serializers.avro.serializer": (
+    "statelake.state_core.serializers.avro.serializer": (
         "org.apache.flink.formats.avro.typeutils.AvroSerializerSnapshot",
         "org.apache.flink.formats.avro.typeutils.AvroSerializer$AvroSchemaSerializerConfigSnapshot",
     ),
-    "state_core.serializers.basic.big_numbers": (
+    "statelake.state_core.serializers.basic.big_numbers": (
         "org.apache.flink.api.common.typeutils.base.BigIntSerializer$BigIntSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.BigDecSerializer$BigDecSerializerSnapshot",
     ),
-    "state_core.serializers.basic.enums": (
+    "statelake.state_core.serializers.basic.enums": (
         "org.apache.flink.api.common.typeutils.base.EnumSerializer$EnumSerializerSnapshot",
     ),
-    "state_core.serializers.basic.times": (
+    "statelake.state_core.serializers.basic.times": (
         "org.apache.flink.api.common.typeutils.base.DateSerializer$DateSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.SqlDateSerializer$SqlDateSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.SqlTimeSerializer$SqlTimeSerializerSnapshot",
@@ -57,7 +57,7 @@ BUILT_IN = {
         "org.apache.flink.api.common.typeutils.base.LocalTimeSerializer$LocalTimeSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.LocalDateTimeSerializer$LocalDateTimeSerializerSnapshot",
     ),
-    "state_core.serializers.basic.values": (
+    "statelake.state_core.serializers.basic.values": (
         "org.apache.flink.api.common.typeutils.base.BooleanValueSerializer$BooleanValueSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.ByteValueSerializer$ByteValueSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.CharValueSerializer$CharValueSerializerSnapshot",
@@ -72,12 +72,12 @@ BUILT_IN = {
         "org.apache.flink.api.java.typeutils.runtime.Tuple0SerializerSnapshot",
         "org.apache.flink.runtime.state.JavaSerializer$JavaSerializerSnapshot",
     ),
-    "state_core.serializers.composite.optionals": (
+    "statelake.state_core.serializers.composite.optionals": (
         "org.apache.flink.api.java.typeutils.runtime.NullableSerializer$NullableSerializerSnapshot",
         "org.apache.flink.api.java.typeutils.runtime.JavaEitherSerializerSnapshot",
         "org.apache.flink.api.java.typeutils.runtime.EitherSerializerSnapshot",
     ),
-    "state_core.serializers.composite.arrays": (
+    "statelake.state_core.serializers.composite.arrays": (
         "org.apache.flink.api.common.typeutils.base.array.BooleanPrimitiveArraySerializer$BooleanPrimitiveArraySerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.array.CharPrimitiveArraySerializer$CharPrimitiveArraySerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.array.ShortPrimitiveArraySerializer$ShortPrimitiveArraySerializerSnapshot",
@@ -91,22 +91,22 @@ BUILT_IN = {
         "org.apache.flink.runtime.state.ArrayListSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.GenericArraySerializerConfigSnapshot",
     ),
-    "state_core.serializers.composite.namespaces": (
+    "statelake.state_core.serializers.composite.namespaces": (
         "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot",
         "org.apache.flink.streaming.api.windowing.windows.GlobalWindow$Serializer$GlobalWindowSerializerSnapshot",
         "org.apache.flink.streaming.api.windowing.windows.TimeWindow$Serializer$TimeWindowSerializerSnapshot",
     ),
-    "state_core.serializers.composite.pojo_snapshot": (
+    "statelake.state_core.serializers.composite.pojo_snapshot": (
         "org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot",
     ),
-    "state_core.serializers.opaque.opaque_bytes": (
+    "statelake.state_core.serializers.opaque.opaque_bytes": (
         "org.apache.flink.api.java.typeutils.runtime.ValueSerializer$ValueSerializerSnapshot",
         "org.apache.flink.api.java.typeutils.runtime.CopyableValueSerializer$CopyableValueSerializerSnapshot",
     ),
-    "state_core.serializers.kryo.snapshot": (
+    "statelake.state_core.serializers.kryo.snapshot": (
         "org.apache.flink.api.java.typeutils.runtime.kryo.KryoSerializerSnapshot",
     ),
-    "state_core.serializers.operators.cep": (
+    "statelake.state_core.serializers.operators.cep": (
         "org.apache.flink.cep.nfa.DeweyNumber$DeweyNumberSerializer$DeweyNumberSerializerSnapshot",
         "org.apache.flink.cep.nfa.sharedbuffer.EventId$EventIdSerializer$EventIdSerializerSnapshot",
         "org.apache.flink.cep.nfa.sharedbuffer.NodeId$NodeIdSerializer$NodeIdSerializerSnapshot",
@@ -118,11 +118,11 @@ BUILT_IN = {
         "org.apache.flink.cep.nfa.NFA$MigratedNFASerializerSnapshot",
         "org.apache.flink.cep.nfa.SharedBuffer$SharedBufferSerializerSnapshot",
     ),
-    "state_core.serializers.operators.joins": (
+    "statelake.state_core.serializers.operators.joins": (
         "org.apache.flink.streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot",
         "org.apache.flink.streaming.api.operators.co.IntervalJoinOperator$BufferEntrySerializerSnapshot",
     ),
-    "state_core.serializers.operators.sinks": (
+    "statelake.state_core.serializers.operators.sinks": (
         "org.apache.flink.streaming.api.functions.sink.legacy.TwoPhaseCommitSinkFunction$StateSerializerSnapshot",
         "org.apache.flink.streaming.api.functions.sink.TwoPhaseCommitSinkFunction$StateSerializerSnapshot",
         "org.apache.flink.streaming.connectors.kafka.FlinkKafkaProducer$TransactionStateSerializer$TransactionStateSerializerSnapshot",
@@ -132,13 +132,13 @@ BUILT_IN = {
         "org.apache.flink.streaming.connectors.kafka.FlinkKafkaProducer011$ContextStateSerializer$ContextStateSerializerSnapshot",
         "org.apache.flink.streaming.connectors.kafka.FlinkKafkaProducer011$NextTransactionalIdHintSerializer$NextTransactionalIdHintSerializerSnapshot",
     ),
-    "state_core.serializers.operators.stream_elements": (
+    "statelake.state_core.serializers.operators.stream_elements": (
         "org.apache.flink.streaming.runtime.streamrecord.StreamElementSerializer$StreamElementSerializerSnapshot",
     ),
-    "state_core.serializers.scala.enums": (
+    "statelake.state_core.serializers.scala.enums": (
         "org.apache.flink.api.scala.typeutils.ScalaEnumSerializerSnapshot",
     ),
-    "state_core.serializers.scala.serializers": (
+    "statelake.state_core.serializers.scala.serializers": (
         "org.apache.flink.api.scala.typeutils.UnitSerializer$UnitSerializerSnapshot",
         "org.apache.flink.api.scala.typeutils.NothingSerializerSnapshot",
         "org.apache.flink.api.scala.typeutils.ScalaCaseClassSerializerSnapshot",
@@ -148,26 +148,26 @@ BUILT_IN = {
         "org.apache.flink.api.scala.typeutils.ScalaEitherSerializerSnapshot",
         "org.apache.flink.api.scala.typeutils.ScalaTrySerializerSnapshot",
     ),
-    "state_core.serializers.sql.table_data": (
+    "statelake.state_core.serializers.sql.table_data": (
         "org.apache.flink.table.runtime.typeutils.StringDataSerializer$StringDataSerializerSnapshot",
         "org.apache.flink.table.runtime.typeutils.DecimalDataSerializer$DecimalSerializerSnapshot",
         "org.apache.flink.table.runtime.typeutils.RawValueDataSerializer$RawValueDataSerializerSnapshot",
     ),
-    "state_core.serializers.sql.table_timestamps": (
+    "statelake.state_core.serializers.sql.table_timestamps": (
         "org.apache.flink.table.runtime.typeutils.TimestampDataSerializer$TimestampDataSerializerSnapshot",
     ),
-    "state_core.serializers.sql.row_data": (
+    "statelake.state_core.serializers.sql.row_data": (
         "org.apache.flink.table.runtime.typeutils.RowDataSerializer$RowDataSerializerSnapshot",
         "org.apache.flink.table.runtime.typeutils.BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot",
         "org.apache.flink.table.runtime.typeutils.ArrayDataSerializer$ArrayDataSerializerSnapshot",
         "org.apache.flink.table.runtime.typeutils.MapDataSerializer$MapDataSerializerSnapshot",
     ),
-    "state_core.serializers.sql.table_collections": (
+    "statelake.state_core.serializers.sql.table_collections": (
         "org.apache.flink.table.runtime.typeutils.LinkedListSerializer$LinkedListSerializerSnapshot",
         "org.apache.flink.table.runtime.typeutils.SortedMapSerializerSnapshot",
         "org.apache.flink.table.dataview.NullAwareMapSerializerSnapshot",
     ),
-    "state_core.serializers.sql.table_structures": (
+    "statelake.state_core.serializers.sql.table_structures": (
         "org.apache.flink.table.dataview.NullSerializer$NullSerializerSnapshot",
         "org.apache.flink.table.runtime.operators.sink.SortedLongSerializer$SortedLongSerializerSnapshot",
         "org.apache.flink.table.runtime.operators.window.TimeWindow$Serializer$TimeWindowSerializerSnapshot",
@@ -179,11 +179,11 @@ BUILT_IN = {
         "org.apache.flink.table.runtime.sequencedmultisetstate.linked.NodeSerializer$NodeSerializerSnapshot",
         "org.apache.flink.table.runtime.sequencedmultisetstate.linked.RowDataKeySerializerSnapshot",
     ),
-    "state_core.serializers.sql.table_variants": (
+    "statelake.state_core.serializers.sql.table_variants": (
         "org.apache.flink.api.common.typeutils.base.BitmapSerializer$BitmapSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.VariantSerializer$VariantSerializerSnapshot",
     ),
-    "state_core.serializers.sql.table_views": (
+    "statelake.state_core.serializers.sql.table_views": (
         "org.apache.flink.table.dataview.MapViewSerializerSnapshot",
         "org.apache.flink.table.dataview.ListViewSerializerSnapshot",
         "org.apache.flink.table.runtime.typeutils.ExternalSerializer$ExternalSerializerSnapshot",

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.bounds import EMPTY_ELEMENTS
-from state_core.errors import CorruptSnapshotError, EncodeError, UnsupportedFormatError
-from state_core.kernels import decode
-from state_core.kernels.compiler import Kernel
+from statelake.state_core.bounds import EMPTY_ELEMENTS
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError, UnsupportedFormatError
+from statelake.state_core.kernels import decode
+from statelake.state_core.kernels.compiler import Kernel
 
 __all__ = [
     "Cursor",

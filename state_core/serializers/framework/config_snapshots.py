@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from state_core.errors import StateError, UnsupportedFormatError
-from state_core.files.java_stream import JavaObject, read_java_stream
-from state_core.files.wire import DataInput
-from state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.errors import StateError, UnsupportedFormatError
+from statelake.state_core.files.java_stream import JavaObject, read_java_stream
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 
 __all__ = ["ADAPTER_VERSION", "BRING_FORWARD", "read_config_snapshot", "read_parameterless"]
 

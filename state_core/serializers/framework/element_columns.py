@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from state_core.files.wire import DataInput
-from state_core.kernels import decode, encode, skip
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import (
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.kernels import decode, encode, skip
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     Cursor,
     I64Array,

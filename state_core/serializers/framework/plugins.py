@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from state_core.errors import PluginError, StateError
+from statelake.state_core.errors import PluginError, StateError
 
 __all__ = [
     "ENVIRONMENT",

@@ -14,13 +14,16 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from state_core.bounds import SERIALIZER_NESTING
-from state_core.errors import EncodeError, StateError, UnknownSerializerError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework import plugins
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.built_in import BUILT_IN
-from state_core.serializers.framework.config_snapshots import ADAPTER_VERSION, read_config_snapshot
+from statelake.state_core.bounds import SERIALIZER_NESTING
+from statelake.state_core.errors import EncodeError, StateError, UnknownSerializerError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework import plugins
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.built_in import BUILT_IN
+from statelake.state_core.serializers.framework.config_snapshots import (
+    ADAPTER_VERSION,
+    read_config_snapshot,
+)
 
 __all__ = [
     "changes",
@@ -69,7 +72,7 @@ def register(snapshot_class: _SnapshotClass, *, replace: bool = False) -> _Snaps
 
 
 def _is_ours(snapshot_class: type) -> bool:
-    return snapshot_class.__module__.startswith("state_core.")
+    return snapshot_class.__module__.startswith("statelake.state_core.")
 
 
 def _decides(snapshot_class: type[TypeSerializerSnapshot]) -> bool:
@@ -201,7 +204,7 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
             f"serializer snapshot class {class_name!r} is unknown, and what follows it can't be"
             f" found without it{broken}",
             place=at,
-            remedy="register a class for it with state_core.serializers.register",
+            remedy="register a class for it with statelake.state_core.serializers.register",
         )
     if source.nesting >= SERIALIZER_NESTING.most:
         raise source.fault(f"serializers nested more than {SERIALIZER_NESTING.most} deep")

@@ -8,9 +8,9 @@ from contextvars import ContextVar
 
 import pyarrow as pa
 
-from state_core.bounds import COLUMN_NESTING, COLUMNS
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.bounds import COLUMN_NESTING, COLUMNS
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = ["as_key", "count_columns", "is_key", "restore_bounded", "restore_key"]
 

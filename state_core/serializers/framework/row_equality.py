@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.serializers.framework.columns import I64Array, list_offsets
+from statelake.state_core.serializers.framework.columns import I64Array, list_offsets
 
 __all__ = ["equal_rows"]
 

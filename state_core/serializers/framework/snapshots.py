@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from state_core.errors import CorruptSnapshotError, EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import (
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     Verdict,
     as_is,
@@ -28,8 +28,8 @@ from state_core.serializers.framework.compatibility import (
     migrate,
     worst_of,
 )
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import (
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     register,
     write_serializer_snapshot,

@@ -17,14 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.bounds import COLUMN_NESTING
-from state_core.errors import EncodeError, UnsupportedFormatError
-from state_core.printable import is_text
-from state_core.serializers.kryo.forms import decimal_parts, decimal_text
-from state_core.serializers.kryo.graph import Classes, Item
-from state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, component_of
-from state_core.serializers.kryo.json_values import JsonValues
-from state_core.serializers.kryo.objects import FieldForm
+from statelake.state_core.bounds import COLUMN_NESTING
+from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.printable import is_text
+from statelake.state_core.serializers.kryo.forms import decimal_parts, decimal_text
+from statelake.state_core.serializers.kryo.graph import Classes, Item
+from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, component_of
+from statelake.state_core.serializers.kryo.json_values import JsonValues
+from statelake.state_core.serializers.kryo.objects import FieldForm
 
 __all__ = ["Column", "EnumColumn", "JsonColumn", "column_of"]
 

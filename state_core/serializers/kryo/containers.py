@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
-from state_core.serializers.kryo.java_types import JavaType, component_of
-from state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
+from statelake.state_core.serializers.kryo.java_types import JavaType, component_of
+from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 __all__ = ["CONTAINER_FORMS", "ArrayForm", "CollectionForm", "MapForm"]
 

@@ -14,26 +14,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.errors import CorruptSnapshotError, EncodeError, IncompatibleError, StateError
-from state_core.files.wire import DataInput
-from state_core.serializers.framework import plugins
-from state_core.serializers.kryo.columns import Column, column_of
-from state_core.serializers.kryo.graph import (
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    IncompatibleError,
+    StateError,
+)
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.framework import plugins
+from statelake.state_core.serializers.kryo.columns import Column, column_of
+from statelake.state_core.serializers.kryo.graph import (
     Classes,
     Item,
     ObjectReader,
     ObjectWriter,
     check_expanded_size,
 )
-from state_core.serializers.kryo.java_types import (
+from statelake.state_core.serializers.kryo.java_types import (
     JavaType,
     UserClass,
     component_of,
     parse_java_type,
 )
-from state_core.serializers.kryo.objects import ENUMS, classes_of
-from state_core.serializers.kryo.wire import KryoVersion
-from state_core.serializers.opaque.decoders import Decoder
+from statelake.state_core.serializers.kryo.objects import ENUMS, classes_of
+from statelake.state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.opaque.decoders import Decoder
 
 __all__ = ["KryoDecoder", "KryoValues", "declare_classes", "is_declared", "kryo_decoder"]
 

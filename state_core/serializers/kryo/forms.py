@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from state_core.errors import EncodeError
-from state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
-from state_core.serializers.kryo.java_types import PRIMITIVES, JavaType
-from state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
+from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType
+from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 __all__ = ["SIMPLE_FORMS", "TIMES", "Simple", "decimal_parts", "decimal_text", "primitive"]
 

@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from state_core.bounds import EMPTY_ELEMENTS
-from state_core.errors import EncodeError, UnsupportedFormatError
-from state_core.files.wire import DataInput
-from state_core.serializers.kryo.java_types import (
+from statelake.state_core.bounds import EMPTY_ELEMENTS
+from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.kryo.java_types import (
     PRIMITIVES,
     JavaType,
     UserClass,
     component_of,
 )
-from state_core.serializers.kryo.wire import KryoInput, KryoOutput, KryoVersion
+from statelake.state_core.serializers.kryo.wire import KryoInput, KryoOutput, KryoVersion
 
 __all__ = ["Classes", "Form", "Item", "ObjectReader", "ObjectWriter", "check_expanded_size"]
 

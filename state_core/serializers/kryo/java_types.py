@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from state_core.errors import EncodeError
+from statelake.state_core.errors import EncodeError
 
 __all__ = ["PRIMITIVES", "JavaType", "UserClass", "component_of", "parse_java_type"]
 

@@ -11,12 +11,12 @@ import json
 import math
 from typing import Any
 
-from state_core.errors import EncodeError
-from state_core.serializers.kryo.containers import ArrayForm, CollectionForm, MapForm
-from state_core.serializers.kryo.forms import TIMES, decimal_parts, decimal_text
-from state_core.serializers.kryo.graph import Classes, Item
-from state_core.serializers.kryo.java_types import PRIMITIVES
-from state_core.serializers.kryo.objects import FieldForm
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers.kryo.containers import ArrayForm, CollectionForm, MapForm
+from statelake.state_core.serializers.kryo.forms import TIMES, decimal_parts, decimal_text
+from statelake.state_core.serializers.kryo.graph import Classes, Item
+from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
+from statelake.state_core.serializers.kryo.objects import FieldForm
 
 __all__ = ["JsonValues"]
 

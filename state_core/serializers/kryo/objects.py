@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
-from state_core.errors import EncodeError
-from state_core.serializers.kryo.containers import CONTAINER_FORMS
-from state_core.serializers.kryo.forms import SIMPLE_FORMS, TIMES, primitive
-from state_core.serializers.kryo.graph import BOXES, Classes, Form, Item, ObjectReader, ObjectWriter
-from state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, UserClass
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers.kryo.containers import CONTAINER_FORMS
+from statelake.state_core.serializers.kryo.forms import SIMPLE_FORMS, TIMES, primitive
+from statelake.state_core.serializers.kryo.graph import (
+    BOXES,
+    Classes,
+    Form,
+    Item,
+    ObjectReader,
+    ObjectWriter,
+)
+from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, UserClass
 
 __all__ = ["ENUMS", "EnumForm", "FieldForm", "classes_of"]
 

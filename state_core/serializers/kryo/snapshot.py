@@ -11,21 +11,25 @@ Source: `KryoSerializerSnapshot`, `KryoSerializerSnapshotData` of Flink 1.20 and
 
 from __future__ import annotations
 
-from state_core.errors import StateError, UnsupportedFormatError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.restored import is_key
-from state_core.serializers.kryo.decoding import KryoDecoder, KryoValues, kryo_decoder
-from state_core.serializers.kryo.wire import KryoVersion
-from state_core.serializers.opaque.decoders import (
+from statelake.state_core.errors import StateError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.restored import is_key
+from statelake.state_core.serializers.kryo.decoding import KryoDecoder, KryoValues, kryo_decoder
+from statelake.state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.opaque.decoders import (
     DecodedSerializer,
     decoder_of,
     is_undecoded,
     opaque_serializer,
 )
-from state_core.serializers.opaque.opaque_bytes import RUNTIME, CarriedSnapshot
-from state_core.serializers.opaque.optional_map import RawEntry, read_raw_map, write_raw_map
+from statelake.state_core.serializers.opaque.opaque_bytes import RUNTIME, CarriedSnapshot
+from statelake.state_core.serializers.opaque.optional_map import (
+    RawEntry,
+    read_raw_map,
+    write_raw_map,
+)
 
 __all__ = ["KryoSerializerSnapshot"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import struct
 
-from state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.files.wire import DataInput, DataOutput
 
 __all__ = ["KryoInput", "KryoOutput", "KryoVersion"]
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError, PluginError, StateError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework import plugins
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.errors import EncodeError, PluginError, StateError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework import plugins
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 __all__ = [
     "DECODED",

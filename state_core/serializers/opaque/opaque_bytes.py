@@ -8,11 +8,11 @@ Source: `GenericTypeSerializerSnapshot`.
 
 from __future__ import annotations
 
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, incompatible
-from state_core.serializers.framework.registry import register
-from state_core.serializers.opaque.decoders import opaque_serializer
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Compatibility, incompatible
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.opaque.decoders import opaque_serializer
 
 __all__ = [
     "RUNTIME",

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from state_core.bounds import MEMBERS, Bound
-from state_core.errors import UnknownSerializerError, UnsupportedFormatError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, incompatible, unknown
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import (
+from statelake.state_core.bounds import MEMBERS, Bound
+from statelake.state_core.errors import UnknownSerializerError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    incompatible,
+    unknown,
+)
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.opaque.decoders import opaque_serializer
+from statelake.state_core.serializers.opaque.decoders import opaque_serializer
 
 __all__ = [
     "FramedSnapshot",

@@ -15,12 +15,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from state_core.bounds import UNKNOWN_WORK, Budget
-from state_core.errors import StateError, UnknownSerializerError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, unknown
-from state_core.serializers.opaque.decoders import opaque_serializer
+from statelake.state_core.bounds import UNKNOWN_WORK, Budget
+from statelake.state_core.errors import StateError, UnknownSerializerError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Compatibility, unknown
+from statelake.state_core.serializers.opaque.decoders import opaque_serializer
 
 __all__ = ["UnknownSerializerSnapshot", "read_whole"]
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import IntSerializer, LongSerializer
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.composite.collections import ListSerializer
-from state_core.serializers.composite.evolution import PositionRule, evolves
-from state_core.serializers.composite.optionals import NullableSerializer
-from state_core.serializers.composite.structs import ObjectSerializer
-from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.numbers import IntSerializer, LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.collections import ListSerializer
+from statelake.state_core.serializers.composite.evolution import PositionRule, evolves
+from statelake.state_core.serializers.composite.optionals import NullableSerializer
+from statelake.state_core.serializers.composite.structs import ObjectSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     FlaggedSnapshot,
     composite_snapshot,
     simple_snapshot,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import BooleanSerializer
-from state_core.serializers.composite.structs import StructSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.snapshots import composite_snapshot
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.numbers import BooleanSerializer
+from statelake.state_core.serializers.composite.structs import StructSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.snapshots import composite_snapshot
 
 __all__ = ["BufferEntrySerializer", "UnionSerializer"]
 

@@ -10,17 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import IntSerializer, LongSerializer, ShortSerializer
-from state_core.serializers.composite.arrays import SimpleArraySerializer
-from state_core.serializers.composite.collections import ListSerializer
-from state_core.serializers.composite.evolution import PositionRule, evolves
-from state_core.serializers.composite.optionals import NullableSerializer
-from state_core.serializers.composite.structs import ObjectSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.numbers import (
+    IntSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
+from statelake.state_core.serializers.composite.arrays import SimpleArraySerializer
+from statelake.state_core.serializers.composite.collections import ListSerializer
+from statelake.state_core.serializers.composite.evolution import PositionRule, evolves
+from statelake.state_core.serializers.composite.optionals import NullableSerializer
+from statelake.state_core.serializers.composite.structs import ObjectSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     FlaggedSnapshot,
     simple_snapshot,
 )

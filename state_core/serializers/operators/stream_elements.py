@@ -16,18 +16,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import BooleanSerializer, IntSerializer, LongSerializer
-from state_core.serializers.composite.evolution import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.numbers import (
+    BooleanSerializer,
+    IntSerializer,
+    LongSerializer,
+)
+from statelake.state_core.serializers.composite.evolution import (
     Rule,
     evolves,
     migrate_column,
     migrate_value,
     struct_column,
 )
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.snapshots import composite_snapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.snapshots import composite_snapshot
 
 __all__ = ["StreamElementSerializer"]
 

@@ -12,13 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.enums import EnumSerializer
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.columns import Cursor, U8Array
-from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
-from state_core.serializers.framework.registry import register
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.enums import EnumSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.columns import Cursor, U8Array
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    as_is,
+    incompatible,
+)
+from statelake.state_core.serializers.framework.registry import register
 
 __all__ = ["ScalaEnumSerializer", "ScalaEnumSerializerSnapshot"]
 

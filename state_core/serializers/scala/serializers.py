@@ -21,25 +21,33 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import DoubleSerializer, FloatSerializer, LongSerializer
-from state_core.serializers.basic.values import ConstantSerializer
-from state_core.serializers.composite.arrays import ElementRule, GenericArraySerializer
-from state_core.serializers.composite.evolution import PositionRule, evolves
-from state_core.serializers.composite.optionals import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.numbers import (
+    DoubleSerializer,
+    FloatSerializer,
+    LongSerializer,
+)
+from statelake.state_core.serializers.basic.values import ConstantSerializer
+from statelake.state_core.serializers.composite.arrays import ElementRule, GenericArraySerializer
+from statelake.state_core.serializers.composite.evolution import PositionRule, evolves
+from statelake.state_core.serializers.composite.optionals import (
     EitherRule,
     EitherSerializer,
     NullableRule,
     NullableSerializer,
 )
-from state_core.serializers.composite.structs import TupleSerializer
-from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.columns import I32Array
-from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.serializers.composite.structs import TupleSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.columns import I32Array
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    as_is,
+    incompatible,
+)
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     composite_snapshot,
     simple_snapshot,

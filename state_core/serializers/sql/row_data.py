@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from state_core.errors import EncodeError
-from state_core.files.java_stream import read_java_stream, write_java_stream
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.java_stream import read_java_stream, write_java_stream
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     Reason,
     Verdict,
@@ -24,18 +24,24 @@ from state_core.serializers.framework.compatibility import (
     reconfigured,
     worst_of,
 )
-from state_core.serializers.framework.registry import register, registered_class
-from state_core.serializers.framework.snapshots import read_nested, write_nested
-from state_core.serializers.sql.binary.formats import row_format, section_format
-from state_core.serializers.sql.section_data import (
+from statelake.state_core.serializers.framework.registry import register, registered_class
+from statelake.state_core.serializers.framework.snapshots import read_nested, write_nested
+from statelake.state_core.serializers.sql.binary.formats import row_format, section_format
+from statelake.state_core.serializers.sql.section_data import (
     BinarySerializer,
     RowDataSerializer,
     SectionSerializer,
 )
-from state_core.serializers.sql.table_data import DecimalDataSerializerSnapshot, NumbersSnapshot
-from state_core.serializers.sql.table_timestamps import TimestampDataSerializerSnapshot
-from state_core.serializers.sql.types.logical_type_streams import WrittenType, read_logical_type
-from state_core.serializers.sql.types.logical_types import (
+from statelake.state_core.serializers.sql.table_data import (
+    DecimalDataSerializerSnapshot,
+    NumbersSnapshot,
+)
+from statelake.state_core.serializers.sql.table_timestamps import TimestampDataSerializerSnapshot
+from statelake.state_core.serializers.sql.types.logical_type_streams import (
+    WrittenType,
+    read_logical_type,
+)
+from statelake.state_core.serializers.sql.types.logical_types import (
     ArrayType,
     DecimalType,
     DistinctType,
@@ -48,7 +54,7 @@ from state_core.serializers.sql.types.logical_types import (
     TimestampType,
     type_differences,
 )
-from state_core.serializers.sql.types.serializer_streams import java_serializer_of
+from statelake.state_core.serializers.sql.types.serializer_streams import java_serializer_of
 
 __all__ = [
     "ArrayDataSerializerSnapshot", "BinaryRowDataSerializerSnapshot", "MapDataSerializerSnapshot",

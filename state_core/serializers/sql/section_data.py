@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import encode
-from state_core.kernels.skip import SIZED
-from state_core.serializers.basic.text import ByteArraySerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import encode
+from statelake.state_core.kernels.skip import SIZED
+from statelake.state_core.serializers.basic.text import ByteArraySerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     Cursor,
     I32Array,
@@ -27,9 +27,9 @@ from state_core.serializers.framework.columns import (
     fixed_sizes,
     present_rows,
 )
-from state_core.serializers.framework.element_columns import offsets_of
-from state_core.serializers.sql.binary.sections import SectionFormat
-from state_core.serializers.sql.table_data import bytes_hash_codes, locate_sized
+from statelake.state_core.serializers.framework.element_columns import offsets_of
+from statelake.state_core.serializers.sql.binary.sections import SectionFormat
+from statelake.state_core.serializers.sql.table_data import bytes_hash_codes, locate_sized
 
 __all__ = ["BinarySerializer", "RowDataSerializer", "SectionSerializer"]
 

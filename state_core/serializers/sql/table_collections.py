@@ -11,27 +11,32 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.java_stream import JavaArray, JavaObject, JavaValue, read_java_stream
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels.skip import REPEAT, WHEN
-from state_core.serializers.composite.collections import MapSerializer
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.java_stream import (
+    JavaArray,
+    JavaObject,
+    JavaValue,
+    read_java_stream,
+)
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels.skip import REPEAT, WHEN
+from statelake.state_core.serializers.composite.collections import MapSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     as_is,
     incompatible,
     unknown,
 )
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     FlaggedSnapshot,
     composite_snapshot,
     read_nested,
     write_nested,
 )
-from state_core.serializers.sql.types.logical_type_streams import logical_type_of, summary
+from statelake.state_core.serializers.sql.types.logical_type_streams import logical_type_of, summary
 
 __all__ = [
     "LinkedListSerializer", "LinkedListSerializerSnapshot", "NullAwareMapSerializer",

@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import Self
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import binary_rows, binary_values, encode
-from state_core.kernels import binary_rows_encode as writing
-from state_core.kernels.binary_rows import ABSENT, VALUE
-from state_core.kernels.skip import FIXED, SIZED
-from state_core.serializers.basic.text import ByteArraySerializer
-from state_core.serializers.framework.base import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import binary_rows, binary_values, encode
+from statelake.state_core.kernels import binary_rows_encode as writing
+from statelake.state_core.kernels.binary_rows import ABSENT, VALUE
+from statelake.state_core.kernels.skip import FIXED, SIZED
+from statelake.state_core.serializers.basic.text import ByteArraySerializer
+from statelake.state_core.serializers.framework.base import (
     VARIABLE,
     TypeSerializer,
     TypeSerializerSnapshot,
     to_int32,
 )
-from state_core.serializers.framework.columns import (
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I32Array,
     I64Array,
@@ -39,13 +39,17 @@ from state_core.serializers.framework.columns import (
     variable_sizes,
     variable_values,
 )
-from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    as_is,
+    incompatible,
+)
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     composite_snapshot,
     simple_snapshot,
 )
-from state_core.serializers.sql.binary.columns import (
+from statelake.state_core.serializers.sql.binary.columns import (
     decimal_column,
     decimal_words,
     fixed_column,

@@ -18,22 +18,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
-from state_core.serializers.composite.namespaces import SingletonSerializer, TimeWindowSerializer
-from state_core.serializers.composite.structs import ObjectSerializer
-from state_core.serializers.composite.wrappers import flip_sign
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.columns import Cursor, Target, fixed_values
-from state_core.serializers.framework.compatibility import Compatibility, as_is, incompatible
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
+from statelake.state_core.serializers.composite.namespaces import (
+    SingletonSerializer,
+    TimeWindowSerializer,
+)
+from statelake.state_core.serializers.composite.structs import ObjectSerializer
+from statelake.state_core.serializers.composite.wrappers import flip_sign
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.columns import Cursor, Target, fixed_values
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    as_is,
+    incompatible,
+)
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     register,
     write_serializer_snapshot,
 )
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     simple_snapshot,
 )

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import encode
-from state_core.kernels.binary_values import FIRST_MILLI, LAST_MILLI
-from state_core.kernels.skip import FIXED
-from state_core.serializers.framework.base import TypeSerializer, to_int32
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import encode
+from statelake.state_core.kernels.binary_values import FIRST_MILLI, LAST_MILLI
+from statelake.state_core.kernels.skip import FIXED
+from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,
@@ -25,15 +25,15 @@ from state_core.serializers.framework.columns import (
     fixed_sizes,
     require_values,
 )
-from state_core.serializers.framework.registry import register
-from state_core.serializers.sql.binary.columns import (
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.sql.binary.columns import (
     micros_of,
     millis_of,
     timestamp_column,
     timestamp_type,
     write_states,
 )
-from state_core.serializers.sql.table_data import TYPEUTILS, NumbersSnapshot, presence
+from statelake.state_core.serializers.sql.table_data import TYPEUTILS, NumbersSnapshot, presence
 
 __all__ = ["TimestampDataSerializer", "TimestampDataSerializerSnapshot"]
 

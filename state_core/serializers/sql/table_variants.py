@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import encode
-from state_core.kernels.binary_rows import VALUE
-from state_core.serializers.basic.text import ByteArraySerializer
-from state_core.serializers.composite.structs import StructSerializer
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import encode
+from statelake.state_core.kernels.binary_rows import VALUE
+from statelake.state_core.serializers.basic.text import ByteArraySerializer
+from statelake.state_core.serializers.composite.structs import StructSerializer
+from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,
@@ -25,9 +25,9 @@ from state_core.serializers.framework.columns import (
     require_values,
     variable_values,
 )
-from state_core.serializers.framework.snapshots import simple_snapshot
-from state_core.serializers.sql.binary.columns import binary_column
-from state_core.serializers.sql.table_data import presence
+from statelake.state_core.serializers.framework.snapshots import simple_snapshot
+from statelake.state_core.serializers.sql.binary.columns import binary_column
+from statelake.state_core.serializers.sql.table_data import presence
 
 __all__ = ["BitmapSerializer", "VariantSerializer"]
 

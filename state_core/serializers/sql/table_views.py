@@ -6,11 +6,11 @@ Source: `ExternalSerializer` in `org.apache.flink.table.runtime.typeutils`; `Map
 
 from __future__ import annotations
 
-from state_core.files.java_stream import read_java_stream
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.registry import register
-from state_core.serializers.framework.snapshots import (
+from statelake.state_core.files.java_stream import read_java_stream
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     composite_snapshot,
 )

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.formats.metadata.stream_map import map_streams
-from state_core.model.handles import FileHandle, RelativeHandle, StreamHandle
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.formats.metadata.stream_map import map_streams
+from statelake.state_core.model.handles import FileHandle, RelativeHandle, StreamHandle
 from tests.adversary.cases.lakes import (
     BOOTSTRAP,
     COMMIT,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core.model.handles import IncrementalHandle, RelativeHandle
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.model.handles import IncrementalHandle, RelativeHandle
 from tests.adversary.makers.lake import filled
 from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.makers.seed import edit_metadata

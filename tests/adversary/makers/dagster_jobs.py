@@ -11,11 +11,11 @@ import dagster as dg
 warnings.filterwarnings("ignore", message="Specifying a partitions_def on an AssetCheckSpec")
 
 
-import pipelines.spark.engine  # noqa: E402 - the warning is of an import behind it
-from pipelines.engine import LocalEngine  # noqa: E402
-from pipelines.orchestration.definitions import definitions  # noqa: E402
-from pipelines.orchestration.resources import Locations  # noqa: E402
-from state_core import errors  # noqa: E402
+import statelake.pipelines.spark.engine  # noqa: E402 - the warning is of an import behind it
+from statelake.pipelines.engine import LocalEngine  # noqa: E402
+from statelake.pipelines.orchestration.definitions import definitions  # noqa: E402
+from statelake.pipelines.orchestration.resources import Locations  # noqa: E402
+from statelake.state_core import errors  # noqa: E402
 
 __all__ = ["main"]
 
@@ -31,7 +31,7 @@ def main(words: list[str]) -> None:
             things are, as `lake=...`.
     """
     job, partition, config, *places = words
-    pipelines.spark.engine.SparkEngine = LocalEngine  # type: ignore[misc,assignment]
+    statelake.pipelines.spark.engine.SparkEngine = LocalEngine  # type: ignore[misc,assignment]
     locations = Locations(**dict(place.split("=", 1) for place in places))
     run_config = {
         "ops": {name: {"config": value} for name, value in json.loads(config).items()},

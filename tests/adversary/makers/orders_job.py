@@ -9,8 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core.declarations import RedistributionStrategy, StateDeclaration, StateDeclarations
-from state_core.process import (
+from statelake.state_core.declarations import (
+    RedistributionStrategy,
+    StateDeclaration,
+    StateDeclarations,
+)
+from statelake.state_core.process import (
     Collector,
     Job,
     OneInputStreamProcessFunction,

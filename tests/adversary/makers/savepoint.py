@@ -13,8 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, SubtaskState
-from state_core.model.handles import (
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    SubtaskState,
+)
+from statelake.state_core.model.handles import (
     ChannelHandle,
     FileHandle,
     KeyGroupsHandle,

@@ -18,21 +18,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.lake.api import Lake
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.runtime import RunOptions, run_job
-from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
-from state_core.commit import FileCheckpointLog
-from state_core.declarations import to_json
-from state_core.files.filesystem import Directory
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.state_core.commit import FileCheckpointLog
+from statelake.state_core.declarations import to_json
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.model.handles import FileHandle, OperatorHandle, RelativeHandle
+from statelake.state_core.model.handles import FileHandle, OperatorHandle, RelativeHandle
 from tests.adversary.makers.orders_job import orders as orders_job
 from tests.support.jobs.committed_job import CommittedJob
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from pipelines.cli.main import main as command
+from statelake.pipelines.cli.main import main as command
 
 __all__ = ["main"]
 

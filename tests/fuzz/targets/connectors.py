@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from state_core import open_snapshot
-from state_core.connectors.elements import StateElement, elements_of
-from state_core.connectors.offsets import NewOffset, check_assignment, move_offsets
-from state_core.connectors.sinks import SINK_STATES, sink_of
-from state_core.connectors.sources import SOURCE_STATES, source_of
+from statelake import open_snapshot
+from statelake.state_core.connectors.elements import StateElement, elements_of
+from statelake.state_core.connectors.offsets import NewOffset, check_assignment, move_offsets
+from statelake.state_core.connectors.sinks import SINK_STATES, sink_of
+from statelake.state_core.connectors.sources import SOURCE_STATES, source_of
 from tests.fuzz.targets import Fuzzing, chosen, seeded
 from tests.support.savepoints.golden_cases import GOLDEN
 

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot
-from state_core.files.filesystem import Directory
-from state_core.formats.key_weights import heaviest_key, weigh_operator
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake import open_snapshot
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.key_weights import heaviest_key, weigh_operator
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import (
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import (
     ChangelogFileHandle,
     ChangelogHandle,
     InlineHandle,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from state_core.files.byte_sources import InlineSource
-from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
-from state_core.formats.keyed.sst_file import KeyBounds, SstFile
-from state_core.formats.metadata.checkpoint_metadata import SubtaskState
-from state_core.model.handles import IncrementalHandle, InlineHandle, KeyGroupRange
+from statelake.state_core.files.byte_sources import InlineSource
+from statelake.state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
+from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.formats.metadata.checkpoint_metadata import SubtaskState
+from statelake.state_core.model.handles import IncrementalHandle, InlineHandle, KeyGroupRange
 from tests.fuzz.targets import Fuzzing, chosen, seeded
 from tests.fuzz.targets.snapshots import Exchanged, Inline, files_target, forms_of
 from tests.support.rocksdb_databases import Settings, Step, tables_in, write

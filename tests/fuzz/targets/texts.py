@@ -11,23 +11,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.cli.settings import KEYS as SETTING_KEYS
-from pipelines.cli.settings import configured
-from pipelines.keys import key_from_text
-from pipelines.lake.bootstrap.bootstrap_spec import read_bootstrap_spec
-from pipelines.lake.edit.changes import read_changes
-from pipelines.lake.share.mask_file import read_mask
-from pipelines.operations.retention import Policy
-from pipelines.orchestration.erasure.request_files import RequestDirectory
-from pipelines.yaml_lines import read_yaml
-from state_core.checks.legality import check_job
-from state_core.commit.records import serdes, snapshot_index
-from state_core.declarations.json_forms import from_json, job_from_json, to_json
-from state_core.files.wire import DataOutput
-from state_core.serializers.framework.plugins import forget_declarations
-from state_core.serializers.framework.registry import write_serializer_snapshot
-from state_core.serializers.kryo.decoding import declare_classes
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.cli.settings import KEYS as SETTING_KEYS
+from statelake.pipelines.cli.settings import configured
+from statelake.pipelines.keys import key_from_text
+from statelake.pipelines.lake.bootstrap.bootstrap_spec import read_bootstrap_spec
+from statelake.pipelines.lake.edit.changes import read_changes
+from statelake.pipelines.lake.share.mask_file import read_mask
+from statelake.pipelines.operations.retention import Policy
+from statelake.pipelines.orchestration.erasure.request_files import RequestDirectory
+from statelake.pipelines.yaml_lines import read_yaml
+from statelake.state_core.checks.legality import check_job
+from statelake.state_core.commit.records import serdes, snapshot_index
+from statelake.state_core.declarations.json_forms import from_json, job_from_json, to_json
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.serializers.framework.plugins import forget_declarations
+from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
+from statelake.state_core.serializers.kryo.decoding import declare_classes
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.fuzz.targets import Fuzzing, chosen, seeded
 from tests.support.jobs.declared_jobs import OPERATORS
 from tests.support.savepoints.golden_cases import GOLDEN

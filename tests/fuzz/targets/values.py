@@ -10,22 +10,22 @@ from pathlib import Path
 
 import numpy as np
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.model.snapshot import Entries, StateKind
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.plugins import forget_declarations
-from state_core.serializers.framework.registry import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.plugins import forget_declarations
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.framework.restored import restore_bounded, restore_key
-from state_core.serializers.kryo.decoding import declare_classes
-from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.framework.restored import restore_bounded, restore_key
+from statelake.state_core.serializers.kryo.decoding import declare_classes
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.wire import KryoVersion
 from tests.fuzz.targets import Fuzzing, chosen, seeded
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.kryo_jobs import EVENT, kryo_vectors

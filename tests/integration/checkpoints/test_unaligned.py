@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.formats.channels import channels_of, records_in_flight
-from state_core.model.handles import InlineHandle
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.formats.channels import channels_of, records_in_flight
+from statelake.state_core.model.handles import InlineHandle
 from tests.integration.flink.backlogs import checkpoint_of_backlog
 from tests.integration.flink.oracle import FlinkOracle
 from tests.support.savepoints.backlogs import (

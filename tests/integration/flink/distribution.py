@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipelines.spark.jars import cache_directory, java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import cache_directory, java_command, require_java, resolve_jars
 
 JAVA_SOURCES = Path(__file__).parent / "java"
 MODULES = (

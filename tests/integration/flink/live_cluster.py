@@ -12,11 +12,11 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from pipelines.flink.cluster import FlinkCluster
-from pipelines.flink.connection import ConnectionSettings
-from pipelines.spark.jars import java_command, require_java, resolve_jars
-from state_core import open_snapshot
-from state_core.errors import StateError
+from statelake import open_snapshot
+from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.flink.connection import ConnectionSettings
+from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.state_core.errors import StateError
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled
 from tests.integration.jvm_server import JvmServer, free_ports
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from pipelines.spark.jars import java_command
+from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 
 SOURCES = (

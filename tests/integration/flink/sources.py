@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.spark.jars import resolve_jars
+from statelake.pipelines.spark.jars import resolve_jars
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
 from tests.integration.flink.oracle import answers_of, successes
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from pipelines.spark.jars import java_command, require_java, resolve_jars
-from state_core.errors import SnapshotError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.filesystem import Directory
 from tests.integration.jvm_server import JvmServer, free_ports
 
 VERSION = "3.4.1"

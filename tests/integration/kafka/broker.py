@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from typing_extensions import Self
 
-from pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
 from tests.integration.jvm_server import JvmServer, free_ports
 
 VERSION = "4.1.0"

@@ -19,10 +19,10 @@ from typing import Any
 from rich.console import Console
 from rich.rule import Rule
 
-from pipelines.cli.commands.flink.group import flink
-from pipelines.cli.commands.queries.sql import sql
-from pipelines.cli.demo.steps import Steps
-from pipelines.operations.live_rescaling import PUT_BACK, RESCALED
+from statelake.pipelines.cli.commands.flink.group import flink
+from statelake.pipelines.cli.commands.queries.sql import sql
+from statelake.pipelines.cli.demo.steps import Steps
+from statelake.pipelines.operations.live_rescaling import PUT_BACK, RESCALED
 from tests.integration.flink.live_cluster import (
     TASK_MANAGERS,
     VERSION,
@@ -39,7 +39,7 @@ PROJECT = Path(__file__).parents[3] / "examples" / "dagster_project"
 LOCATION = "state_of_flink"
 CARS = "org.apache.flink.streaming.examples.windowing.TopSpeedWindowing"
 DEFINITIONS = """\
-type: pipelines.orchestration.component.StateLake
+type: statelake.dagster.StateLake
 attributes:
   lake: "{{ env('LIVE_DATA') }}/lake"
   exports: "{{ env('LIVE_DATA') }}/exports"

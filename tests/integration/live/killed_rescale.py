@@ -10,12 +10,12 @@ import os
 import sys
 from typing import Any
 
-from pipelines.flink.cluster import FlinkCluster
-from pipelines.flink.connection import ConnectionSettings
-from pipelines.flink.jars import JarRun
-from pipelines.lake.api import Lake
-from pipelines.operations.live_rescaling import rescale_job
-from pipelines.operations.rescale_steps import RescalePlan
+from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.flink.connection import ConnectionSettings
+from statelake.pipelines.flink.jars import JarRun
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.operations.live_rescaling import rescale_job
+from statelake.pipelines.operations.rescale_steps import RescalePlan
 
 __all__ = ["KILLED", "plan_of"]
 

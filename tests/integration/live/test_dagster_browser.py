@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from pipelines.flink.cluster import FlinkCluster
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.records import SnapshotRecord
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.support.browser import chromium
 from tests.support.dagster_api import DagsterApi, DagsterRun
@@ -40,7 +40,7 @@ CHECKS = ("compatibility", "growth", "integrity", "legality", "skew", "staleness
 NIGHTS = [f"night-{number}" for number in range(1, 6)]
 WORDS = "wordcount-hashmap-canonical-p2-m128-flink1.20.0"
 LIVE_JOB = """\
-type: pipelines.orchestration.component.StateLake
+type: statelake.dagster.StateLake
 attributes:
   lake: "{{ env('STATE_DATA') }}/lake"
   exports: "{{ env('STATE_DATA') }}/exports"

@@ -11,10 +11,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.flink.cluster import FlinkCluster
-from pipelines.operations.rescale_steps import STEPS, WAY_BACK
-from pipelines.orchestration.component import StateLake
-from pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
+from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.operations.rescale_steps import STEPS, WAY_BACK
+from statelake.pipelines.orchestration.component import StateLake
+from statelake.pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
 from tests.integration.flink.live_cluster import LiveFlink, counted
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]

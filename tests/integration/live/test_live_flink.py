@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.flink.answers import FlinkJobDetails
-from pipelines.flink.cluster import FlinkCluster, new_id
-from state_core import open_snapshot
-from state_core.errors import ClusterError, FlinkJobError, NotFoundError
+from statelake import open_snapshot
+from statelake.pipelines.flink.answers import FlinkJobDetails
+from statelake.pipelines.flink.cluster import FlinkCluster, new_id
+from statelake.state_core.errors import ClusterError, FlinkJobError, NotFoundError
 from tests.integration.flink.live_cluster import VERSION, LiveFlink, counted, examples_jar
 from tests.support.command import run
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core.errors import ClusterError, FlinkJobError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.errors import ClusterError, FlinkJobError
 from tests.integration.flink.live_cluster import LiveFlink, examples_jar
 from tests.integration.live.test_live_flink import TOP_SPEED
 

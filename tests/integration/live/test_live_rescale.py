@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.flink.cluster import FlinkCluster
-from pipelines.flink.jars import JarRun
-from pipelines.lake.api import Lake
-from pipelines.operations.live_rescaling import LEFT, PUT_BACK, RESCALED, rescale_job
-from pipelines.operations.rescale_journal import ended_journals
-from pipelines.operations.rescale_steps import STEPS, WAY_BACK, RescalePlan
-from state_core.errors import ConflictError, FlinkJobError, NotFoundError, StateError
+from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.flink.jars import JarRun
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.operations.live_rescaling import LEFT, PUT_BACK, RESCALED, rescale_job
+from statelake.pipelines.operations.rescale_journal import ended_journals
+from statelake.pipelines.operations.rescale_steps import STEPS, WAY_BACK, RescalePlan
+from statelake.state_core.errors import ConflictError, FlinkJobError, NotFoundError, StateError
 from tests.integration.flink.live_cluster import LiveFlink, counted
 from tests.integration.live.killed_rescale import KILLED, plan_of
 from tests.support.command import run
@@ -32,7 +32,7 @@ states:
   counter/count: {type: String, expressions: CAST(old AS STRING)}
 """
 TEXT_JOB = """
-from state_core.declarations import (
+from statelake.state_core.declarations import (
     JobDeclaration, RedistributionStrategy, StateDeclarations, StreamKind, declare_operator,
 )
 
@@ -271,7 +271,7 @@ def test_the_command_migrates_and_holds_the_result_against_the_declared_job(
     )  # fmt: skip
     # the expression is Spark's: in a process of its own, Spark ends with it
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.main", *words],
+        [sys.executable, "-m", "statelake.pipelines.cli.main", *words],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout, done.stderr)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.spark.jars import java_command
+from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
 from tests.support.savepoints.golden_cases import GOLDEN
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.kryo_upgrading import upgrade_kryo
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.spark.jars import java_command
-from state_core.serializers.kryo.decoding import declare_classes
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.kryo_upgrading import upgrade_kryo
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.spark.jars import java_command
+from statelake.state_core.serializers.kryo.decoding import declare_classes
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
 from tests.support.savepoints.kryo_jobs import (

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from pipelines.spark.jars import java_command
+from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 from tests.support.savepoints.golden_cases import GOLDEN
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.spark.jars import java_command, resolve_jars
-from state_core.serializers import registered_classes
+from statelake.pipelines.spark.jars import java_command, resolve_jars
+from statelake.state_core.serializers import registered_classes
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 from tests.support.savepoints.golden_cases import GOLDEN
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
+from statelake import open_snapshot
 from tests.integration.conftest import running
 from tests.integration.flink.oracle import FlinkError, FlinkOracle
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.forst import MODULES, VARIANTS
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.command import run

@@ -11,27 +11,27 @@ from typing import Any
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.backends import (
+from statelake import open_snapshot
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     SnapshotTarget,
     StateDescriptor,
     TimeToLive,
 )
-from state_core.backends.restoring import restore_backend
-from state_core.backends.states.operator_state import OperatorStateBackend
-from state_core.files.filesystem import Directory
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.backends.restoring import restore_backend
+from statelake.state_core.backends.states.operator_state import OperatorStateBackend
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
 )
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.writing.writer import SavepointDirectory
-from state_core.model.key_groups import key_group_of, subtask_of
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.model.snapshot import StateKind
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.writing.writer import SavepointDirectory
+from statelake.state_core.model.key_groups import key_group_of, subtask_of
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.snapshot import StateKind
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.jobs.backend_cases import BACKENDS, Clock, descriptor, write_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases

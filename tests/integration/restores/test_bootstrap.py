@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from state_core import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
+from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 
 pytestmark = pytest.mark.flink

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from state_core import NewOperator
+from statelake import NewOperator
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.integration.restores.test_bootstrap import JOBS, KEYS
 from tests.support.command import run

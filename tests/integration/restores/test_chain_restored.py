@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.verify.diffing import diff_snapshots
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.verify.diffing import diff_snapshots
 from tests.integration.flink.oracle import FlinkOracle
 from tests.support.savepoints.checkpoint_chains import (
     STATES,

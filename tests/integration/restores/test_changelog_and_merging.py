@@ -15,12 +15,15 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, read_metadata
-from state_core.model.handles import (
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    read_metadata,
+)
+from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
 from tests.support.command import run
 

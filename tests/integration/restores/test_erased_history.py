@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.commits.changelog import DeltaChangelogs
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.edit.sql_editing import edit_by_sql
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.verify.integrity import stored_faults
-from pipelines.runtime import RunOptions, run_job
-from state_core.commit import SystemStreamPartition
-from state_core.files.filesystem import Directory
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.verify.integrity import stored_faults
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.state_core.commit import SystemStreamPartition
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.integration.flink.people import restored_people
 from tests.support.command import run

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.cli.main import main
-from pipelines.lake.api import Lake
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.cli.main import main
+from statelake.pipelines.lake.api import Lake
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 
 pytestmark = pytest.mark.flink

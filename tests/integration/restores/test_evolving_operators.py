@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.operations.migrations import migrate_one
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.operations.migrations import migrate_one
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.integration.flink.evolving import ask, operators_restored
 from tests.support.lakes import LOCAL, import_as
 from tests.support.savepoints.evolving_operators import (

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.engine import LocalEngine
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.evolving import ask, restored, verdicts, written
 from tests.support.savepoints.evolving_savepoints import (
     BACKENDS,

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from pipelines.engine import LocalEngine, Progress
-from pipelines.lake.api import Lake
-from pipelines.lake.export import cutting
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.export.large_groups import GroupPiece
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables import unit_writer
-from state_core.checks.integrity import check_snapshot
-from state_core.formats.keyed import unified
-from state_core.formats.writing import spills
+from statelake.pipelines.engine import LocalEngine, Progress
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export import cutting
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.export.large_groups import GroupPiece
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables import unit_writer
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.writing import spills
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.lakes import golden
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.lake.api import Lake
-from pipelines.lake.share.ciphers import Cipher
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.share.ciphers import Cipher
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.command import run
 from tests.support.lakes import golden, import_golden

@@ -10,12 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.runtime import RunOptions, run_job
-from state_core.declarations import StateDeclaration, StateDeclarations
-from state_core.process import Collector, Job, OneInputStreamProcessFunction, PartitionedContext
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.state_core.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.process import (
+    Collector,
+    Job,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+)
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.savepoints.expected_contents import UIDS
 from tests.support.savepoints.golden_cases import golden_cases

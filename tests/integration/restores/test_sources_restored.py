@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.connectors.files import FileSplit, PendingFiles
-from state_core.connectors.sequences import SequenceSplit
-from state_core.connectors.sources import sources_of
+from statelake import open_snapshot
+from statelake.state_core.connectors.files import FileSplit, PendingFiles
+from statelake.state_core.connectors.sequences import SequenceSplit
+from statelake.state_core.connectors.sources import sources_of
 from tests.integration.flink.sources import Run, run_sources
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]

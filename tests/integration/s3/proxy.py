@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 
 from typing_extensions import Self
 
-from pipelines.spark.jars import java_command, require_java, resolve_jars
-from state_core.files.filesystem import Directory
+from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.state_core.files.filesystem import Directory
 from tests.integration.jvm_server import JvmServer, free_ports
 
 VERSION = "2.9.0"

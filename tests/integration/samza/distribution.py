@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
 from tests.integration.flink.distribution import compiled
 
 VERSION = "1.8.0"

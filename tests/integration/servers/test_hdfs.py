@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from state_core.errors import SnapshotError
-from state_core.files.filesystem import Directory
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.filesystem import Directory
 from tests.integration.hdfs.cluster import Hdfs
 from tests.integration.servers import test_s3_lake
 from tests.integration.servers.test_s3 import (  # noqa: F401 - they are run here too

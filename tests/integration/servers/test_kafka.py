@@ -9,17 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     ChangelogBackend,
     CheckpointId,
     CheckpointManager,
     CheckpointV2,
     StateBackendFactory,
 )
-from state_core.commit.backends.changelog import Change
-from state_core.commit.backends.kafka import KafkaChangelogs, KafkaCheckpointLog, KafkaCluster
-from state_core.commit.records.records import CHANGELOG_FACTORY, SystemStreamPartition
-from state_core.errors import CommitError
+from statelake.state_core.commit.backends.changelog import Change
+from statelake.state_core.commit.backends.kafka import (
+    KafkaChangelogs,
+    KafkaCheckpointLog,
+    KafkaCluster,
+)
+from statelake.state_core.commit.records.records import CHANGELOG_FACTORY, SystemStreamPartition
+from statelake.state_core.errors import CommitError
 from tests.integration.jvm_server import free_ports
 from tests.integration.kafka.broker import KafkaBroker
 from tests.state_core.commit.test_backend_contract import (  # noqa: F401 - they are run here too

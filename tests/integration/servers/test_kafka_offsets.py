@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from state_core import open_snapshot
-from state_core.connectors.sources import sources_of
+from statelake import open_snapshot
+from statelake.state_core.connectors.sources import sources_of
 from tests.integration.flink.sources import NEW, OLD, Run, run_sources
 from tests.integration.kafka.broker import KafkaBroker
 from tests.support.command import run

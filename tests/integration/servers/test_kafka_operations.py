@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from state_core.commit import ChangelogBackend
-from state_core.commit.backends.kafka import KafkaChangelogs, KafkaCheckpointLog, KafkaCluster
+from statelake.state_core.commit import ChangelogBackend
+from statelake.state_core.commit.backends.kafka import (
+    KafkaChangelogs,
+    KafkaCheckpointLog,
+    KafkaCluster,
+)
 from tests.integration.kafka.broker import KafkaBroker
 from tests.support.command import run
 from tests.support.jobs.committed_job import CommittedJob

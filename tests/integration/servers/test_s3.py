@@ -12,9 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from state_core.checks.integrity import FaultKind, IntegrityReport, check_snapshot, salvage_snapshot
-from state_core.commit import (
+from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
+from statelake.state_core.checks.integrity import (
+    FaultKind,
+    IntegrityReport,
+    check_snapshot,
+    salvage_snapshot,
+)
+from statelake.state_core.commit import (
     BlobStoreBackend,
     CheckpointId,
     CheckpointManager,
@@ -22,15 +27,15 @@ from state_core.commit import (
     FileCheckpointLog,
     FileSystemBlobStore,
 )
-from state_core.errors import (
+from statelake.state_core.errors import (
     ChangedFileError,
     DeletedBlobError,
     MissingFileError,
     SnapshotError,
     TruncatedError,
 )
-from state_core.files.filesystem import Directory
-from state_core.formats.rewriting.recompression import recompress_snapshot
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 from tests.integration.s3.proxy import KEY, SECRET, S3Proxy
 from tests.state_core.commit.test_backend_contract import (  # noqa: F401 - they are run here too
     World,

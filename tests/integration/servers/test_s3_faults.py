@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from state_core.checks.integrity import check_snapshot
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.api import Lake
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.files.filesystem import Directory
 from tests.integration.s3.faults import seeded_faults
 from tests.integration.s3.proxy import S3Proxy
 from tests.integration.s3.relay import Fault, Relay, Request

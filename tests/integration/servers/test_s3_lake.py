@@ -16,25 +16,25 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import csv
 
-from pipelines.engine import Engine
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.ingest.large_slice_tasks import JoinTask
-from pipelines.lake.tables import units
-from pipelines.operations.bootstrap import bootstrap
-from pipelines.operations.verified_savepoints import (
+from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
+from statelake.pipelines.engine import Engine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.ingest.large_slice_tasks import JoinTask
+from statelake.pipelines.lake.tables import units
+from statelake.pipelines.operations.bootstrap import bootstrap
+from statelake.pipelines.operations.verified_savepoints import (
     keep_savepoints,
     take_savepoint,
     verify_savepoint,
 )
-from pipelines.runtime.sources import Split, batches_of, latest_offset, splits_between
-from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from state_core.checks.integrity import check_snapshot
-from state_core.errors import ChangedFileError, ConflictError
-from state_core.files.filesystem import Directory
-from state_core.files.storage_options import storage_options
-from state_core.process.jobs import SourceNode
+from statelake.pipelines.runtime.sources import Split, batches_of, latest_offset, splits_between
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.errors import ChangedFileError, ConflictError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.storage_options import storage_options
+from statelake.state_core.process.jobs import SourceNode
 from tests.integration.s3.proxy import KEY, SECRET, S3Proxy
 from tests.support.command import run
 from tests.support.engines import Interrupted, Noting

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.files.filesystem import Directory
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.files.filesystem import Directory
 from tests.integration.s3.proxy import S3Proxy
 from tests.integration.s3.relay import Relay, Traffic
 from tests.support.command import run

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from state_core.commit import PosixDisk, StoreSpec, TaskStores
-from state_core.commit.records.records import (
+from statelake.state_core.commit import PosixDisk, StoreSpec, TaskStores
+from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
     ChangelogMarker,
@@ -20,7 +20,7 @@ from state_core.commit.records.records import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from state_core.commit.records.serdes import (
+from statelake.state_core.commit.records.serdes import (
     read_changelog_marker,
     read_checkpoint_v1,
     read_checkpoint_v2,
@@ -30,7 +30,7 @@ from state_core.commit.records.serdes import (
     write_checkpoint_v2,
     write_key,
 )
-from state_core.commit.records.snapshot_index import (
+from statelake.state_core.commit.records.snapshot_index import (
     DirIndex,
     FileBlob,
     FileIndex,

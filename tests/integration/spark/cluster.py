@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 from typing_extensions import Self
 
-from pipelines.spark.jars import delta_jars, java_command
+from statelake.pipelines.spark.jars import delta_jars, java_command
 from tests.integration.jvm_server import JvmServer, free_ports
 
 __all__ = ["SparkCluster"]

@@ -14,10 +14,10 @@ import tempfile
 import click
 import dagster as dg
 
-from pipelines.cli.main import statelake
-from pipelines.orchestration.definitions import definitions
-from pipelines.orchestration.resources import Locations
-from state_core.files.filesystem import Directory
+from statelake.pipelines.cli.main import statelake
+from statelake.pipelines.orchestration.definitions import definitions
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["ENDED"]
 

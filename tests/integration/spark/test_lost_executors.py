@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from state_core.formats.writing.new_snapshot import write_snapshot
-from state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.pipelines.lake.api import Lake
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.integration.spark.cluster import SparkCluster
 from tests.integration.spark.driver import SparkDriver
 

@@ -16,10 +16,10 @@ from types import MappingProxyType
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.engine import SPARK_CONF
-from pipelines.spark.packing import pack
-from state_core.files.filesystem import Directory
-from state_core.files.storage_options import STORES
+from statelake.pipelines.engine import SPARK_CONF
+from statelake.pipelines.spark.packing import pack
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.storage_options import STORES
 from tests.integration.hdfs.cluster import Hdfs
 from tests.integration.s3.proxy import BUCKET, ENVIRONMENT, KEY, SECRET, S3Proxy
 from tests.integration.spark.cluster import SparkCluster
@@ -58,7 +58,7 @@ class Place:
 
     def statelake(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Call the command in a process of its own, in the directory."""
-        return self._called("pipelines.cli.main", map(str, words))
+        return self._called("statelake.pipelines.cli.main", map(str, words))
 
     def one_session(self, master: str, at: Location, commands: list[list[str]]) -> str:
         """What commands print in one process, and then a run of Dagster's there.

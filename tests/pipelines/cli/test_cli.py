@@ -14,9 +14,14 @@ from pathlib import Path
 import click
 import pytest
 
-from pipelines.cli import main as cli
-from pipelines.cli.main import COMMANDS, statelake
-from state_core.errors import ConflictError, IncompatibleError, NotALakeError, TruncatedError
+from statelake.pipelines.cli import main as cli
+from statelake.pipelines.cli.main import COMMANDS, statelake
+from statelake.state_core.errors import (
+    ConflictError,
+    IncompatibleError,
+    NotALakeError,
+    TruncatedError,
+)
 from tests.support.command import run
 from tests.support.lakes import WORDS
 
@@ -220,7 +225,7 @@ def process(*words: object) -> subprocess.CompletedProcess[str]:
 
 WATCHED = """
 import sys
-from pipelines.cli.main import main
+from statelake.pipelines.cli.main import main
 unwanted = sys.argv.pop(1)
 try:
     main()
@@ -254,7 +259,7 @@ def test_what_is_not_imported(
 
 def test_real_processes(tmp_path: Path) -> None:
     """The codes are what a shell sees."""
-    command = ("-m", "pipelines.cli.main")
+    command = ("-m", "statelake.pipelines.cli.main")
     assert process(*command, "inspect", WORDS).returncode == 0
     assert process(*command, "inspect").returncode == 2
     ran = process(*command, "inspect", tmp_path)
@@ -268,7 +273,7 @@ def test_real_processes(tmp_path: Path) -> None:
 def test_a_reader_that_has_enough(tmp_path: Path) -> None:
     """`statelake dump | head` ends in silence."""
     program = tmp_path / "dump.sh"
-    words = [sys.executable, "-m", "pipelines.cli.main", "dump", str(WORDS)]
+    words = [sys.executable, "-m", "statelake.pipelines.cli.main", "dump", str(WORDS)]
     program.write_text(f"{shlex.join(words)} | head -n 2\n", "utf-8")
     environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
     ran = subprocess.run(
@@ -299,7 +304,7 @@ def test_what_the_system_refuses_is_no_fault_of_ours(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("pipelines.cli.commands.lake.Catalog", fail)
+    monkeypatch.setattr("statelake.pipelines.cli.commands.lake.Catalog", fail)
     ran = run("snapshots", "--lake", "lake")
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.startswith(("error: ", "error: /data/x: "))
@@ -313,7 +318,7 @@ def test_an_error_of_ours_stays_an_internal_one(monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object, **__: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file", "x")
 
-    monkeypatch.setattr("pipelines.cli.commands.lake.Catalog", fail)
+    monkeypatch.setattr("statelake.pipelines.cli.commands.lake.Catalog", fail)
     assert run("snapshots", "--lake", "lake").code == 4
 
 
@@ -323,7 +328,7 @@ def test_a_reader_that_left_is_no_error(words: tuple[str, ...], tmp_path: Path) 
     reading, writing = os.pipe()
     os.close(reading)
     named = [str(tmp_path / "lake") if word == "LAKE" else word for word in words]
-    command = [sys.executable, "-m", "pipelines.cli.main", named[0], str(DEMO)]
+    command = [sys.executable, "-m", "statelake.pipelines.cli.main", named[0], str(DEMO)]
     with os.fdopen(writing, "wb") as output:
         ended = subprocess.run(
             [*command, *named[1:]], stdout=output, stderr=subprocess.PIPE, check=False

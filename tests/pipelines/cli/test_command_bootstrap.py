@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.operations import bootstrap
-from state_core import open_snapshot
-from state_core.errors import SnapshotError
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.operations import bootstrap
+from statelake.state_core.errors import SnapshotError
 from tests.support.command import run
 from tests.support.lakes import entries
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
+from statelake.pipelines.lake.api import Lake
 from tests.support.command import run
 from tests.support.lakes import KINDS, WORDS, entries, golden, import_as
 from tests.support.savepoints.damaged import Damaged, damaged

@@ -10,17 +10,21 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
-from pipelines.lake.commits.checkpoint_records import read_records
-from state_core.commit import (
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.pipelines.lake.commits.checkpoint_records import read_records
+from statelake.state_core.commit import (
     CheckpointId,
     CheckpointManager,
     CheckpointV2,
     FileCheckpointLog,
     FileSystemBlobStore,
 )
-from state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
-from state_core.files.filesystem import Directory
+from statelake.state_core.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+    LAKE_FACTORY,
+)
+from statelake.state_core.files.filesystem import Directory
 from tests.support.command import run
 from tests.support.jobs.committed_job import GROUPER, INPUT, CommittedJob
 from tests.support.lakes import files_of

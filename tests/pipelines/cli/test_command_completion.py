@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.shell_completion import BashComplete, CompletionItem
 
-from pipelines.cli.main import COMMANDS, statelake
-from pipelines.lake.api import Lake
-from pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.cli.main import COMMANDS, statelake
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.tables.records import SnapshotRecord
 from tests.support.lakes import add_row
 
 MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
@@ -138,7 +138,8 @@ def test_as_a_shell_asks(shell: str, lake: str, tmp_path: Path) -> None:
         if (shell, what) == ("bash", "source"):
             continue  # which asks the bash that is installed for its version
         ran = subprocess.run(
-            [sys.executable, "-m", "pipelines.cli.main"], check=False, capture_output=True,
+            [sys.executable, "-m", "statelake.pipelines.cli.main"],
+            check=False, capture_output=True,
             text=True, timeout=120, cwd=tmp_path,
             env=environment | {"_STATELAKE_COMPLETE": f"{shell}_{what}"},
         )  # fmt: skip

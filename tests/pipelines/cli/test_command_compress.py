@@ -7,12 +7,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.cli.commands.compress import parse_conf
-from pipelines.lake.api import Lake
-from pipelines.orchestration.definitions import definitions
-from state_core import open_snapshot
-from state_core.errors import EncodeError
-from state_core.files.compression import COMPRESSION_KEY, configured_compression
+from statelake import open_snapshot
+from statelake.pipelines.cli.commands.compress import parse_conf
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.orchestration.definitions import definitions
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.compression import COMPRESSION_KEY, configured_compression
 from tests.support.command import run
 from tests.support.lakes import KINDS, WINDOWS, entries, import_as
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.shown import plain
-from state_core import open_snapshot
-from state_core.model.snapshot import StateKind
+from statelake import open_snapshot
+from statelake.pipelines.shown import plain
+from statelake.state_core.model.snapshot import StateKind
 from tests.support.command import run
 from tests.support.lakes import KINDS, WINDOWS, WORDS, golden
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases

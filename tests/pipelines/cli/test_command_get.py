@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.keys import rows_in_savepoint
-from pipelines.lake.api import Lake
-from pipelines.lake.keys import key_history
-from pipelines.lake.tables import key_rows
-from pipelines.shown import plain_rows, state_head
-from state_core import open_snapshot
-from state_core.model.key_groups import EncodedKey
+from statelake import open_snapshot
+from statelake.pipelines.keys import rows_in_savepoint
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.keys import key_history
+from statelake.pipelines.lake.tables import key_rows
+from statelake.pipelines.shown import plain_rows, state_head
+from statelake.state_core.model.key_groups import EncodedKey
 from tests.support.command import Ran, run
 from tests.support.lakes import KINDS, WIDE, WINDOWS, WORDS, edited_savepoint, import_as
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from state_core import open_snapshot
+from statelake import open_snapshot
 from tests.support.command import run
 from tests.support.lakes import KINDS, WINDOWS, WORDS, golden, raw_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
@@ -187,10 +187,10 @@ def test_counting_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("pipelines.cli.commands.inspect.measure_operator", never)
+    monkeypatch.setattr("statelake.pipelines.cli.commands.inspect.measure_operator", never)
     report = inspected(WORDS, "--no-entries")
     assert "entries" not in state_of(report, "counter", "count")
-    monkeypatch.setattr("pipelines.cli.commands.inspect.AUTO_COUNT_BYTES", 10)
+    monkeypatch.setattr("statelake.pipelines.cli.commands.inspect.AUTO_COUNT_BYTES", 10)
     assert inspected(WORDS) == report
 
 

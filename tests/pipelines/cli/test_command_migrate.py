@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli.main import main
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.cli.main import main
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.support.lakes import assert_whole, import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.operator_contents import OPERATOR_CASES, UIDS, state_of

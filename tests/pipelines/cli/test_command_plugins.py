@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from pipelines.cli.main import COMMANDS, main, statelake
-from state_core import open_snapshot
-from state_core.serializers.framework import plugins
+from statelake import open_snapshot
+from statelake.pipelines.cli.main import COMMANDS, main, statelake
+from statelake.state_core.serializers.framework import plugins
 from tests.support.lakes import entries
 from tests.support.savepoints.kryo_savepoint import CAR_TYPE, kryo_savepoint
 
@@ -20,7 +20,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "own_types.py"
 STATE = "kinds/name"
 TYPE = '{"pojo": "com.acme.Auto", "fields": {"id": "long", "places": "List<Short>"}}'
 SPEC = f"""
-from state_core.serializers.framework.plugins import load_plugin
+from statelake.state_core.serializers.framework.plugins import load_plugin
 
 load_plugin({str(EXAMPLE)!r})
 states = {{"{STATE}": {{"type": {TYPE}}}}}

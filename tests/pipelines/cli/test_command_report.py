@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from pipelines.cli.commands.report import _refuse
-from pipelines.lake.api import Lake
-from state_core.errors import SnapshotError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.cli.commands.report import _refuse
+from statelake.pipelines.lake.api import Lake
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.filesystem import Directory
 from tests.support.command import run
 from tests.support.lakes import DEMO, golden, import_as
 from tests.support.savepoints.damaged import Damaged, damaged

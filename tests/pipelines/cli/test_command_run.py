@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli.main import main
+from statelake.pipelines.cli.main import main
 from tests.support.jobs.alert_orders import EXAMPLE, expected, feed, sink_rows
 
 pytestmark = pytest.mark.usefixtures("own_registry")

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from pipelines.cli import options, settings
-from pipelines.cli.main import COMMANDS, statelake
-from pipelines.engine import MASTER, cluster_configured
+from statelake.pipelines.cli import options, settings
+from statelake.pipelines.cli.main import COMMANDS, statelake
+from statelake.pipelines.engine import MASTER, cluster_configured
 from tests.support.command import run
 from tests.support.lakes import WORDS
 
@@ -261,7 +261,7 @@ class TestWhoIsTrusted:
         self, words: tuple[str, ...], place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its server would be sent signed requests, with a session's token."""
-        monkeypatch.setattr("pipelines.lake.catalog.catalog.Directory", None)
+        monkeypatch.setattr("statelake.pipelines.lake.catalog.catalog.Directory", None)
         (place / "statelake.toml").write_text(f'lake = "{self.LAKE}"\njob = "orders"\n')
         ran = run(*words)
         assert ran.code == 3

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.cli.commands.queries import query_output
-from pipelines.cli.commands.queries.shell import Shell
-from pipelines.cli.commands.queries.sql import changing_verb
-from pipelines.lake.api import Lake
-from state_core.errors import StateError
+from statelake.pipelines.cli.commands.queries import query_output
+from statelake.pipelines.cli.commands.queries.shell import Shell
+from statelake.pipelines.cli.commands.queries.sql import changing_verb
+from statelake.pipelines.lake.api import Lake
+from statelake.state_core.errors import StateError
 from tests.support.command import run
 from tests.support.lakes import DEMO, import_as, import_golden, kept_files
 
@@ -287,7 +287,7 @@ class TestShell:
         """They run up to the first error, which is the command's; nothing else changes."""
         lines = f"{COUNT};\n.edit monday\nDELETE FROM kinds.total;\nSELECT nope;\n.commit x\n"
         ran = subprocess.run(
-            [sys.executable, "-m", "pipelines.cli.main", "shell", "--lake", lake.location,
+            [sys.executable, "-m", "statelake.pipelines.cli.main", "shell", "--lake", lake.location,
              "--job", "demo"],
             input=lines, capture_output=True, text=True, check=False,
         )  # fmt: skip
@@ -302,7 +302,7 @@ class TestShell:
         master, slave = pty.openpty()
         environment = os.environ | {"STATELAKE_HISTORY": str(history), "TERM": "dumb"}
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.cli.main", "shell", "--lake", lake.location,
+            [sys.executable, "-m", "statelake.pipelines.cli.main", "shell", "--lake", lake.location,
              "--job", "demo"],
             stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True,
         )  # fmt: skip

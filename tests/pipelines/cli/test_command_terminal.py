@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli.commands.terminal import as_json, print_table, tell
+from statelake.pipelines.cli.commands.terminal import as_json, print_table, tell
 from tests.support.command import run
 from tests.support.lakes import DEMO
 

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.shown import plain
-from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from state_core.formats import key_weights
-from state_core.formats.key_weights import StateWeights, heaviest_key, weigh_operator
-from state_core.model.snapshot import KeyedState, Operator, StateKind
+from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.shown import plain
+from statelake.state_core.formats import key_weights
+from statelake.state_core.formats.key_weights import StateWeights, heaviest_key, weigh_operator
+from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind
 from tests.support.command import run
 from tests.support.lakes import KINDS, WIDE, WINDOWS, import_as
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
+from statelake.pipelines.lake.api import Lake
 from tests.support.command import run
 from tests.support.lakes import DEMO, import_as
 

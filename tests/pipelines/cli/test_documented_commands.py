@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli import demo
+from statelake.pipelines.cli import demo
 from tests.support.command import Ran, run
 
 ROOT = Path(__file__).parents[3]

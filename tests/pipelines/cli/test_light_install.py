@@ -15,7 +15,7 @@ DEMO = ROOT / "pipelines" / "cli" / "demo" / "savepoints" / "monday"
 WITHOUT = """
 import sys
 sys.modules.update(dict.fromkeys(("pyspark", "dagster", "confluent_kafka", "requests")))
-from pipelines.cli.main import main
+from statelake.pipelines.cli.main import main
 main()
 """
 NEEDY = [

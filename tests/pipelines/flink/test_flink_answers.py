@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pipelines.flink.path_map import PathMap
-from pipelines.flink.root_causes import LONGEST, root_cause
-from state_core.errors import DeclarationError, MissingFileError, UnsafePathError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.flink.path_map import PathMap
+from statelake.pipelines.flink.root_causes import LONGEST, root_cause
+from statelake.state_core.errors import DeclarationError, MissingFileError, UnsafePathError
+from statelake.state_core.files.filesystem import Directory
 
 RESTORE = """Internal server error.
 <Exception on server side:

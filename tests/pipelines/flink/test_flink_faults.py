@@ -17,9 +17,9 @@ import certifi
 import pytest
 import trustme
 
-from pipelines.flink.cluster import FlinkCluster
-from pipelines.flink.connection import LARGEST_ANSWER, ConnectionSettings
-from state_core.errors import (
+from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.flink.connection import LARGEST_ANSWER, ConnectionSettings
+from statelake.state_core.errors import (
     ClusterError,
     DeclarationError,
     FlinkJobError,
@@ -52,8 +52,8 @@ DONE = {"status": {"id": "COMPLETED"}, "operation": {"location": "file:/savepoin
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits long between two tries; no proxy stands before loopback."""
-    monkeypatch.setattr("pipelines.flink.connection.FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr("pipelines.flink.cluster.PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statelake.pipelines.flink.connection.FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statelake.pipelines.flink.cluster.PAUSE_SECONDS", 0.001)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
@@ -132,7 +132,7 @@ def test_what_is_around_an_answer_is_bounded(
     answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However fast it comes: as much is read as an answer may have."""
-    monkeypatch.setattr("pipelines.flink.connection.LARGEST_ANSWER", 1 << 17)
+    monkeypatch.setattr("statelake.pipelines.flink.connection.LARGEST_ANSWER", 1 << 17)
     with endless(answer, flood) as url:
         cluster = FlinkCluster(ConnectionSettings(url, timeout=60))
         cluster.connection.retries = 0
@@ -211,7 +211,7 @@ def test_a_slow_cluster_is_left(slow: Answer) -> None:
 
 def test_an_endless_answer_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded whatever comes."""
-    monkeypatch.setattr("pipelines.flink.connection.LARGEST_ANSWER", 1 << 16)
+    monkeypatch.setattr("statelake.pipelines.flink.connection.LARGEST_ANSWER", 1 << 16)
     assert LARGEST_ANSWER > 1 << 20
     with FakeRest([Answer(b"[" + b"1," * (1 << 20))]) as server:
         assert "an answer of more than" in failure(client(server).jobs)

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from pipelines.flink.cluster import FlinkCluster
-from pipelines.flink.connection import ConnectionSettings
-from pipelines.flink.jars import JarRun, Jars
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.processes import _begun
-from pipelines.operations.live_rescaling import rescale_job
-from pipelines.operations.rescale_journal import (
+from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.flink.connection import ConnectionSettings
+from statelake.pipelines.flink.jars import JarRun, Jars
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.processes import _begun
+from statelake.pipelines.operations.live_rescaling import rescale_job
+from statelake.pipelines.operations.rescale_journal import (
     Journal,
     ended_journals,
     open_journal,
     start_journal,
 )
-from pipelines.operations.rescale_steps import STEPS, WAY_BACK, RescalePlan, Work
-from pipelines.operations.verified_savepoints import take_savepoint
-from state_core.errors import (
+from statelake.pipelines.operations.rescale_steps import STEPS, WAY_BACK, RescalePlan, Work
+from statelake.pipelines.operations.verified_savepoints import take_savepoint
+from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
     NotFoundError,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from state_core import StateError
+from statelake import StateError
+from statelake.pipelines.lake.api import Lake
 from tests.support.lakes import DEMO, LOCAL, edit, entries
 
 

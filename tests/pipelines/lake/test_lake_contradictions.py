@@ -16,23 +16,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from state_core.errors import StateError, UnsupportedFormatError
-from state_core.files.filesystem import Directory
-from state_core.formats.keyed.keyed_files import open_keyed
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.state_core.errors import StateError, UnsupportedFormatError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.keyed.keyed_files import open_keyed
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.operator_state.operator_file import open_operator_file
-from state_core.formats.writing.new_snapshot import write_snapshot
-from state_core.formats.writing.new_states import NewKeyedState, NewOperator, NewOperatorState
-from state_core.model.handles import IncrementalHandle, KeyGroupsHandle
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.operator_state.operator_file import open_operator_file
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import (
+    NewKeyedState,
+    NewOperator,
+    NewOperatorState,
+)
+from statelake.state_core.model.handles import IncrementalHandle, KeyGroupsHandle
 from tests.support.command import run
 from tests.support.lakes import (
     LOCAL,

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.lake.bootstrap.bootstrap_spec import read_bootstrap_spec
-from pipelines.lake.edit.changes import read_changes
-from pipelines.lake.tables.names import check_names
-from state_core.errors import LakeError, StateError
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.lake.bootstrap.bootstrap_spec import read_bootstrap_spec
+from statelake.pipelines.lake.edit.changes import read_changes
+from statelake.pipelines.lake.tables.names import check_names
+from statelake.state_core.errors import LakeError, StateError
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.command import run
 from tests.support.lakes import WORDS
 

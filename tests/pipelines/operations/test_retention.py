@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
-from pipelines.lake.tables.records import HoldRecord, SnapshotRecord
-from pipelines.operations.retention import Policy, prune, reasons_to_stay
-from pipelines.orchestration.ops import PruneConfig
-from pipelines.orchestration.settings import RetentionSettings
-from state_core.errors import DeclarationError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
+from statelake.pipelines.lake.tables.records import HoldRecord, SnapshotRecord
+from statelake.pipelines.operations.retention import Policy, prune, reasons_to_stay
+from statelake.pipelines.orchestration.ops import PruneConfig
+from statelake.pipelines.orchestration.settings import RetentionSettings
+from statelake.state_core.errors import DeclarationError
 from tests.support.lakes import DEMO, import_golden
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -10,20 +10,20 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.commits.commit_measures import CommitReports, total
-from pipelines.operations import verified_savepoints as savepoints
-from pipelines.operations.verified_savepoints import (
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.commits.commit_measures import CommitReports, total
+from statelake.pipelines.operations import verified_savepoints as savepoints
+from statelake.pipelines.operations.verified_savepoints import (
     keep_savepoints,
     take_savepoint,
     verify_savepoint,
 )
-from pipelines.orchestration import ops
-from pipelines.orchestration.definitions import definitions
-from pipelines.orchestration.resources import Locations
-from state_core.commit import CommitMeasures, FileCheckpointLog
-from state_core.errors import NotFoundError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.orchestration import ops
+from statelake.pipelines.orchestration.definitions import definitions
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.state_core.commit import CommitMeasures, FileCheckpointLog
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.committed_job import CommittedJob
 from tests.support.lakes import KINDS, WORDS, entries, files_of, import_golden
 

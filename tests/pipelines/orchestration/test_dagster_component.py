@@ -16,22 +16,22 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.names import keyed_table, operator_table, timers_table
-from pipelines.orchestration.assets import job_assets
-from pipelines.orchestration.checks import growth, skew
-from pipelines.orchestration.component import StateLake
-from pipelines.orchestration.known_tables import find_tables
-from pipelines.orchestration.progress import LoggedProgress
-from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.settings import (
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.names import keyed_table, operator_table, timers_table
+from statelake.pipelines.orchestration.assets import job_assets
+from statelake.pipelines.orchestration.checks import growth, skew
+from statelake.pipelines.orchestration.component import StateLake
+from statelake.pipelines.orchestration.known_tables import find_tables
+from statelake.pipelines.orchestration.progress import LoggedProgress
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.settings import (
     CheckSettings,
     GrowthSettings,
     JobSettings,
     RetentionSettings,
     SkewSettings,
 )
-from pipelines.orchestration.state_job import StateJob, table_key
+from statelake.pipelines.orchestration.state_job import StateJob, table_key
 from tests.support.lakes import DEMO, WORDS
 
 PROJECT = Path(__file__).resolve().parents[3] / "examples" / "dagster_project"

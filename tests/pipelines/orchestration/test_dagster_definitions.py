@@ -14,9 +14,9 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipelines.orchestration.definitions import definitions
-from pipelines.orchestration.pictures import key_group_histogram
-from pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.definitions import definitions
+from statelake.pipelines.orchestration.pictures import key_group_histogram
+from statelake.pipelines.orchestration.resources import Locations
 from tests.support.savepoints.golden_cases import golden_cases
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,7 +65,7 @@ class TestNames:
         (module,) = (
             location["python_module"]["module_name"] for location in workspace["load_from"]
         )
-        assert module == "pipelines.orchestration.definitions"
+        assert module == "statelake.pipelines.orchestration.definitions"
 
     def test_assets(self) -> None:
         """Four assets in a row, and migrations, over dynamic partitions."""

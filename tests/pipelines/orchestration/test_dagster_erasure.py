@@ -19,19 +19,19 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
-from pipelines.lake.erase.audit_records import audit_records
-from pipelines.lake.erase.erasing import Erasure
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.orchestration.component import StateLake
-from pipelines.orchestration.erasure import erasure_ops
-from pipelines.orchestration.erasure.redaction import Redaction
-from pipelines.orchestration.erasure.request_files import RequestDirectory
-from pipelines.orchestration.settings import ErasureSettings, JobSettings
-from state_core import NewKeyedState, NewOperator, write_snapshot
-from state_core.errors import DeclarationError
+from statelake import NewKeyedState, NewOperator, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
+from statelake.pipelines.lake.erase.audit_records import audit_records
+from statelake.pipelines.lake.erase.erasing import Erasure
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.orchestration.component import StateLake
+from statelake.pipelines.orchestration.erasure import erasure_ops
+from statelake.pipelines.orchestration.erasure.redaction import Redaction
+from statelake.pipelines.orchestration.erasure.request_files import RequestDirectory
+from statelake.pipelines.orchestration.settings import ErasureSettings, JobSettings
+from statelake.state_core.errors import DeclarationError
 from tests.support.lakes import DEMO, files_of, import_as, kept_files
 from tests.support.people import ALICE, BESIDE_KEYS, files_with, people_savepoint
 from tests.support.steps import do_at, stop
@@ -355,7 +355,8 @@ class TestCheck:
         assert desk.erase().success
         forged = [replace(record, said="{}") for record in audit_records(desk.lake)]
         monkeypatch.setattr(
-            "pipelines.orchestration.erasure.expired_requests.audit_records", lambda _: forged
+            "statelake.pipelines.orchestration.erasure.expired_requests.audit_records",
+            lambda _: forged,
         )
         told = desk.check()
         assert not told.passed

@@ -8,12 +8,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.orchestration.checks import job_checks
-from pipelines.orchestration.resources import Locations
-from pipelines.orchestration.settings import JobSettings
-from pipelines.orchestration.state_job import StateJob
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.orchestration.checks import job_checks
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.orchestration.settings import JobSettings
+from statelake.pipelines.orchestration.state_job import StateJob
 from tests.support.savepoints.golden_cases import golden_cases
 
 ONE_JOB = StateJob(JobSettings(prefix=""), Locations())

@@ -11,10 +11,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.lake.share.sampling import Sample
-from pipelines.lake.share.sharing import Sharing
-from pipelines.orchestration.component import StateLake
-from pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
+from statelake.pipelines.lake.share.sampling import Sample
+from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.orchestration.component import StateLake
+from statelake.pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
 from tests.support.fake_rest import Answer, FakeRest
 from tests.support.lakes import WORDS
 

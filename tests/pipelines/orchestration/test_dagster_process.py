@@ -9,16 +9,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.orchestration.definitions import definitions
-from pipelines.orchestration.resources import Locations
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.orchestration.definitions import definitions
+from statelake.pipelines.orchestration.resources import Locations
 from tests.support.jobs.alert_orders import EXAMPLE, expected, feed, sink_rows
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 WRONG = """
-from state_core.declarations import StateDeclarations
-from state_core.process import Job, OneInputStreamProcessFunction
+from statelake.state_core.declarations import StateDeclarations
+from statelake.state_core.process import Job, OneInputStreamProcessFunction
 
 COUNT = StateDeclarations.value_state("count", "Long")
 

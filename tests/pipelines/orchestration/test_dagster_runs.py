@@ -13,10 +13,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.orchestration.definitions import definitions
-from pipelines.orchestration.resources import Locations
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.orchestration.definitions import definitions
+from statelake.pipelines.orchestration.resources import Locations
 from tests.support.lakes import add_row, remove_rows
 from tests.support.savepoints.golden_cases import golden_cases
 
@@ -134,7 +134,7 @@ class TestRun:
             raise LookupError(wanted)
 
         assert done.success
-        monkeypatch.setattr("pipelines.lake.export.exporting.choose_engine", no_engine)
+        monkeypatch.setattr("statelake.pipelines.lake.export.exporting.choose_engine", no_engine)
         assert not workspace.run().success
         assert asked == ["auto"]
 

@@ -8,12 +8,16 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.orchestration.metadata import faults_list, findings_metadata, savepoint_metadata
-from pipelines.orchestration.pictures import key_group_histogram
-from pipelines.orchestration.resources import Locations
-from pipelines.shown import as_markdown
-from state_core import open_snapshot
-from state_core.declarations.findings import Finding, Severity
+from statelake import open_snapshot
+from statelake.pipelines.orchestration.metadata import (
+    faults_list,
+    findings_metadata,
+    savepoint_metadata,
+)
+from statelake.pipelines.orchestration.pictures import key_group_histogram
+from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.shown import as_markdown
+from statelake.state_core.declarations.findings import Finding, Severity
 from tests.support.lakes import WORDS
 
 ODD = "a|b\n<img src=x>![p](http://x)`\x1b[31m\u202e&"

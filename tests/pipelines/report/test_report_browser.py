@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pipelines.report.contents import Report, ReportedOperator, ReportedState
-from pipelines.report.gathering import savepoint_report
-from pipelines.report.page import page_of
-from pipelines.shown import bytes_text
-from state_core.model.redistribution import plan_key_groups, skew_of
-from state_core.printable import printable
+from statelake.pipelines.report.contents import Report, ReportedOperator, ReportedState
+from statelake.pipelines.report.gathering import savepoint_report
+from statelake.pipelines.report.page import page_of
+from statelake.pipelines.shown import bytes_text
+from statelake.state_core.model.redistribution import plan_key_groups, skew_of
+from statelake.state_core.printable import printable
 from tests.support.browser import chromium, opened
 from tests.support.lakes import DEMO
 from tests.support.savepoints.hostile_names import HOSTILE, hostile_savepoint

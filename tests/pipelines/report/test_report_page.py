@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.report.contents import (
+from statelake import open_snapshot
+from statelake.pipelines.report.contents import (
     DETAILED,
     GrowthStep,
     Integrity,
@@ -23,13 +24,12 @@ from pipelines.report.contents import (
     ReportedOperator,
     ReportedState,
 )
-from pipelines.report.gathering import savepoint_report
-from pipelines.report.markup import content_policy, data_text, tag, text
-from pipelines.report.page import page_of
-from pipelines.shown import json_text
-from state_core import open_snapshot
-from state_core.formats.key_weights import HeavyKey
-from state_core.printable import printable
+from statelake.pipelines.report.gathering import savepoint_report
+from statelake.pipelines.report.markup import content_policy, data_text, tag, text
+from statelake.pipelines.report.page import page_of
+from statelake.pipelines.shown import json_text
+from statelake.state_core.formats.key_weights import HeavyKey
+from statelake.state_core.printable import printable
 from tests.support.lakes import DEMO
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.hostile_names import HOSTILE, hostile_savepoint
@@ -146,8 +146,8 @@ def test_nothing_is_loaded_from_anywhere() -> None:
     assert "://" not in made
     assert "url(" not in made
     assert "@import" not in made
-    style = resources.files("pipelines.report").joinpath("page.css").read_text("utf-8")
-    script = resources.files("pipelines.report").joinpath("page.js").read_text("utf-8")
+    style = resources.files("statelake.pipelines.report").joinpath("page.css").read_text("utf-8")
+    script = resources.files("statelake.pipelines.report").joinpath("page.js").read_text("utf-8")
     policy = dict(Read(made).tags[3][1])
     assert policy == {
         "http-equiv": "Content-Security-Policy",
@@ -223,7 +223,7 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_contrast_suffices(scheme: int) -> None:
     """Text has at least 4.5 to 1 on what it stands on, as WCAG AA asks, and bars 3 to 1."""
-    style = resources.files("pipelines.report").joinpath("page.css").read_text("utf-8")
+    style = resources.files("statelake.pipelines.report").joinpath("page.css").read_text("utf-8")
     colours = dict(COLOUR.findall(style.split("@media", 2)[scheme]))
     for name, least in (
         ("ink", 7.0), ("quiet", 4.5), ("first", 4.5), ("bad", 4.5), ("good", 4.5), ("second", 3.0),

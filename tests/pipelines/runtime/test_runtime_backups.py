@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.commits.commit_measures import CommitReports
-from pipelines.runtime import RunOptions, run_job
-from pipelines.runtime.backups import SNAPSHOT_FACTORY, checkpoint_manager
-from state_core.commit import CheckpointV2
-from state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY, LAKE_FACTORY
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.commits.commit_measures import CommitReports
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.pipelines.runtime.backups import SNAPSHOT_FACTORY, checkpoint_manager
+from statelake.state_core.commit import CheckpointV2
+from statelake.state_core.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+    LAKE_FACTORY,
+)
+from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
 alerts = alerts_module()

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.catalog.processes import this_process
-from pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
-from pipelines.runtime.sinks import discard_attempts
-from state_core.errors import ConflictError, StateError, UnsafePathError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.catalog.processes import this_process
+from statelake.pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
+from statelake.pipelines.runtime.sinks import discard_attempts
+from statelake.state_core.errors import ConflictError, StateError, UnsafePathError
+from statelake.state_core.files.filesystem import Directory
 from tests.support.forged_lakes import DEAD
 
 JOB, ATTEMPT = "orders", "attempt-0123456789ab"

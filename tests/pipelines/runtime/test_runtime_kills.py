@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.attempts import Heartbeat
-from pipelines.lake.commits.run_log import RunLog
-from pipelines.lake.erase.erasing import erase
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.runtime import STEPS, RunOptions, run_job
-from state_core.errors import ConflictError, StateError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.attempts import Heartbeat
+from statelake.pipelines.lake.commits.run_log import RunLog
+from statelake.pipelines.lake.erase.erasing import erase
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.runtime import STEPS, RunOptions, run_job
+from statelake.state_core.errors import ConflictError, StateError
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 from tests.support.steps import EndError, as_process
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import os, signal, sys
-from pipelines.lake.api import Lake
-from pipelines.runtime import RunOptions, run_job
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.runtime import RunOptions, run_job
 from tests.support.jobs.alert_orders import alerts_module
 
 lake, data, step, parallelism = sys.argv[1:]

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.api import Lake
-from pipelines.runtime import RunOptions, run_job
-from state_core.serializers.framework.plugins import load_plugin
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.state_core.serializers.framework.plugins import load_plugin
 from tests.support.jobs.alert_orders import (
     EXAMPLE,
     expected,

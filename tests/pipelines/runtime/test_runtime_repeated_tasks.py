@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.lake.api import Lake
-from pipelines.runtime import RunOptions, run_job
-from pipelines.runtime.exchange import ChannelWriter
-from state_core import open_snapshot
-from state_core.errors import ConflictError
-from state_core.formats.metadata.stream_map import named_files
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.pipelines.runtime.exchange import ChannelWriter
+from statelake.state_core.errors import ConflictError
+from statelake.state_core.formats.metadata.stream_map import named_files
 from tests.support.engines import Repeating
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.runtime import RunOptions, run_job
-from state_core.errors import ConflictError, LakeError, LegalityError, NotFoundError
-from state_core.process import Job
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.state_core.errors import ConflictError, LakeError, LegalityError, NotFoundError
+from statelake.state_core.process import Job
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
 alerts = alerts_module()
@@ -118,7 +118,7 @@ def test_snapshots_of_others_are_restored_only_when_named(tmp_path: Path) -> Non
     lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
     feed(data, 0)
     run_job(alerts.alerts(str(data)), lake, options())
-    from state_core.files.filesystem import Directory  # noqa: PLC0415
+    from statelake.state_core.files.filesystem import Directory  # noqa: PLC0415
 
     Directory(tmp_path / "lake" / "alerts" / "_runs").delete_tree()
     feed(data, 1)

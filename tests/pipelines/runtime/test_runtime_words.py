@@ -12,9 +12,9 @@ from types import ModuleType
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.runtime import RunOptions, run_job
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.runtime import RunOptions, run_job
 from tests.support.jobs.alert_orders import example_module, sink_rows, state_rows
 from tests.support.savepoints.expected_contents import UIDS
 from tests.support.savepoints.golden_cases import golden_cases

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.lake.api import Lake
-from pipelines.spark.session import open_session
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.spark.session import open_session
 from tests.support.lakes import import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.lake.api import Lake
-from pipelines.lake.query.session import Session
-from pipelines.lake.query.table_names import TableNames
-from pipelines.shown import json_text, plain
-from pipelines.spark.sql import run_sql
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.query.session import Session
+from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.pipelines.shown import json_text, plain
+from statelake.pipelines.spark.sql import run_sql
 from tests.support.lakes import import_as
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 

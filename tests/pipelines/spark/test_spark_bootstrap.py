@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.operations.bootstrap import bootstrap
-from state_core import open_snapshot
-from state_core.errors import EncodeError, StateError, UnreadableTableError
+from statelake import open_snapshot
+from statelake.pipelines.operations.bootstrap import bootstrap
+from statelake.state_core.errors import EncodeError, StateError, UnreadableTableError
 from tests.support.command import run
 from tests.support.lakes import entries
 

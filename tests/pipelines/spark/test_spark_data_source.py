@@ -15,8 +15,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.spark.jars import java_command
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.spark.jars import java_command
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 pytestmark = pytest.mark.spark
@@ -340,7 +340,7 @@ def _leaves(plan: Any) -> list[Any]:
 PLAIN = """
 import sys
 from pyspark.sql import SparkSession
-from pipelines.spark.flink_savepoint import register
+from statelake.pipelines.spark.flink_savepoint import register
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 before = spark.sparkContext.pythonExec
 register(spark)

@@ -13,14 +13,14 @@ from deltalake import DeltaTable
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from pipelines.cli.main import main
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables import units
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.spark.engine import SparkEngine
-from state_core.errors import CorruptSnapshotError, StateError
+from statelake.pipelines.cli.main import main
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.spark.engine import SparkEngine
+from statelake.state_core.errors import CorruptSnapshotError, StateError
 from tests.support.lakes import assert_whole
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 

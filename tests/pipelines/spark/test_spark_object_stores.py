@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.spark import object_stores
-from pipelines.spark.object_stores import s3a_settings, spark_path
-from state_core.errors import StateError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.spark import object_stores
+from statelake.pipelines.spark.object_stores import s3a_settings, spark_path
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.filesystem import Directory
 
 MINIO = "s3://key:sec%2Fret@states/lake?endpoint_override=minio:9000&scheme=http&region=eu"
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export import redistributing
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables import operator_tables, units
-from pipelines.spark.engine import SparkEngine
-from state_core import open_snapshot
-from state_core.model.snapshot import Snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export import redistributing
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables import operator_tables, units
+from statelake.pipelines.spark.engine import SparkEngine
+from statelake.state_core.model.snapshot import Snapshot
 from tests.support.command import run
 from tests.support.savepoints.golden_cases import GoldenCase
 from tests.support.savepoints.operator_contents import (

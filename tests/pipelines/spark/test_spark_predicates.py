@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.lake.api import Lake
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
 from tests.support.command import run
 from tests.support.lakes import KINDS, assert_whole, entries, exported, files_of, golden, import_as
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.engine import choose_engine
-from pipelines.spark import class_archive, jars
-from pipelines.spark.session import open_session
-from pipelines.spark.worker_daemon import preload
-from state_core.errors import StateError
+from statelake.pipelines.engine import choose_engine
+from statelake.pipelines.spark import class_archive, jars
+from statelake.pipelines.spark.session import open_session
+from statelake.pipelines.spark.worker_daemon import preload
+from statelake.state_core.errors import StateError
 
 pytestmark = pytest.mark.spark
 
@@ -89,24 +89,27 @@ class TestSession:
             import sys  # noqa: PLC0415 - the same
 
             return [
-                "pipelines.lake.ingest.import_slice" in sys.modules,
+                "statelake.pipelines.lake.ingest.import_slice" in sys.modules,
                 "numba" in sys.modules,
                 # what PySpark's collection after each task need not look at
                 gc.get_freeze_count() > 100_000,
             ]
 
-        assert spark.conf.get("spark.python.daemon.module") == "pipelines.spark.worker_daemon"
+        assert (
+            spark.conf.get("spark.python.daemon.module")
+            == "statelake.pipelines.spark.worker_daemon"
+        )
         assert spark.sparkContext.parallelize([0], 1).map(loaded).collect() == [[True, True, True]]
         assert preload() > 10
 
 
 @pytest.mark.full
 def test_where_spark_shows_itself_is_known() -> None:
-    """Before and behind it nothing is; `pipelines.orchestration` links to it."""
+    """Before and behind it nothing is; `statelake.pipelines.orchestration` links to it."""
     program = """
-from pipelines.engine import spark_ui
+from statelake.pipelines.engine import spark_ui
 before = spark_ui()
-from pipelines.spark.session import open_session
+from statelake.pipelines.spark.session import open_session
 session = open_session(ui=True)
 import urllib.request
 print(urllib.request.urlopen(spark_ui()).status, repr(before))

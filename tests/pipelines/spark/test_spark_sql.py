@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.cli.main import main
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.erase.erasing import Erasure, erase
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.query.table_names import find_folded, resolve_names
-from pipelines.spark.sql import run_sql
-from state_core import open_snapshot
-from state_core.errors import ConflictError, KeyGroupError
+from statelake import open_snapshot
+from statelake.pipelines.cli.main import main
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.erase.erasing import Erasure, erase
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.query.table_names import find_folded, resolve_names
+from statelake.pipelines.spark.sql import run_sql
+from statelake.state_core.errors import ConflictError, KeyGroupError
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.steps import EndError, do_at, stop
 

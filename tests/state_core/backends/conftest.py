@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from state_core.backends import BackendConfiguration, KeyedStateBackend
-from state_core.model.handles import KeyGroupRange
+from statelake.state_core.backends import BackendConfiguration, KeyedStateBackend
+from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend
 
 

@@ -24,15 +24,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from state_core.backends import (
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     SnapshotTarget,
     SnapshotTask,
     Timer,
 )
-from state_core.files.filesystem import Directory
-from state_core.model.handles import KeyGroupRange
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.jobs.backend_cases import BACKENDS, descriptor, restored_at
 
 KINDS = ("value", "list", "map", "reducing", "aggregating")

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.backends import (
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     StateDescriptor,
     TimeToLive,
 )
-from state_core.backends.batches import encode_keys, get_many, put_many
-from state_core.errors import EncodeError, KeyGroupError
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import StateKind
+from statelake.state_core.backends.batches import encode_keys, get_many, put_many
+from statelake.state_core.errors import EncodeError, KeyGroupError
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import StateKind
 from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend, descriptor
 
 LIFE = 100

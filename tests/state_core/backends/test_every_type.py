@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.backends import (
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     SnapshotTarget,
     StateDescriptor,
     restore_backend,
 )
-from state_core.backends.states.states import written
-from state_core.files.filesystem import Directory
-from state_core.files.wire import DataInput
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import StateKind
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.backends.states.states import written
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.base import TypeSerializer
 from tests.support.jobs.backend_cases import BACKENDS
 from tests.support.serializers.library_samples import any_samples
 from tests.support.serializers.serializer_samples import Sample

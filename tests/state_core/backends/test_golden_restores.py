@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.backends import (
+from statelake import open_snapshot
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     StateDescriptor,
     TimeToLive,
 )
-from state_core.backends.restoring import restore_backend
-from state_core.files.filesystem import Directory
-from state_core.files.wire import DataInput
-from state_core.formats.layout.meta_info import read_serializer_entry
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.key_groups import key_group_ranges
-from state_core.model.snapshot import Operator, StateKind
+from statelake.state_core.backends.restoring import restore_backend
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.meta_info import read_serializer_entry
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.key_groups import key_group_ranges
+from statelake.state_core.model.snapshot import Operator, StateKind
 from tests.support.jobs.backend_cases import BACKENDS, MakeBackend, descriptor, write_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers

@@ -9,20 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.backends import SnapshotTarget
-from state_core.backends.states.operator_state import OperatorStateBackend, assign_operator_state
-from state_core.errors import EncodeError, IncompatibleError
-from state_core.files.filesystem import Directory
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake import open_snapshot
+from statelake.state_core.backends import SnapshotTarget
+from statelake.state_core.backends.states.operator_state import (
+    OperatorStateBackend,
+    assign_operator_state,
+)
+from statelake.state_core.errors import EncodeError, IncompatibleError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
 )
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.writing.writer import SavepointDirectory
-from state_core.model.handles import OperatorHandle
-from state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.writing.writer import SavepointDirectory
+from statelake.state_core.model.handles import OperatorHandle
+from statelake.state_core.model.operator_ids import operator_id_of_uid
 from tests.support.savepoints.golden_cases import golden_cases
 
 SPLIT, UNION, RULES = "split", "union", "rules"

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from state_core.backends import (
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     SnapshotTarget,
     StateDescriptor,
     restore_backend,
 )
-from state_core.declarations import StateDeclarations
-from state_core.errors import CorruptSnapshotError, DeclarationError, IncompatibleError
-from state_core.files.filesystem import Directory
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import StateKind
+from statelake.state_core.declarations import StateDeclarations
+from statelake.state_core.errors import CorruptSnapshotError, DeclarationError, IncompatibleError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import StateKind
 from tests.support.jobs.backend_cases import MakeBackend, descriptor
 
 ALL = KeyGroupRange(0, 127)

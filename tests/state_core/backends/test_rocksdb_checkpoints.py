@@ -8,20 +8,25 @@ from typing import Any
 
 import pytest
 
-from state_core.backends import (
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     SnapshotTarget,
     restore_backend,
     rocksdb_backend,
 )
-from state_core.backends.rocksdb.checkpoints import copy_into
-from state_core.errors import UnsafePathError
-from state_core.files.filesystem import Directory
-from state_core.formats.keyed.keyed_files import open_keyed
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import FileHandle, IncrementalHandle, KeyGroupRange, RelativeHandle
-from state_core.model.key_groups import key_group_of, key_group_ranges
+from statelake.state_core.backends.rocksdb.checkpoints import copy_into
+from statelake.state_core.errors import UnsafePathError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.keyed.keyed_files import open_keyed
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import (
+    FileHandle,
+    IncrementalHandle,
+    KeyGroupRange,
+    RelativeHandle,
+)
+from statelake.state_core.model.key_groups import key_group_of, key_group_ranges
 from tests.support.jobs.backend_cases import BACKENDS, descriptor, restored_at
 
 KEYS = 400

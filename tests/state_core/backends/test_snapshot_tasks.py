@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from state_core.backends import KeyedStateBackend, SnapshotTarget
-from state_core.backends.states.snapshots import SnapshotRun, merge_by_key_group
-from state_core.backends.states.tables import entries_of
-from state_core.errors import MissingFileError, SnapshotError
-from state_core.files.filesystem import Directory
-from state_core.formats.metadata.checkpoint_metadata import read_metadata
-from state_core.formats.writing.writer import SavepointDirectory
+from statelake.state_core.backends import KeyedStateBackend, SnapshotTarget
+from statelake.state_core.backends.states.snapshots import SnapshotRun, merge_by_key_group
+from statelake.state_core.backends.states.tables import entries_of
+from statelake.state_core.errors import MissingFileError, SnapshotError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
+from statelake.state_core.formats.writing.writer import SavepointDirectory
 from tests.support.jobs.backend_cases import MakeBackend, descriptor, restored_at
 
 

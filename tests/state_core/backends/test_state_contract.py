@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from state_core.backends import BackendConfiguration, KeyedStateBackend, StateDescriptor
-from state_core.backends.states import keys as keys_module
-from state_core.errors import (
+from statelake.state_core.backends import BackendConfiguration, KeyedStateBackend, StateDescriptor
+from statelake.state_core.backends.states import keys as keys_module
+from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
     IncompatibleError,
     KeyGroupError,
     NotFoundError,
 )
-from state_core.model.handles import KeyGroupRange
-from state_core.model.key_groups import key_group_of, key_groups_of_hashes
-from state_core.model.snapshot import StateKind
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import key_group_of, key_groups_of_hashes
+from statelake.state_core.model.snapshot import StateKind
 from tests.support.jobs.backend_cases import MakeBackend, descriptor
 
 KINDS = ("value", "list", "map", "reducing", "aggregating")

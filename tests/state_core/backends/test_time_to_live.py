@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from state_core.backends import (
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     SnapshotTarget,
     TimeToLive,
     restore_backend,
 )
-from state_core.backends.expiry import remove_expired
-from state_core.errors import EncodeError
-from state_core.files.filesystem import Directory
-from state_core.model.handles import KeyGroupRange
+from statelake.state_core.backends.expiry import remove_expired
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.jobs.backend_cases import Clock, MakeBackend, descriptor
 
 LIFE = 100

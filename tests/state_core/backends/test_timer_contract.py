@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.backends import BackendConfiguration, KeyedStateBackend, SnapshotTarget, Timer
-from state_core.backends.heap.tables import HeapValueTable, SnapshotVersions
-from state_core.backends.states.timer_queues import OrderedTimerQueue
-from state_core.errors import KeyGroupError
-from state_core.files.filesystem import Directory
-from state_core.model.handles import KeyGroupRange
+from statelake.state_core.backends import (
+    BackendConfiguration,
+    KeyedStateBackend,
+    SnapshotTarget,
+    Timer,
+)
+from statelake.state_core.backends.heap.tables import HeapValueTable, SnapshotVersions
+from statelake.state_core.backends.states.timer_queues import OrderedTimerQueue
+from statelake.state_core.errors import KeyGroupError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend, restored_at
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1

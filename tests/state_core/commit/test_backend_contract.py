@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.commits.changelog import DeltaChangelogs
-from state_core.commit import (
+from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
+from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointId,
@@ -34,8 +34,8 @@ from state_core.commit import (
     TaskContext,
     TaskStores,
 )
-from state_core.errors import CommitOrderError, RestoreInterruptedError
-from state_core.files.filesystem import Directory
+from statelake.state_core.errors import CommitOrderError, RestoreInterruptedError
+from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_world import Pool
 
 Content = dict[bytes, bytes]

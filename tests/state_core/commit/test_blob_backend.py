@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     BlobStoreBackend,
     FileSystemBlobStore,
     MemoryBlobStore,
@@ -19,10 +19,14 @@ from state_core.commit import (
     TaskContext,
     TaskStores,
 )
-from state_core.commit.backends.blob_backend import garbage, read_index
-from state_core.commit.backends.blob_store import BlobStore, folder_of
-from state_core.commit.records.records import BLOB_STORE_FACTORY, CheckpointId, CheckpointV2
-from state_core.commit.records.snapshot_index import (
+from statelake.state_core.commit.backends.blob_backend import garbage, read_index
+from statelake.state_core.commit.backends.blob_store import BlobStore, folder_of
+from statelake.state_core.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CheckpointId,
+    CheckpointV2,
+)
+from statelake.state_core.commit.records.snapshot_index import (
     DirIndex,
     FileBlob,
     FileIndex,
@@ -36,9 +40,14 @@ from state_core.commit.records.snapshot_index import (
     successor,
     write_snapshot_index,
 )
-from state_core.commit.stores.local_disk import join
-from state_core.errors import CommitError, DeletedBlobError, MissingFileError, UnsafePathError
-from state_core.files.filesystem import Directory
+from statelake.state_core.commit.stores.local_disk import join
+from statelake.state_core.errors import (
+    CommitError,
+    DeletedBlobError,
+    MissingFileError,
+    UnsafePathError,
+)
+from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_tasks import Job
 from tests.support.jobs.commit_world import Pool
 

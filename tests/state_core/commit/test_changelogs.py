@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.commits.changelog import DeltaChangelogs
-from state_core.commit import Changelogs, FileChangelogs, MemoryChangelogs, StoreSpec
-from state_core.commit.backends.changelog import Change
-from state_core.commit.backends.changelog_backend import undoing
-from state_core.commit.records.records import SystemStreamPartition
-from state_core.errors import CheckpointRecordError, CommitError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
+from statelake.state_core.commit import Changelogs, FileChangelogs, MemoryChangelogs, StoreSpec
+from statelake.state_core.commit.backends.changelog import Change
+from statelake.state_core.commit.backends.changelog_backend import undoing
+from statelake.state_core.commit.records.records import SystemStreamPartition
+from statelake.state_core.errors import CheckpointRecordError, CommitError
+from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_tasks import Job
 
 LOG = SystemStreamPartition("kafka", "store-changelog", 3)

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from state_core.commit.records.checkpoint_log import (
+from statelake.state_core.commit.records.checkpoint_log import (
     CheckpointLog,
     FileCheckpointLog,
     MemoryCheckpointLog,
 )
-from state_core.commit.records.checkpoint_reading import CheckpointManager, replaces
-from state_core.commit.records.records import (
+from statelake.state_core.commit.records.checkpoint_reading import CheckpointManager, replaces
+from statelake.state_core.commit.records.records import (
     CheckpointId,
     CheckpointLogKey,
     CheckpointV1,
     CheckpointV2,
     SystemStreamPartition,
 )
-from state_core.commit.records.serdes import write_checkpoint_v2, write_key
-from state_core.errors import CheckpointRecordError, CommitError
-from state_core.files.filesystem import Directory
+from statelake.state_core.commit.records.serdes import write_checkpoint_v2, write_key
+from statelake.state_core.errors import CheckpointRecordError, CommitError
+from statelake.state_core.files.filesystem import Directory
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 ORDERS = SystemStreamPartition("kafka", "orders", 3)

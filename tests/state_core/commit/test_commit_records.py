@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.commit.records.records import (
+from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
     ChangelogMarker,
@@ -19,7 +19,7 @@ from state_core.commit.records.records import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from state_core.commit.records.serdes import (
+from statelake.state_core.commit.records.serdes import (
     changelog_markers,
     downgrade,
     read_changelog_marker,
@@ -32,8 +32,11 @@ from state_core.commit.records.serdes import (
     write_checkpoint_v2,
     write_key,
 )
-from state_core.commit.records.snapshot_index import read_snapshot_index, write_snapshot_index
-from state_core.errors import CheckpointRecordError
+from statelake.state_core.commit.records.snapshot_index import (
+    read_snapshot_index,
+    write_snapshot_index,
+)
+from statelake.state_core.errors import CheckpointRecordError
 from tests.support.savepoints.golden_cases import GOLDEN
 
 SAMZA = GOLDEN / "samza"

@@ -9,14 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from state_core.commit import RestoreDecision, RestoreSource, TaskBackupManager, TaskStores
-from state_core.commit.backends import changelog_backend
-from state_core.commit.backends.blob_backend import read_index
-from state_core.commit.contract.futures import done
-from state_core.commit.records.records import BLOB_STORE_FACTORY
-from state_core.commit.records.snapshot_index import reachable_blobs
-from state_core.commit.tasks import task_start
-from state_core.commit.tasks.steps import STEPS, Step, crash_table, order
+from statelake.state_core.commit import (
+    RestoreDecision,
+    RestoreSource,
+    TaskBackupManager,
+    TaskStores,
+)
+from statelake.state_core.commit.backends import changelog_backend
+from statelake.state_core.commit.backends.blob_backend import read_index
+from statelake.state_core.commit.contract.futures import done
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.commit.records.snapshot_index import reachable_blobs
+from statelake.state_core.commit.tasks import task_start
+from statelake.state_core.commit.tasks.steps import STEPS, Step, crash_table, order
 from tests.support.jobs.commit_simulation import Life, Plan, Schedule
 from tests.support.jobs.commit_world import Fate, KilledError, _Blobs
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     BlobStoreBackend,
     Checkpoint,
     CheckpointId,
@@ -23,8 +23,8 @@ from state_core.commit import (
     TaskContext,
     TaskStores,
 )
-from state_core.commit.records.records import BLOB_STORE_FACTORY
-from state_core.commit.records.snapshot_index import (
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.commit.records.snapshot_index import (
     DirIndex,
     FileBlob,
     FileIndex,
@@ -33,8 +33,8 @@ from state_core.commit.records.snapshot_index import (
     SnapshotMetadata,
     write_snapshot_index,
 )
-from state_core.errors import CommitError, DeletedBlobError, StateError, UnsafePathError
-from state_core.files.filesystem import Directory
+from statelake.state_core.errors import CommitError, DeletedBlobError, StateError, UnsafePathError
+from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_world import Pool
 
 OUTSIDE = (

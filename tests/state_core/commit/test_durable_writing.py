@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.commit import PosixDisk
-from state_core.commit.stores import durable_writing
-from state_core.commit.stores.durable_writing import BLOCK
+from statelake.state_core.commit import PosixDisk
+from statelake.state_core.commit.stores import durable_writing
+from statelake.state_core.commit.stores.durable_writing import BLOCK
 
 CONTENT = bytes(range(256)) * (3 * BLOCK // 256) + b"the end"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from state_core.commit import CommitDecision, StoreSpec
-from state_core.commit.records.checkpoint_log import MemoryCheckpointLog
-from state_core.commit.records.checkpoint_reading import CheckpointManager
-from state_core.commit.records.records import (
+from statelake.state_core.commit import CommitDecision, StoreSpec
+from statelake.state_core.commit.records.checkpoint_log import MemoryCheckpointLog
+from statelake.state_core.commit.records.checkpoint_reading import CheckpointManager
+from statelake.state_core.commit.records.records import (
     CHANGELOG_FACTORY,
     ChangelogMarker,
     CheckpointId,
@@ -19,7 +19,7 @@ from state_core.commit.records.records import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from state_core.commit.records.serdes import read_key, write_changelog_marker, write_key
+from statelake.state_core.commit.records.serdes import read_key, write_changelog_marker, write_key
 from tests.support.jobs.commit_tasks import GROUPER, INPUT, Job
 
 TASK = "Partition 3"

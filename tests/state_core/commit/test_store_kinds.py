@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     LocalDisk,
     MemoryDisk,
     PersistentStore,
@@ -18,10 +18,15 @@ from state_core.commit import (
     StoreSpec,
     TaskStores,
 )
-from state_core.commit.records.records import CheckpointId, CheckpointV2
-from state_core.commit.stores.local_disk import join
-from state_core.commit.stores.rocksdb_store import rocksdb_spec
-from state_core.errors import CommitError, CorruptSnapshotError, MissingFileError, UnsafePathError
+from statelake.state_core.commit.records.records import CheckpointId, CheckpointV2
+from statelake.state_core.commit.stores.local_disk import join
+from statelake.state_core.commit.stores.rocksdb_store import rocksdb_spec
+from statelake.state_core.errors import (
+    CommitError,
+    CorruptSnapshotError,
+    MissingFileError,
+    UnsafePathError,
+)
 from tests.support.jobs.commit_tasks import Job
 
 SPECS: dict[str, Callable[[str], StoreSpec]] = {

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     CheckpointId,
     CheckpointV2,
     CommitDecision,
@@ -22,11 +22,16 @@ from state_core.commit import (
     TaskStart,
     pool_size,
 )
-from state_core.commit.backends.memory_backend import MEMORY_FACTORY
-from state_core.commit.contract.futures import wait_for
-from state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
-from state_core.commit.tasks.decisions import decide_commit, decide_restore, is_due, merged
-from state_core.errors import AsyncCommitError, CommitError, RestoreInterruptedError
+from statelake.state_core.commit.backends.memory_backend import MEMORY_FACTORY
+from statelake.state_core.commit.contract.futures import wait_for
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
+from statelake.state_core.commit.tasks.decisions import (
+    decide_commit,
+    decide_restore,
+    is_due,
+    merged,
+)
+from statelake.state_core.errors import AsyncCommitError, CommitError, RestoreInterruptedError
 from tests.support.jobs.commit_simulation import INPUT, Life, Plan, Schedule
 from tests.support.jobs.commit_tasks import Job
 from tests.support.jobs.commit_world import Fate

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.connectors.elements import elements_of
-from state_core.connectors.files import FileSplit, PendingFiles
-from state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
-from state_core.connectors.sequences import SequenceSplit
-from state_core.connectors.sinks import sinks_of
-from state_core.connectors.sources import SOURCE_STATES, Source, sources_of, write_split
+from statelake import open_snapshot
+from statelake.state_core.connectors.elements import elements_of
+from statelake.state_core.connectors.files import FileSplit, PendingFiles
+from statelake.state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
+from statelake.state_core.connectors.sequences import SequenceSplit
+from statelake.state_core.connectors.sinks import sinks_of
+from statelake.state_core.connectors.sources import SOURCE_STATES, Source, sources_of, write_split
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sources"
 

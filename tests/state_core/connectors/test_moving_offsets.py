@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from state_core.connectors.elements import StateElement
-from state_core.connectors.kafka import (
+from statelake.state_core.connectors.elements import StateElement
+from statelake.state_core.connectors.kafka import (
     ASSIGNED,
     UNASSIGNED,
     EnumeratedPartition,
@@ -17,15 +17,15 @@ from state_core.connectors.kafka import (
     KafkaSplit,
     Offset,
 )
-from state_core.connectors.offsets import NewOffset, move_offsets, parse_new_offset
-from state_core.connectors.sources import (
+from statelake.state_core.connectors.offsets import NewOffset, move_offsets, parse_new_offset
+from statelake.state_core.connectors.sources import (
     OLD_KAFKA_STATE,
     READER_STATE,
     Coordinator,
     Source,
     SplitElement,
 )
-from state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 
 OLD = bytes.fromhex("5701d6cfec021a016162e30000000000004180")  # abc:13 at 16769
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.connectors.elements import StateElement, elements_of
-from state_core.connectors.sinks import SINK_STATES, sink_of
+from statelake import open_snapshot
+from statelake.state_core.connectors.elements import StateElement, elements_of
+from statelake.state_core.connectors.sinks import SINK_STATES, sink_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sources"
 KNOWN = {"bytes", "bucket", "transactional_id", "transactional_id_prefix"}

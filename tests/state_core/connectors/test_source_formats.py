@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.connectors.elements import StateElement
-from state_core.connectors.files import (
+from statelake.state_core.connectors.elements import StateElement
+from statelake.state_core.connectors.files import (
     FilePath,
     FileSplit,
     PendingFiles,
     read_file_split,
     read_pending_files,
 )
-from state_core.connectors.kafka import (
+from statelake.state_core.connectors.kafka import (
     ASSIGNED,
     UNASSIGNED,
     EnumeratedPartition,
@@ -28,14 +28,19 @@ from state_core.connectors.kafka import (
     read_kafka_split,
     read_old_kafka_element,
 )
-from state_core.connectors.sequences import (
+from statelake.state_core.connectors.sequences import (
     PendingSequences,
     SequenceSplit,
     read_pending_sequences,
     read_sequence_split,
 )
-from state_core.connectors.sources import OLD_KAFKA_STATE, READER_STATE, Source, SplitElement
-from state_core.errors import EncodeError
+from statelake.state_core.connectors.sources import (
+    OLD_KAFKA_STATE,
+    READER_STATE,
+    Source,
+    SplitElement,
+)
+from statelake.state_core.errors import EncodeError
 
 # what Kryo 2 wrote of `KafkaTopicPartition`s: ("abc", 13) at 16768, ("def", 7) at 987654321
 OLD_ELEMENTS = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.declarations import (
+from statelake.state_core.declarations import (
     AggregatingStateDeclaration,
     BroadcastStateDeclaration,
     FunctionReference,
@@ -32,7 +32,7 @@ from state_core.declarations import (
     job_from_json,
     to_json,
 )
-from state_core.errors import DeclarationError
+from statelake.state_core.errors import DeclarationError
 
 WORDS = st.from_regex(r"[A-Za-z_]\w{0,8}", fullmatch=True)
 NAMES = st.text(st.characters(), min_size=1, max_size=12).filter(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from state_core.declarations import (
+from statelake.state_core.declarations import (
     BroadcastStateDeclaration,
     FunctionReference,
     ListStateDeclaration,
@@ -25,8 +25,8 @@ from state_core.declarations import (
     UpdateType,
     declare_operator,
 )
-from state_core.declarations.states import KINDS
-from state_core.errors import DeclarationError, StateError
+from statelake.state_core.declarations.states import KINDS
+from statelake.state_core.errors import DeclarationError, StateError
 
 NONE, REDISTRIBUTABLE, IDENTICAL = RedistributionMode
 SPLIT, UNION = RedistributionStrategy

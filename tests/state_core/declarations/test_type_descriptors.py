@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.declarations import TypeDescriptor
-from state_core.errors import DeclarationError
-from state_core.files.wire import DataOutput
-from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.registry import write_serializer_snapshot
-from state_core.serializers.type_spec import simple_types
+from statelake.state_core.declarations import TypeDescriptor
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
+from statelake.state_core.serializers.type_spec import simple_types
 
 
 class Tier(Enum):

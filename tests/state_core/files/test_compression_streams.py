@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
-from state_core.files.compression import (
+from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from statelake.state_core.files.compression import (
     IDENTIFIER,
     codec_named,
     compress_pieces,
     compress_snappy,
     open_stream,
 )
-from state_core.files.filesystem import InlineSource
+from statelake.state_core.files.filesystem import InlineSource
 
 PADDING = b"\xfe\x03\x00\x00abc"  # a skippable chunk
 CHUNK = 65536

@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
-from state_core.files import confinement
-from state_core.files.confinement import ConfinedTree, written_is_synced
-from state_core.files.filesystem import ConfinedDirectory, Directory
-from state_core.files.paths import relative_path
+from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
+from statelake.state_core.files import confinement
+from statelake.state_core.files.confinement import ConfinedTree, written_is_synced
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.files.paths import relative_path
 
 SECRET = b"not to be read, nor to be changed"
 REFUSED = {

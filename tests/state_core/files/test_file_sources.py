@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core.errors import ChangedFileError, OversizedError, TruncatedError
-from state_core.files import file_sources
-from state_core.files.file_sources import (
+from statelake.state_core.errors import ChangedFileError, OversizedError, TruncatedError
+from statelake.state_core.files import file_sources
+from statelake.state_core.files.file_sources import (
     FIRST_AHEAD,
     MOST_AHEAD,
     PART,
@@ -25,7 +25,7 @@ from state_core.files.file_sources import (
     FileSource,
     RemoteFile,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 
 SIZE = 40 << 20
 DATA = np.random.default_rng(1).integers(0, 256, SIZE, np.uint8)
@@ -152,7 +152,7 @@ def test_a_fork_reads_with_threads_of_its_own() -> None:
     script = """
 import io, os, signal
 import numpy as np
-from state_core.files.file_sources import PART, RemoteFile
+from statelake.state_core.files.file_sources import PART, RemoteFile
 
 class Zeros:
     def size(self): return 4 * PART

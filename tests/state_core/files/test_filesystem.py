@@ -18,9 +18,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
-from state_core.errors import MissingFileError, SnapshotError
-from state_core.files import object_stores
-from state_core.files.filesystem import Directory
+from statelake.state_core.errors import MissingFileError, SnapshotError
+from statelake.state_core.files import object_stores
+from statelake.state_core.files.filesystem import Directory
 
 
 class FileSystems:

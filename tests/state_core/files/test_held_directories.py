@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from state_core.files import held_directories
-from state_core.files.held_directories import (
+from statelake.state_core.files import held_directories
+from statelake.state_core.files.held_directories import (
     EXPORT_PREFIX,
     LOG_PREFIX,
     SQL_PREFIX,
@@ -25,7 +25,7 @@ from state_core.files.held_directories import (
 
 HOLDER = """
 import sys
-from state_core.files.held_directories import HeldDirectory
+from statelake.state_core.files.held_directories import HeldDirectory
 held = HeldDirectory(sys.argv[1], ".part")
 print(held.path, flush=True)
 sys.stdin.read()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from state_core.errors import MissingFileError, SnapshotError, TruncatedError
-from state_core.files import confinement
-from state_core.files import moves as moving
-from state_core.files.filesystem import Directory
-from state_core.files.moves import Move, move_all, plan_moves
+from statelake.state_core.errors import MissingFileError, SnapshotError, TruncatedError
+from statelake.state_core.files import confinement
+from statelake.state_core.files import moves as moving
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.moves import Move, move_all, plan_moves
 
 PARTS = {"first": b"0123", "second": b"-456789-", "third": b"ab"}
 

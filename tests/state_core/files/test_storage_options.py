@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from state_core.errors import SnapshotError
-from state_core.files.filesystem import Directory
-from state_core.files.storage_options import STORES, storage_options, with_storage_options
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.storage_options import STORES, storage_options, with_storage_options
 
 QUERY = "endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
 

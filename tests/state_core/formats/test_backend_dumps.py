@@ -13,12 +13,19 @@ from typing import Any
 
 import pytest
 
-from state_core.files.filesystem import Directory
-from state_core.formats.keyed.keyed_files import HeapKeyedFile, UnifiedKeyedFile, open_keyed
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.operator_state.operator_file import open_operator_file
-from state_core.formats.operator_state.operator_states import encode_operator_file, operator_layout
-from state_core.model.handles import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.keyed.keyed_files import (
+    HeapKeyedFile,
+    UnifiedKeyedFile,
+    open_keyed,
+)
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.operator_state.operator_file import open_operator_file
+from statelake.state_core.formats.operator_state.operator_states import (
+    encode_operator_file,
+    operator_layout,
+)
+from statelake.state_core.model.handles import (
     DistributionMode,
     InlineHandle,
     KeyGroupRange,
@@ -27,7 +34,7 @@ from state_core.model.handles import (
     OperatorHandle,
     PartitionOffsets,
 )
-from state_core.model.snapshot import KeyedFile
+from statelake.state_core.model.snapshot import KeyedFile
 from tests.support.savepoints.golden_cases import GOLDEN
 
 VECTORS = GOLDEN / "vectors"

@@ -7,16 +7,20 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from state_core import open_snapshot
-from state_core.files.compression import open_stream
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.keyed.keyed_files import UnifiedKeyedFile
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.formats.layout.meta_info import write_keyed_header
-from state_core.formats.writing.unified_encode import StateRows, encode_key_groups, encode_rows
-from state_core.formats.writing.writer import encoded_groups
-from state_core.model.snapshot import Entries, KeyedFile
-from state_core.serializers import registered_classes
+from statelake import open_snapshot
+from statelake.state_core.files.compression import open_stream
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.keyed.keyed_files import UnifiedKeyedFile
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.formats.layout.meta_info import write_keyed_header
+from statelake.state_core.formats.writing.unified_encode import (
+    StateRows,
+    encode_key_groups,
+    encode_rows,
+)
+from statelake.state_core.formats.writing.writer import encoded_groups
+from statelake.state_core.model.snapshot import Entries, KeyedFile
+from statelake.state_core.serializers import registered_classes
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 # the jobs of these have enums in their state, and `types` everything else that there is

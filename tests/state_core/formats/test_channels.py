@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot, salvage_snapshot
-from state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
-from state_core.files.byte_sources import ByteSource, InlineSource
-from state_core.files.wire import DataOutput
-from state_core.formats.channels import (
+from statelake import open_snapshot
+from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
+from statelake.state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
+from statelake.state_core.files.byte_sources import ByteSource, InlineSource
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.channels import (
     GATES_TRIED,
     ChannelElements,
     InFlight,
@@ -30,10 +30,10 @@ from state_core.formats.channels import (
     read_channels,
     records_in_flight,
 )
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.model.channels import Channel, ChannelFile
-from state_core.model.snapshot import Snapshot
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.channels import Channel, ChannelFile
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.backlogs import (
     BACKLOGS,
     UIDS,

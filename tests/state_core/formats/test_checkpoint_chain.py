@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.formats.metadata.checkpoint_metadata import read_metadata
-from state_core.model.handles import FileHandle, IncrementalHandle
+from statelake import open_snapshot
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
+from statelake.state_core.model.handles import FileHandle, IncrementalHandle
 from tests.support.savepoints.checkpoint_chains import (
     Chain,
     Moment,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import StateError, UnsupportedFormatError
-from state_core.files.java_stream import write_java_stream
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.errors import StateError, UnsupportedFormatError
+from statelake.state_core.files.java_stream import write_java_stream
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
     read_keyed_header,
@@ -21,12 +21,15 @@ from state_core.formats.layout.meta_info import (
     serializer_entry,
     write_keyed_header,
 )
-from state_core.serializers import registered_classes
-from state_core.serializers.composite.collections import ListSerializerSnapshot
-from state_core.serializers.framework.config_snapshots import ADAPTER_VERSION, PARAMETERLESS
-from state_core.serializers.framework.snapshots import NESTED_MAGIC
-from state_core.serializers.sql.types.logical_type_objects import java_class, java_object
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.serializers import registered_classes
+from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
+from statelake.state_core.serializers.framework.config_snapshots import (
+    ADAPTER_VERSION,
+    PARAMETERLESS,
+)
+from statelake.state_core.serializers.framework.snapshots import NESTED_MAGIC
+from statelake.state_core.serializers.sql.types.logical_type_objects import java_class, java_object
+from statelake.state_core.serializers.type_spec import parse_type
 
 BASE = "org.apache.flink.api.common.typeutils.base."
 WINDOWS = "org.apache.flink.streaming.api.windowing.windows."

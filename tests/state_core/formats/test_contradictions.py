@@ -7,14 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot, salvage_snapshot
-from state_core.errors import CorruptSnapshotError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.meta_info import read_state_meta_infos, write_state_meta_info
-from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, OperatorState
-from state_core.model.handles import DistributionMode, IncrementalHandle, KeyGroupsHandle
-from state_core.model.operator_ids import operator_id_of_uid
+from statelake import open_snapshot
+from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.meta_info import (
+    read_state_meta_infos,
+    write_state_meta_info,
+)
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+)
+from statelake.state_core.model.handles import DistributionMode, IncrementalHandle, KeyGroupsHandle
+from statelake.state_core.model.operator_ids import operator_id_of_uid
 from tests.support.lakes import entries, golden
 from tests.support.savepoints.contradicting import (
     CONTRADICTIONS,

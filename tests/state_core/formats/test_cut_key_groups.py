@@ -14,18 +14,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.errors import CorruptSnapshotError
-from state_core.files.filesystem import InlineSource
-from state_core.formats.keyed import unified
-from state_core.formats.keyed.keyed_files import UnifiedKeyedFile
-from state_core.formats.keyed.unified import UnifiedFile
-from state_core.formats.rewriting.recompression import recompress_snapshot
-from state_core.formats.writing.new_snapshot import write_snapshot
-from state_core.formats.writing.new_states import NewKeyedState, NewOperator
-from state_core.model.handles import KeyGroupRange
-from state_core.model.pieces import FilePiece
-from state_core.model.snapshot import Entries
+from statelake import open_snapshot
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.files.filesystem import InlineSource
+from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.keyed.keyed_files import UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified import UnifiedFile
+from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.pieces import FilePiece
+from statelake.state_core.model.snapshot import Entries
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CANONICAL = [case for case in golden_cases() if "canonical" in case.name]

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.model.snapshot import Entries, StateKind
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
-from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
-from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.scala.serializers import OptionSerializer
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from statelake.state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.scala.serializers import OptionSerializer
 from tests.support.serializers.serializer_columns import write
 
 LONG, TEXT = LongSerializer(), StringSerializer()

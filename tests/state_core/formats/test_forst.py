@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.errors import MissingFileError
-from state_core.formats.layout.keyed_states import as_key_value
-from state_core.formats.layout.meta_info import (
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.errors import MissingFileError
+from statelake.state_core.formats.layout.keyed_states import as_key_value
+from statelake.state_core.formats.layout.meta_info import (
     USER_KEY_SERIALIZER,
     VALUE_SERIALIZER,
     BackendStateType,
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
-from state_core.formats.writing.new_states import NewKeyedState
-from state_core.model.snapshot import Snapshot
-from state_core.serializers.composite.wrappers import AsyncTtlSerializerSnapshot
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from statelake.state_core.formats.writing.new_states import NewKeyedState
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.serializers.composite.wrappers import AsyncTtlSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.change_logs import rows_of
 from tests.support.savepoints.forst import CHECKPOINTS, savepoint_of, unpack
 

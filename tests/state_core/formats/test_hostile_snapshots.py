@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.errors import StateError
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake import open_snapshot
+from statelake.state_core.errors import StateError
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.snapshot_damage import LENGTHS, damages, inlined, read_everything
 

@@ -6,19 +6,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core.errors import CorruptSnapshotError, EncodeError, KeyGroupError, UnknownHashError
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keys import encode_keys, keys_of
-from state_core.formats.rewriting.key_bytes import key_bytes
-from state_core.formats.writing.rehash import assign_key_groups
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.snapshot import Entries, StateKind
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
-from state_core.serializers.composite.pojo import PojoSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    KeyGroupError,
+    UnknownHashError,
+)
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keys import encode_keys, keys_of
+from statelake.state_core.formats.rewriting.key_bytes import key_bytes
+from statelake.state_core.formats.writing.rehash import assign_key_groups
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.pojo import PojoSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from tests.support.serializers.serializer_columns import write
 
 LONG, TEXT, VOID = LongSerializer(), StringSerializer(), VoidNamespaceSerializer()

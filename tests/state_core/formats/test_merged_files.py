@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.errors import CorruptSnapshotError, MissingFileError
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake import open_snapshot
+from statelake.state_core.errors import CorruptSnapshotError, MissingFileError
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.model.handles import (
+from statelake.state_core.model.handles import (
     EmptySegmentHandle,
     FileHandle,
     IncrementalHandle,

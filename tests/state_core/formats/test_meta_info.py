@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.errors import (
+from statelake import open_snapshot
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     StateError,
     TruncatedError,
     UnknownSerializerError,
     UnsupportedFormatError,
 )
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_states import layout_of, parse_keyed_state
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_states import layout_of, parse_keyed_state
+from statelake.state_core.formats.layout.meta_info import (
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
     USER_KEY_SERIALIZER,
@@ -30,21 +30,24 @@ from state_core.formats.layout.meta_info import (
     write_keyed_header,
     write_state_meta_info,
 )
-from state_core.formats.operator_state.operator_file import (
+from statelake.state_core.formats.operator_state.operator_file import (
     OperatorHeader,
     read_operator_header,
     write_operator_header,
 )
-from state_core.model.snapshot import StateKind
-from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
-from state_core.serializers.composite.collections import (
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
+from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
-from state_core.serializers.composite.wrappers import TimerSerializerSnapshot, TtlSerializerSnapshot
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.registry import registered_classes
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.wrappers import (
+    TimerSerializerSnapshot,
+    TtlSerializerSnapshot,
+)
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import registered_classes
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 LONG, INT = SNAPSHOTS[LongSerializer], SNAPSHOTS[IntSerializer]
@@ -175,7 +178,7 @@ def test_unknown_classes_are_named() -> None:
     assert "'com.acme.MySnapshot'" in text
     assert "state 'mine', VALUE_SERIALIZER" in text
     assert f"savepoint/file, offset {at}" in text
-    assert "state_core.serializers.register" in found.value.remedy
+    assert "statelake.state_core.serializers.register" in found.value.remedy
 
 
 # ------------------------------------------------------------------------------ states

@@ -9,28 +9,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import (
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     EncodeError,
     NotASnapshotError,
     StateError,
     UnsupportedFormatError,
 )
-from state_core.files.java_stream import read_java_stream, write_java_stream
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.files.java_stream import read_java_stream, write_java_stream
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
     read_metadata,
     write_metadata,
 )
-from state_core.formats.metadata.checkpoint_properties import (
+from statelake.state_core.formats.metadata.checkpoint_properties import (
     canonical_savepoint_properties,
     describe_properties,
 )
-from state_core.formats.metadata.handle_codec import write_keyed_handle, write_operator_handle
-from state_core.model.handles import (
+from statelake.state_core.formats.metadata.handle_codec import (
+    write_keyed_handle,
+    write_operator_handle,
+)
+from statelake.state_core.model.handles import (
     ChannelHandle,
     InlineHandle,
     KeyGroupsHandle,

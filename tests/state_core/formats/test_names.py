@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot
-from state_core.errors import UnsupportedFormatError
-from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, OperatorState
+from statelake import open_snapshot
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+)
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import damaged
 from tests.support.savepoints.snapshot_damage import inlined

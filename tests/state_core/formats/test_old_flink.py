@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from state_core import open_snapshot
-from state_core.model.handles import DistributionMode
-from state_core.model.snapshot import Operator
+from statelake import open_snapshot
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.snapshot import Operator
 from tests.support.savepoints.golden_cases import GOLDEN
 
 OLD = sorted((GOLDEN / "old").iterdir())

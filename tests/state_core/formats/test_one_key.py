@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core import open_snapshot
-from state_core.errors import CorruptSnapshotError, EncodeError
-from state_core.formats.keyed.keyed_files import RocksDBKeyedFile
-from state_core.formats.keyed.rocksdb_native import RocksDBFiles
-from state_core.formats.layout.keys import decode_keys, keys_of
-from state_core.model.handles import KeyGroupRange
-from state_core.model.snapshot import Entries, KeyedState, Snapshot
+from statelake import open_snapshot
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError
+from statelake.state_core.formats.keyed.keyed_files import RocksDBKeyedFile
+from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
+from statelake.state_core.formats.layout.keys import decode_keys, keys_of
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries, KeyedState, Snapshot
 from tests.support.rocksdb_databases import Settings, opened, tables_in, write
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers

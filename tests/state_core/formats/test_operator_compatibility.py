@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from state_core import NewOperatorState, open_snapshot
-from state_core.formats.layout.state_compatibility import (
+from statelake import NewOperatorState, open_snapshot
+from statelake.state_core.formats.layout.state_compatibility import (
     OperatorSchema,
     check_operators,
     operator_schema,
 )
-from state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.framework.compatibility import Verdict
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 from tests.support.savepoints.held_by_snapshots import encoded
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot

@@ -15,14 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.files.file_sources import RemoteFile
-from state_core.files.filesystem import Directory
-from state_core.formats.writing import spills
-from state_core.formats.writing.spills import Spill, gathered_groups, plan_parts
-from state_core.formats.writing.unified_encode import END_OF_KEY_GROUP
-from state_core.formats.writing.writer import KeyedPart, SavepointDirectory, write_keyed_part
-from state_core.model.handles import KeyGroupRange
-from state_core.serializers.framework.columns import U8Array
+from statelake.state_core.files.file_sources import RemoteFile
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.writing import spills
+from statelake.state_core.formats.writing.spills import Spill, gathered_groups, plan_parts
+from statelake.state_core.formats.writing.unified_encode import END_OF_KEY_GROUP
+from statelake.state_core.formats.writing.writer import (
+    KeyedPart,
+    SavepointDirectory,
+    write_keyed_part,
+)
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.serializers.framework.columns import U8Array
 
 TOP = 8
 # a run: key group, state id, entries; a spill is a file of several

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot, salvage_snapshot
-from state_core.errors import CorruptSnapshotError, StateError
-from state_core.files.filesystem import InlineSource
-from state_core.formats.keyed.keyed_files import RawTimersKeyedFile
-from state_core.formats.keyed.raw_timers import (
+from statelake import open_snapshot
+from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
+from statelake.state_core.errors import CorruptSnapshotError, StateError
+from statelake.state_core.files.filesystem import InlineSource
+from statelake.state_core.formats.keyed.keyed_files import RawTimersKeyedFile
+from statelake.state_core.formats.keyed.raw_timers import (
     RawTimersFile,
     holds_timers,
     raw_spans,
     read_timers_header,
 )
-from state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
-from state_core.model.snapshot import Operator, Snapshot
+from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
+from statelake.state_core.model.snapshot import Operator, Snapshot
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers, heap_timers_lines
 
 EVENT, PROCESSING = "_timer_state/event_user-timers", "_timer_state/processing_user-timers"

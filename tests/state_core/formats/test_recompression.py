@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.errors import SnapshotError, UnsupportedFormatError
-from state_core.formats.rewriting import recompression
-from state_core.formats.rewriting.recompression import recompress_snapshot
+from statelake import open_snapshot
+from statelake.state_core.errors import SnapshotError, UnsupportedFormatError
+from statelake.state_core.formats.rewriting import recompression
+from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 from tests.support.lakes import entries, files_of, golden, raw_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from state_core import open_snapshot
-from state_core.checks.integrity import FaultKind, check_snapshot
-from state_core.errors import (
+from statelake import open_snapshot
+from statelake.state_core.checks.integrity import FaultKind, check_snapshot
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     MissingFileError,
     StateError,
     UnsafePathError,
     UnsupportedFormatError,
 )
-from state_core.files.filesystem import ByteSource, Directory
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import (
+from statelake.state_core.files.filesystem import ByteSource, Directory
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import (
     EmptySegmentHandle,
     FileHandle,
     InlineHandle,

@@ -10,30 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core import NewOperatorState
-from state_core.errors import EncodeError
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.operator_state.operator_reader import parse_operator_state
-from state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
-from state_core.formats.rewriting.value_migration import (
+from statelake import NewOperatorState
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
+from statelake.state_core.formats.rewriting.value_migration import (
     exact_values,
     migrate_rows,
     resolve_element,
     validate_rows,
 )
-from state_core.formats.writing.unified_encode import StateRows
-from state_core.model.handles import DistributionMode
-from state_core.model.snapshot import StateKind
-from state_core.serializers import Decoder, register_decoder
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.composite.evolution import migrate_value, resolve_decoded
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
-from state_core.serializers.composite.pojo import PojoSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import Cursor
-from state_core.serializers.opaque import decoders
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers import Decoder, register_decoder
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.evolution import migrate_value, resolve_decoded
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.pojo import PojoSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import Cursor
+from statelake.state_core.serializers.opaque import decoders
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.held_by_snapshots import encoded
 from tests.support.savepoints.kryo_savepoint import CAR, kryo_snapshot
 from tests.support.serializers.serializer_columns import write

@@ -12,11 +12,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
-from state_core import KeyGroupRange, open_snapshot
-from state_core.errors import NotFoundError
-from state_core.model.handles import ranges_of
-from state_core.model.operator_state import NonKeyedState
-from state_core.model.snapshot import KeyedState
+from statelake import KeyGroupRange, open_snapshot
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.model.handles import ranges_of
+from statelake.state_core.model.operator_state import NonKeyedState
+from statelake.state_core.model.snapshot import KeyedState
 from tests.support.lakes import golden
 from tests.support.savepoints.golden_cases import golden_cases
 

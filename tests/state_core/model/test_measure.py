@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from state_core.errors import CorruptSnapshotError
-from state_core.model.handles import KeyGroupRange
-from state_core.model.measure import Measure
-from state_core.model.snapshot import Entries
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.measure import Measure
+from statelake.state_core.model.snapshot import Entries
 
 
 def entries(states: list[int], groups: list[int]) -> Entries:

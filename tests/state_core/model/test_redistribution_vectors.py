@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import KeyGroupError
-from state_core.model.handles import DistributionMode
-from state_core.model.key_groups import subtask_of
-from state_core.model.redistribution import (
+from statelake.state_core.errors import KeyGroupError
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.key_groups import subtask_of
+from statelake.state_core.model.redistribution import (
     ElementSlice,
     StateShare,
     plan_key_groups,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.model.snapshot import Operator, Snapshot
+from statelake import open_snapshot
+from statelake.state_core.model.snapshot import Operator, Snapshot
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases()

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.backends import BackendConfiguration, heap_backend
-from state_core.declarations import Side, StateDeclaration, StreamKind
-from state_core.errors import KeyGroupError
-from state_core.model.handles import KeyGroupRange
-from state_core.process import (
+from statelake.state_core.backends import BackendConfiguration, heap_backend
+from statelake.state_core.declarations import Side, StateDeclaration, StreamKind
+from statelake.state_core.errors import KeyGroupError
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.process import (
     Collector,
     OneInputBatchProcessFunction,
     PartitionedContext,

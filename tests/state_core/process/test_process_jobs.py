@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from state_core.declarations import StreamKind
-from state_core.errors import DeclarationError, LegalityError
-from state_core.process import Job
-from state_core.process.jobs import Stream
+from statelake.state_core.declarations import StreamKind
+from statelake.state_core.errors import DeclarationError, LegalityError
+from statelake.state_core.process import Job
+from statelake.state_core.process.jobs import Stream
 from tests.support.jobs.process_functions import Alerting, Counting, Joining
 
 OUT = {"key": pa.int64(), "count": pa.int64()}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from state_core.declarations import Side, StateDeclaration, StreamKind
-from state_core.errors import LegalityError
-from state_core.process import (
+from statelake.state_core.declarations import Side, StateDeclaration, StreamKind
+from statelake.state_core.errors import LegalityError
+from statelake.state_core.process import (
     Collector,
     NonPartitionedContext,
     OneInputStreamProcessFunction,
@@ -212,7 +212,7 @@ def test_two_outputs() -> None:
         ) -> None:  # type: ignore[override]
             first.collect("end")
 
-    from state_core.declarations import declare_operator  # noqa: PLC0415
+    from statelake.state_core.declarations import declare_operator  # noqa: PLC0415
 
     function = Splitting()
     declared = declare_operator("counter", function, NK, outputs=2)

@@ -10,11 +10,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from state_core.errors import CorruptSnapshotError, EncodeError, IncompatibleError, StateError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.avro.serializer import AvroSerializerSnapshot
-from state_core.serializers.composite.evolution import migrate_column
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    IncompatibleError,
+    StateError,
+)
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.avro.serializer import AvroSerializerSnapshot
+from statelake.state_core.serializers.composite.evolution import migrate_column
+from statelake.state_core.serializers.type_spec import parse_type
 
 FIXED = {"type": "fixed", "name": "F", "size": 4}
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}

@@ -23,9 +23,9 @@ def test_the_table_is_what_modules_register() -> None:
     """Each module registers what stands in the table behind its name, and no other one anything."""
     wrong, strangers = run_new("""
 import importlib, json, pkgutil, sys
-import state_core.serializers
-from state_core.serializers.framework import registry
-from state_core.serializers.framework.built_in import BUILT_IN
+import statelake.state_core.serializers
+from statelake.state_core.serializers.framework import registry
+from statelake.state_core.serializers.framework.built_in import BUILT_IN
 
 wrong = []
 for module, names in BUILT_IN.items():
@@ -34,7 +34,8 @@ for module, names in BUILT_IN.items():
     new = before & set(names) if known else set(registry._classes) - before
     wrong += [(module, name) for name in new ^ set(names)]
 expected = set(registry._classes)
-for module in pkgutil.walk_packages(state_core.serializers.__path__, "state_core.serializers."):
+folder = statelake.state_core.serializers
+for module in pkgutil.walk_packages(folder.__path__, folder.__name__ + "."):
     importlib.import_module(module.name)
 print(json.dumps([wrong, sorted(set(registry._classes) - expected)]))
 """)
@@ -45,8 +46,8 @@ def test_only_what_is_met_is_imported() -> None:
     """A snapshot of numbers needs nothing of Flink SQL's types, and no machine code."""
     found, imported = run_new("""
 import json, sys
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework import registry
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework import registry
 
 out = DataOutput()
 out.write_utf(
@@ -54,7 +55,7 @@ out.write_utf(
 )
 out.write_int(3)
 found = registry.read_serializer_snapshot(DataInput(out.to_bytes(), "here")).type_name
-rooms = ("state_core.serializers.sql", "state_core.serializers.avro", "numba")
+rooms = ("statelake.state_core.serializers.sql", "statelake.state_core.serializers.avro", "numba")
 print(json.dumps([found, [name for name in rooms if name in sys.modules]]))
 """)
     assert (found, imported) == ("Long", [])
@@ -64,11 +65,11 @@ def test_a_users_class_comes_behind_what_is_built_in() -> None:
     """It must not take a built-in class's place unasked, though that is not imported yet."""
     problem, replaced, kept = run_new("""
 import json
-from state_core.errors import EncodeError
-from state_core.serializers import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers import (
     SimpleTypeSerializerSnapshot, TypeSerializer, register, registered_classes,
 )
-from state_core.serializers.framework.registry import registered_class
+from statelake.state_core.serializers.framework.registry import registered_class
 
 class Own(TypeSerializer):
     name = "Own"

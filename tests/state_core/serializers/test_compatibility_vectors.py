@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.meta_info import (
     KEYED_STATE_TYPE,
     VALUE_SERIALIZER,
     BackendStateType,
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
-from state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, Verdict
-from state_core.serializers.framework.registry import (
+from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from tests.support.savepoints.golden_cases import GOLDEN
 
 Pair = dict[str, Any]

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import EncodeError, KeyGroupError, StateError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.meta_info import read_serializer_entry, serializer_entry
-from state_core.kernels import skip
-from state_core.serializers import registered_classes
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import Target
-from state_core.serializers.framework.registry import (
+from statelake.state_core.errors import EncodeError, KeyGroupError, StateError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.meta_info import read_serializer_entry, serializer_entry
+from statelake.state_core.kernels import skip
+from statelake.state_core.serializers import registered_classes
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import Target
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )

@@ -9,26 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import IncompatibleError
-from state_core.serializers.basic.numbers import (
+from statelake.state_core.errors import IncompatibleError
+from statelake.state_core.serializers.basic.numbers import (
     BooleanSerializer,
     CharSerializer,
     DoubleSerializer,
     IntSerializer,
     LongSerializer,
 )
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.composite.collections import (
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
     MapSerializer,
 )
-from state_core.serializers.composite.evolution import migrate_column, migrate_value
-from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
-from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
-from state_core.serializers.composite.wrappers import TtlSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.composite.evolution import migrate_column, migrate_value
+from statelake.state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from statelake.state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from statelake.state_core.serializers.composite.wrappers import TtlSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from tests.support.serializers.serializer_columns import decode, write
 
 LONG, TEXT = LongSerializer(), StringSerializer()

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core.files.wire import DataInput
-from state_core.model.key_groups import key_groups_of_hashes, subtask_of
-from state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.model.key_groups import key_groups_of_hashes, subtask_of
+from statelake.state_core.serializers.framework.base import TypeSerializer
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.serializers.serializer_columns import decode, write
 from tests.support.serializers.serializer_samples import (

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from state_core.errors import IncompatibleError, OversizedError, UnsupportedFormatError
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.keys import encode_key
-from state_core.model.snapshot import Entries, StateKind
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
-from state_core.serializers.composite.pojo import PojoSerializer
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.plugins import forget_declarations
-from state_core.serializers.framework.restored import restore_bounded, restore_key
-from state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
-from state_core.serializers.kryo.graph import Classes, Item
-from state_core.serializers.kryo.wire import KryoOutput, KryoVersion
-from state_core.serializers.opaque.decoders import DecodedSerializer, described_type
+from statelake.state_core.errors import IncompatibleError, OversizedError, UnsupportedFormatError
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keys import encode_key
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.pojo import PojoSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.plugins import forget_declarations
+from statelake.state_core.serializers.framework.restored import restore_bounded, restore_key
+from statelake.state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
+from statelake.state_core.serializers.kryo.graph import Classes, Item
+from statelake.state_core.serializers.kryo.wire import KryoOutput, KryoVersion
+from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, described_type
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 
 pytestmark = pytest.mark.usefixtures("own_registry")

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from state_core.errors import EncodeError, IncompatibleError, StateError
-from state_core.files.wire import DataInput
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.plugins import forget_declarations
-from state_core.serializers.framework.registry import read_serializer_snapshot
-from state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
-from state_core.serializers.kryo.graph import Item
-from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from state_core.serializers.kryo.wire import KryoVersion
-from state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
+from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.plugins import forget_declarations
+from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
+from statelake.state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
+from statelake.state_core.serializers.kryo.graph import Item
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.kryo_jobs import EVENT, kryo_vectors
 

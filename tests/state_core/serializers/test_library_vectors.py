@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from state_core.errors import EncodeError, KeyGroupError, StateError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_states import layout_of
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.errors import EncodeError, KeyGroupError, StateError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_states import layout_of
+from statelake.state_core.formats.layout.meta_info import (
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
     VALUE_SERIALIZER,
@@ -23,19 +23,19 @@ from state_core.formats.layout.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
-from state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
-from state_core.serializers.composite.evolution import migrate_column, migrate_value
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, Verdict
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import (
+from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
+from statelake.state_core.serializers.composite.evolution import migrate_column, migrate_value
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.operators.cep import LockableSerializer
-from state_core.serializers.operators.stream_elements import StreamElementSerializer
-from state_core.serializers.scala.serializers import TrySerializer
+from statelake.state_core.serializers.operators.cep import LockableSerializer
+from statelake.state_core.serializers.operators.stream_elements import StreamElementSerializer
+from statelake.state_core.serializers.scala.serializers import TrySerializer
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.serializers.serializer_columns import decode, encode, read, walked, write
 

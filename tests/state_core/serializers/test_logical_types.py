@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import CorruptSnapshotError, EncodeError, StateError
-from state_core.files.java_stream import (
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError, StateError
+from statelake.state_core.files.java_stream import (
     JavaArray,
     JavaClass,
     JavaObject,
@@ -18,17 +18,21 @@ from state_core.files.java_stream import (
     read_java_stream,
     write_java_stream,
 )
-from state_core.files.wire import DataInput
-from state_core.serializers.sql.types.logical_type_objects import JavaTypes, java_class, java_object
-from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
-from state_core.serializers.sql.types.logical_type_streams import (
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.sql.types.logical_type_objects import (
+    JavaTypes,
+    java_class,
+    java_object,
+)
+from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from statelake.state_core.serializers.sql.types.logical_type_streams import (
     WrittenType,
     list_items,
     logical_type_of,
     read_logical_type,
     summary,
 )
-from state_core.serializers.sql.types.logical_types import (
+from statelake.state_core.serializers.sql.types.logical_types import (
     ArrayType,
     DecimalType,
     LogicalType,

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state_core.serializers.basic.numbers import IntSerializer, LongSerializer
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from state_core.serializers.composite.optionals import NullableSerializer
-from state_core.serializers.composite.structs import RowSerializer
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.sql.row_data import internal_snapshot
-from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from statelake.state_core.serializers.basic.numbers import IntSerializer, LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from statelake.state_core.serializers.composite.optionals import NullableSerializer
+from statelake.state_core.serializers.composite.structs import RowSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.sql.row_data import internal_snapshot
+from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from tests.support.serializers.serializer_columns import encode
 
 OFFSETS = pa.array([0, 2, 5, 5, 6], pa.int32())

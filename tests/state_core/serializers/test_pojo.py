@@ -10,39 +10,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import (
+from statelake.state_core.errors import (
     CorruptSnapshotError,
     EncodeError,
     KeyGroupError,
     StateError,
     UnsupportedFormatError,
 )
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import skip
-from state_core.serializers.basic.numbers import (
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import skip
+from statelake.state_core.serializers.basic.numbers import (
     SNAPSHOTS,
     BooleanSerializer,
     DoubleSerializer,
     IntSerializer,
     LongSerializer,
 )
-from state_core.serializers.basic.text import (
+from statelake.state_core.serializers.basic.text import (
     StringSerializer,
     StringSerializerSnapshot,
 )
-from state_core.serializers.composite.arrays import GenericArraySerializer, SetSerializer
-from state_core.serializers.composite.collections import (
+from statelake.state_core.serializers.composite.arrays import GenericArraySerializer, SetSerializer
+from statelake.state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
     MapSerializer,
 )
-from state_core.serializers.composite.optionals import NullableSerializer
-from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
-from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import (
+from statelake.state_core.serializers.composite.optionals import NullableSerializer
+from statelake.state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
-from state_core.serializers.basic.text import StringSerializerSnapshot
-from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Compatibility, Verdict
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializerSnapshot
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
 
 LONG, INT, TEXT = (
     SNAPSHOTS[LongSerializer](),

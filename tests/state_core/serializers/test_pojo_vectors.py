@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.composite.evolution import migrate_column, migrate_value
-from state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
-from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.framework.registry import (
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.composite.evolution import migrate_column, migrate_value
+from statelake.state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.opaque.optional_map import OptionalEntry
+from statelake.state_core.serializers.opaque.optional_map import OptionalEntry
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.serializers.serializer_columns import decode, encode, read, walked, write
 

@@ -12,26 +12,26 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from state_core.errors import EncodeError, PluginError, StateError, UnknownSerializerError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers import (
+from statelake.state_core.errors import EncodeError, PluginError, StateError, UnknownSerializerError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers import (
     SimpleTypeSerializerSnapshot,
     TypeSerializer,
     TypeSerializerSnapshot,
     register,
     registered_classes,
 )
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.framework import plugins
-from state_core.serializers.framework.compatibility import (
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.framework import plugins
+from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     Verdict,
     as_is,
     incompatible,
 )
-from state_core.serializers.framework.registry import read_serializer_snapshot
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
+from statelake.state_core.serializers.type_spec import parse_type
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -217,8 +217,8 @@ class TestOlderDirection:
 
 
 PLUGIN = """
-from state_core.serializers import SimpleTypeSerializerSnapshot, register
-from state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers import SimpleTypeSerializerSnapshot, register
+from statelake.state_core.serializers.basic.text import StringSerializer
 
 class PluggedSerializer(StringSerializer):
     name = "Plugged"

@@ -13,14 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import CorruptSnapshotError, EncodeError, StateError
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import Target
-from state_core.serializers.sql.binary.formats import row_format
-from state_core.serializers.sql.row_data import RowDataSerializerSnapshot, internal_snapshot
-from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
-from state_core.serializers.sql.types.logical_type_streams import WrittenType
-from state_core.serializers.sql.types.logical_types import (
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError, StateError
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import Target
+from statelake.state_core.serializers.sql.binary.formats import row_format
+from statelake.state_core.serializers.sql.row_data import (
+    RowDataSerializerSnapshot,
+    internal_snapshot,
+)
+from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
+from statelake.state_core.serializers.sql.types.logical_types import (
     ArrayType,
     LogicalType,
     MapType,

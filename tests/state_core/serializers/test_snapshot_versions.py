@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.meta_info import read_serializer_entry, serializer_entry
-from state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
-from state_core.serializers.composite.collections import ListSerializerSnapshot
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.registry import registered_classes
-from state_core.serializers.framework.snapshots import SimpleTypeSerializerSnapshot
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.meta_info import read_serializer_entry, serializer_entry
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
+from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import registered_classes
+from statelake.state_core.serializers.framework.snapshots import SimpleTypeSerializerSnapshot
 
 BASE = "org.apache.flink.api.common.typeutils.base."
 LONG = SNAPSHOTS[LongSerializer]

@@ -9,40 +9,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import CorruptSnapshotError, EncodeError, KeyGroupError, StateError
-from state_core.files.java_stream import JavaArray, write_java_stream
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
-from state_core.serializers.composite.structs import TupleSerializerSnapshot
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.framework.registry import (
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError, KeyGroupError, StateError
+from statelake.state_core.files.java_stream import JavaArray, write_java_stream
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
+from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from state_core.serializers.sql.row_data import (
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.sql.row_data import (
     BinaryRowDataSerializerSnapshot,
     RowDataSerializerSnapshot,
     internal_snapshot,
 )
-from state_core.serializers.sql.table_collections import (
+from statelake.state_core.serializers.sql.table_collections import (
     LinkedListSerializer,
     LinkedListSerializerSnapshot,
     NullAwareMapSerializer,
     SortedMapSerializerSnapshot,
 )
-from state_core.serializers.sql.table_data import RawValueDataSerializerSnapshot
-from state_core.serializers.sql.table_structures import (
+from statelake.state_core.serializers.sql.table_data import RawValueDataSerializerSnapshot
+from statelake.state_core.serializers.sql.table_structures import (
     RowDataKeySerializerSnapshot,
     SortedLongSerializer,
     WindowKeySerializerSnapshot,
 )
-from state_core.serializers.sql.table_timestamps import TimestampDataSerializerSnapshot
-from state_core.serializers.sql.table_views import ExternalSerializerSnapshot
-from state_core.serializers.sql.types.logical_type_objects import java_class, java_object
-from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from statelake.state_core.serializers.sql.table_timestamps import TimestampDataSerializerSnapshot
+from statelake.state_core.serializers.sql.table_views import ExternalSerializerSnapshot
+from statelake.state_core.serializers.sql.types.logical_type_objects import java_class, java_object
+from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from tests.support.serializers.serializer_columns import decode, encode, read, walked, write
 
 LONG, INT = LongSerializer(), IntSerializer()

@@ -13,18 +13,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.framework.registry import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.sql.row_data import internal_snapshot
-from state_core.serializers.sql.types.logical_type_parser import parse_logical_type
-from state_core.serializers.sql.types.logical_type_streams import WrittenType, read_logical_type
-from state_core.serializers.sql.types.logical_types import (
+from statelake.state_core.serializers.sql.row_data import internal_snapshot
+from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from statelake.state_core.serializers.sql.types.logical_type_streams import (
+    WrittenType,
+    read_logical_type,
+)
+from statelake.state_core.serializers.sql.types.logical_types import (
     DistinctType,
     LogicalType,
     RawType,

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from state_core.errors import EncodeError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.framework.registry import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.type_spec import parse_type, simple_types
+from statelake.state_core.serializers.type_spec import parse_type, simple_types
 
 TEXTS = [
     "Long",

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import StateError, UnknownSerializerError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.errors import StateError, UnknownSerializerError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
     KeyedHeader,
@@ -17,20 +17,23 @@ from state_core.formats.layout.meta_info import (
     serializer_entry,
     write_keyed_header,
 )
-from state_core.serializers import (
+from statelake.state_core.serializers import (
     read_serializer_snapshot,
     registered_classes,
     write_serializer_snapshot,
 )
-from state_core.serializers.basic.text import StringSerializerSnapshot
-from state_core.serializers.composite.collections import (
+from statelake.state_core.serializers.basic.text import StringSerializerSnapshot
+from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
-from state_core.serializers.opaque.unknown_classes import UnknownSerializerSnapshot, read_whole
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.opaque.unknown_classes import (
+    UnknownSerializerSnapshot,
+    read_whole,
+)
 
 LONG = registered_classes()[
     "org.apache.flink.api.common.typeutils.base.LongSerializer$LongSerializerSnapshot"

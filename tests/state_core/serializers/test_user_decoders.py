@@ -11,26 +11,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.errors import EncodeError, IncompatibleError, PluginError, StateError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.writing.unified_encode import StateRows, encode_rows
-from state_core.serializers import Decoder, register_decoder
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from state_core.serializers.composite.evolution import (
+from statelake import open_snapshot
+from statelake.state_core.errors import EncodeError, IncompatibleError, PluginError, StateError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
+from statelake.state_core.serializers import Decoder, register_decoder
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from statelake.state_core.serializers.composite.evolution import (
     migrate_column,
     migrate_value,
     resolve_decoded,
 )
-from state_core.serializers.composite.pojo import PojoSerializer
-from state_core.serializers.composite.structs import TupleSerializer
-from state_core.serializers.framework import plugins
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
-from state_core.serializers.opaque.decoders import DecodedSerializer, opaque_serializer, undecoded
-from state_core.serializers.opaque.optional_map import FramedSnapshot
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.serializers.composite.pojo import PojoSerializer
+from statelake.state_core.serializers.composite.structs import TupleSerializer
+from statelake.state_core.serializers.framework import plugins
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.opaque.decoders import (
+    DecodedSerializer,
+    opaque_serializer,
+    undecoded,
+)
+from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.kryo_savepoint import (
     CAR,
     CAR_TYPE,

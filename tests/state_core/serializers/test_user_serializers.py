@@ -12,38 +12,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.errors import EncodeError, KeyGroupError, StateError
-from state_core.files.wire import DataInput, DataOutput
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.writing.unified_encode import StateRows, encode_rows
-from state_core.model.snapshot import StateKind
-from state_core.serializers import (
+from statelake.state_core.errors import EncodeError, KeyGroupError, StateError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers import (
     CompositeTypeSerializerSnapshot,
     TypeSerializer,
     TypeSerializerSnapshot,
     register,
 )
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.basic.text import StringSerializer
-from state_core.serializers.composite.collections import (
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
     MapSerializer,
 )
-from state_core.serializers.composite.namespaces import (
+from statelake.state_core.serializers.composite.namespaces import (
     TimeWindowSerializer,
     VoidNamespaceSerializer,
 )
-from state_core.serializers.composite.pojo import PojoSerializer
-from state_core.serializers.composite.structs import RowSerializer, TupleSerializer
-from state_core.serializers.composite.wrappers import TtlSerializer
-from state_core.serializers.framework import plugins
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.framework.registry import (
+from statelake.state_core.serializers.composite.pojo import PojoSerializer
+from statelake.state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from statelake.state_core.serializers.composite.wrappers import TtlSerializer
+from statelake.state_core.serializers.framework import plugins
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.serializers.serializer_columns import decode, encode, read, write
 
 pytestmark = pytest.mark.usefixtures("own_registry")

@@ -14,8 +14,8 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from pipelines.lake.api import Lake
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
 
 __all__ = [
     "EXAMPLE",
@@ -100,7 +100,7 @@ def state_rows(
     lake: Lake, run: int, operator: str, state: str, work: Path, job: str = "alerts"
 ) -> dict[Any, Any]:
     """Keys and values of a state, exported from the snapshot of a run."""
-    from pipelines.lake.export.exporting import export_snapshot  # noqa: PLC0415
+    from statelake.pipelines.lake.export.exporting import export_snapshot  # noqa: PLC0415
 
     target = work / f"export-{run}-{operator}-{state}"
     export_snapshot(lake, job, f"run-{run:08d}", target, engine="local")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from state_core.backends import (
+from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     SnapshotTarget,
@@ -16,17 +16,17 @@ from state_core.backends import (
     restore_backend,
     rocksdb_backend,
 )
-from state_core.files.filesystem import Directory
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
 )
-from state_core.formats.writing.writer import SavepointDirectory
-from state_core.model.handles import KeyedHandle
-from state_core.model.key_groups import key_group_ranges
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.model.snapshot import StateKind
+from statelake.state_core.formats.writing.writer import SavepointDirectory
+from statelake.state_core.model.handles import KeyedHandle
+from statelake.state_core.model.key_groups import key_group_ranges
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.snapshot import StateKind
 
 MakeBackend = Callable[[BackendConfiguration], KeyedStateBackend]
 # RocksDB syncs its files whenever a state is made: memory is quicker at that than a disk

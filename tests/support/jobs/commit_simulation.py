@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from functools import cached_property
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointId,
@@ -28,18 +28,18 @@ from state_core.commit import (
     TaskStart,
     TaskStores,
 )
-from state_core.commit.backends.blob_backend import read_index
-from state_core.commit.backends.blob_store import folder_of
-from state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
-from state_core.commit.records.serdes import (
+from statelake.state_core.commit.backends.blob_backend import read_index
+from statelake.state_core.commit.backends.blob_store import folder_of
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
+from statelake.state_core.commit.records.serdes import (
     read_checkpoint_v1,
     read_checkpoint_v2,
     read_key,
     upgrade,
 )
-from state_core.commit.records.snapshot_index import reachable_blobs
-from state_core.commit.tasks.steps import STEPS
-from state_core.errors import StateError
+from statelake.state_core.commit.records.snapshot_index import reachable_blobs
+from statelake.state_core.commit.tasks.steps import STEPS
+from statelake.state_core.errors import StateError
 from tests.support.jobs.commit_world import Fate, KilledError, Pool, Remote
 
 Content = dict[str, dict[bytes, bytes]]

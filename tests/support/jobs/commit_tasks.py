@@ -10,7 +10,7 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointManager,
@@ -29,7 +29,7 @@ from state_core.commit import (
     TaskStores,
     pool_size,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 INPUT = SystemStreamPartition("kafka", "orders", 3)

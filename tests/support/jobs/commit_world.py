@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from state_core.commit import (
+from statelake.state_core.commit import (
     MemoryBackend,
     MemoryBlobStore,
     MemoryChangelogs,
@@ -20,7 +20,7 @@ from state_core.commit import (
     MemoryDisk,
     SystemStreamPartition,
 )
-from state_core.commit.backends.changelog import Change, Changelog, no_matter
+from statelake.state_core.commit.backends.changelog import Change, Changelog, no_matter
 
 _T = TypeVar("_T")
 

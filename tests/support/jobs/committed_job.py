@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pipelines.lake.commits.state_backend import LakeBackend
-from state_core.commit import (
+from statelake.pipelines.lake.commits.state_backend import LakeBackend
+from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointLog,
@@ -23,7 +23,7 @@ from state_core.commit import (
     TaskStart,
     TaskStores,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["GROUPER", "INPUT", "CommittedJob"]
 

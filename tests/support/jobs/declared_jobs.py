@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from state_core.declarations import (
+from statelake.state_core.declarations import (
     JobDeclaration,
     ListStateDeclaration,
     RedistributionStrategy,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from state_core.backends import BackendConfiguration, OperatorStateBackend, heap_backend
-from state_core.declarations import (
+from statelake.state_core.backends import BackendConfiguration, OperatorStateBackend, heap_backend
+from statelake.state_core.declarations import (
     OperatorDeclaration,
     RedistributionStrategy,
     StateDeclaration,
@@ -13,8 +13,8 @@ from state_core.declarations import (
     StreamKind,
     declare_operator,
 )
-from state_core.model.handles import KeyGroupRange
-from state_core.process import (
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.process import (
     Backends,
     Collector,
     NonPartitionedContext,

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from state_core.connectors.sources import sources_of
-from state_core.formats.channels import channels_of, read_channels, value_serializer
-from state_core.model.snapshot import Snapshot
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.connectors.sources import sources_of
+from statelake.state_core.formats.channels import channels_of, read_channels, value_serializer
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.golden_cases import GOLDEN
 
 __all__ = [

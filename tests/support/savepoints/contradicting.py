@@ -7,13 +7,13 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
     write_metadata,
 )
-from state_core.model.handles import KeyGroupsHandle, RelativeHandle
+from statelake.state_core.model.handles import KeyGroupsHandle, RelativeHandle
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import Damaged, damaged
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.api import Lake
-from pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
-from pipelines.lake.verify.compatibility import check_against
-from state_core.model.snapshot import Snapshot
-from state_core.serializers.framework.compatibility import Verdict
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
+from statelake.pipelines.lake.verify.compatibility import check_against
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.serializers.framework.compatibility import Verdict
 from tests.support.lakes import import_as
 from tests.support.savepoints.evolving_savepoints import (
     FOLDER,

@@ -10,16 +10,16 @@ import lzma
 from pathlib import Path
 from typing import Any
 
-from pipelines.engine import LocalEngine
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.migrating import migrate_snapshot
-from state_core.errors import UnsupportedFormatError
-from state_core.files.wire import DataInput
-from state_core.formats.layout.keyed_states import parse_keyed_state
-from state_core.model.snapshot import KeyedState, Snapshot, StateKind
-from state_core.serializers.composite.pojo import SubclassValue
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.model.snapshot import KeyedState, Snapshot, StateKind
+from statelake.state_core.serializers.composite.pojo import SubclassValue
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.golden_cases import GOLDEN
 
 __all__ = [

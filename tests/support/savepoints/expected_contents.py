@@ -29,8 +29,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from state_core import open_snapshot
-from state_core.model.snapshot import Snapshot
+from statelake import open_snapshot
+from statelake.state_core.model.snapshot import Snapshot
 from tests.support.savepoints.golden_cases import GoldenCase
 
 __all__ = [

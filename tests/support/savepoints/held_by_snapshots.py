@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from state_core import NewKeyedState, NewOperatorState
-from state_core.checks.held_states import HeldOperator, HeldState
-from state_core.checks.restore_checks import check_restore
-from state_core.declarations import (
+from statelake import NewKeyedState, NewOperatorState
+from statelake.state_core.checks.held_states import HeldOperator, HeldState
+from statelake.state_core.checks.restore_checks import check_restore
+from statelake.state_core.declarations import (
     BroadcastStateDeclaration,
     JobDeclaration,
     ListStateDeclaration,
@@ -21,15 +21,15 @@ from state_core.declarations import (
     StreamKind,
     declare_operator,
 )
-from state_core.declarations.findings import Finding
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.declarations.findings import Finding
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
     serializer_entry,
     write_state_meta_info,
 )
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.serializers.type_spec import parse_type
 
 __all__ = [
     "ALL",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from state_core import NewKeyedState, NewOperator, write_snapshot
+from statelake import NewKeyedState, NewOperator, write_snapshot
 
 __all__ = ["HOSTILE", "hostile_savepoint"]
 

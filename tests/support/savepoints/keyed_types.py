@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_core import NewKeyedState, NewOperator, write_snapshot
-from state_core.serializers.type_spec import parse_type
+from statelake import NewKeyedState, NewOperator, write_snapshot
+from statelake.state_core.serializers.type_spec import parse_type
 
 __all__ = ["KEYS", "POJO", "keyed_savepoint"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     MasterState,
     OperatorState,
     SubtaskState,
 )
-from state_core.model.handles import (
+from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from state_core.files.wire import DataOutput
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.meta_info import (
     DISTRIBUTION_MODE,
     KEY_SERIALIZER,
     KEYED_STATE_TYPE,
@@ -28,14 +28,17 @@ from state_core.formats.layout.meta_info import (
     StateMetaInfo,
     write_keyed_header,
 )
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorState,
     SubtaskState,
     write_metadata,
 )
-from state_core.formats.operator_state.operator_file import OperatorHeader, write_operator_header
-from state_core.model.handles import (
+from statelake.state_core.formats.operator_state.operator_file import (
+    OperatorHeader,
+    write_operator_header,
+)
+from statelake.state_core.model.handles import (
     DistributionMode,
     InlineHandle,
     KeyGroupsHandle,

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.files.filesystem import Directory
-from state_core.formats.metadata.checkpoint_metadata import (
+from statelake import open_snapshot
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     read_metadata,
     write_metadata,
 )
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.operator_state.operator_file import open_operator_file
-from state_core.formats.operator_state.operator_states import operator_layout
-from state_core.model.handles import FileHandle, InlineHandle, RelativeHandle
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.operator_state.operator_file import open_operator_file
+from statelake.state_core.formats.operator_state.operator_states import operator_layout
+from statelake.state_core.model.handles import FileHandle, InlineHandle, RelativeHandle
 from tests.support.savepoints.golden_cases import GoldenCase
 
 __all__ = ["damages", "inlined", "read_everything", "streams_replaced"]

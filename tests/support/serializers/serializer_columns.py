@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state_core.files.wire import DataInput, DataOutput
-from state_core.kernels import skip
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.columns import Cursor, Target
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import skip
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import Cursor, Target
 
 NOBODY = np.empty(0, np.uint8)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from state_core.files.wire import DataInput, DataOutput
-from state_core.serializers.framework.base import TypeSerializerSnapshot
-from state_core.serializers.framework.registry import read_serializer_snapshot
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
 
 __all__ = ["LEAVES", "Sample", "leaves", "samples", "wrapped", "wrapper"]
 

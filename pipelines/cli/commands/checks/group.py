@@ -6,15 +6,21 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.checks.integrity import integrity
-from pipelines.cli.commands.checks.legality import legality
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, json_option, print_table
-from pipelines.cli.options import answer, job_option, lake_option, snapshot_named, snapshot_option
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.verify.compatibility import check_against
-from state_core.formats.layout.state_compatibility import StateVerdict
-from state_core.serializers.framework.compatibility import Verdict
+from statelake.pipelines.cli.commands.checks.integrity import integrity
+from statelake.pipelines.cli.commands.checks.legality import legality
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table
+from statelake.pipelines.cli.options import (
+    answer,
+    job_option,
+    lake_option,
+    snapshot_named,
+    snapshot_option,
+)
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.verify.compatibility import check_against
+from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+from statelake.state_core.serializers.framework.compatibility import Verdict
 
 __all__ = ["check"]
 

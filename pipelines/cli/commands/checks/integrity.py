@@ -6,9 +6,15 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, progress_bar, tell
-from pipelines.cli.options import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    progress_bar,
+    tell,
+)
+from statelake.pipelines.cli.options import (
     Reading,
     answer,
     configured_option,
@@ -17,9 +23,9 @@ from pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.verify.integrity import count_faults, stored_faults
-from state_core.checks.integrity import (
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.verify.integrity import count_faults, stored_faults
+from statelake.state_core.checks.integrity import (
     Fault,
     IntegrityReport,
     Loss,
@@ -28,7 +34,7 @@ from state_core.checks.integrity import (
     check_snapshot,
     salvage_snapshot,
 )
-from state_core.formats import open_snapshot
+from statelake.state_core.formats import open_snapshot
 
 __all__ = ["integrity"]
 

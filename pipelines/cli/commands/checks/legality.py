@@ -7,20 +7,20 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
-from pipelines.cli.options import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from statelake.pipelines.cli.options import (
     answer,
     configured_option,
     lake_is_meant,
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.verify.legality import check_declared, held_of_record, load_job
-from state_core import open_snapshot
-from state_core.checks.held_states import HeldOperator, held_operators
-from state_core.declarations.findings import Finding
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.verify.legality import check_declared, held_of_record, load_job
+from statelake.state_core.checks.held_states import HeldOperator, held_operators
+from statelake.state_core.declarations.findings import Finding
+from statelake.state_core.formats.reader import open_snapshot
 
 __all__ = ["legality"]
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from pipelines.cli.commands.erasure.erase import Asked, asked_options
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.erasure.erase import Asked, asked_options
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -15,11 +15,11 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import answer, lake_option
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.erase.audit_records import audit_records, broken_record
-from pipelines.lake.erase.auditing import AuditResult, audit_erasure
-from pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.cli.options import answer, lake_option
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
+from statelake.pipelines.lake.erase.auditing import AuditResult, audit_erasure
+from statelake.pipelines.lake.erase.requests import ErasureRequest
 
 __all__ = ["audit"]
 

@@ -10,8 +10,8 @@ from typing import BinaryIO, NamedTuple
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -19,12 +19,12 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.options import answer, gathered, lake_option
-from pipelines.keys import KEY_LINES, lines_of
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.erase.erasing import erase, plan_erasure
-from pipelines.lake.erase.planning import ErasurePlan
-from pipelines.lake.erase.requests import SECRET, ErasureRequest
+from statelake.pipelines.cli.options import answer, gathered, lake_option
+from statelake.pipelines.keys import KEY_LINES, lines_of
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.erase.erasing import erase, plan_erasure
+from statelake.pipelines.lake.erase.planning import ErasurePlan
+from statelake.pipelines.lake.erase.requests import SECRET, ErasureRequest
 
 __all__ = ["Asked", "asked_options", "erase_command"]
 

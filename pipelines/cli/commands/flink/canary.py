@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.cli.commands.flink.connecting import (
+from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_option,
     path_map_option,
@@ -16,9 +16,9 @@ from pipelines.cli.commands.flink.connecting import (
     status_line,
     timeout_option,
 )
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
-from pipelines.cli.options import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from statelake.pipelines.cli.options import (
     answer,
     engine_option,
     job_option,
@@ -29,9 +29,9 @@ from pipelines.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pipelines.flink.jars import JarRun
-    from pipelines.lake.share.sharing import Sharing
-    from pipelines.operations.canary import CanaryResult
+    from statelake.pipelines.flink.jars import JarRun
+    from statelake.pipelines.lake.share.sharing import Sharing
+    from statelake.pipelines.operations.canary import CanaryResult
 
 __all__ = ["canary"]
 
@@ -96,9 +96,9 @@ def canary(
           --jar orders-2.jar --exports /sp --sample 1%
     """
     with connected(flink) as cluster:
-        from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
-        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-        from pipelines.operations.canary import run_canary  # noqa: PLC0415 - the same
+        from statelake.pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
+        from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
+        from statelake.pipelines.operations.canary import run_canary  # noqa: PLC0415 - the same
 
         opened = Catalog(lake)
         with status_line(quiet=as_json_) as report:

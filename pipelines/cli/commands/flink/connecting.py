@@ -12,16 +12,16 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from pipelines.cli.commands.times import Duration
-from pipelines.cli.options import configured_option, gathered
-from pipelines.cli.settings import FILE, is_trusted
-from pipelines.flink.jars import JarRun
-from state_core.errors import DeclarationError
-from state_core.extras import require_extra
-from state_core.printable import printable
+from statelake.pipelines.cli.commands.times import Duration
+from statelake.pipelines.cli.options import configured_option, gathered
+from statelake.pipelines.cli.settings import FILE, is_trusted
+from statelake.pipelines.flink.jars import JarRun
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.extras import require_extra
+from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
-    from pipelines.flink.cluster import FlinkCluster
+    from statelake.pipelines.flink.cluster import FlinkCluster
 
 __all__ = [
     "connected",
@@ -116,8 +116,8 @@ def connected(url: str) -> Iterator[FlinkCluster]:
             file would get them.
     """
     require_extra("flink")
-    from pipelines.flink.cluster import FlinkCluster  # noqa: PLC0415 - requests only when wanted
-    from pipelines.flink.connection import ConnectionSettings  # noqa: PLC0415 - the same
+    from statelake.pipelines.flink.cluster import FlinkCluster  # noqa: PLC0415 - requests only when wanted
+    from statelake.pipelines.flink.connection import ConnectionSettings  # noqa: PLC0415 - the same
 
     context = click.get_current_context()
     of_file = context.get_parameter_source("flink") is ParameterSource.DEFAULT_MAP

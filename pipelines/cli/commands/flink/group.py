@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from pipelines.cli.commands.flink.canary import canary
-from pipelines.cli.commands.flink.jobs import cancel, checkpoints, jobs
-from pipelines.cli.commands.flink.rescale import rescale
-from pipelines.cli.commands.flink.runs import run
-from pipelines.cli.commands.flink.savepoints import dispose, savepoint, stop
+from statelake.pipelines.cli.commands.flink.canary import canary
+from statelake.pipelines.cli.commands.flink.jobs import cancel, checkpoints, jobs
+from statelake.pipelines.cli.commands.flink.rescale import rescale
+from statelake.pipelines.cli.commands.flink.runs import run
+from statelake.pipelines.cli.commands.flink.savepoints import dispose, savepoint, stop
 
 __all__ = ["flink"]
 

@@ -7,15 +7,21 @@ from datetime import timedelta
 
 import click
 
-from pipelines.cli.commands.flink.connecting import (
+from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_job_options,
     flink_option,
     seconds,
     timeout_option,
 )
-from pipelines.cli.commands.terminal import as_json, bytes_text, json_option, print_table, tell
-from pipelines.shown import age_text
+from statelake.pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    print_table,
+    tell,
+)
+from statelake.pipelines.shown import age_text
 
 __all__ = ["cancel", "checkpoints", "jobs"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.cli.commands.flink.connecting import (
+from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_job_options,
     flink_option,
@@ -19,16 +19,16 @@ from pipelines.cli.commands.flink.connecting import (
     status_line,
     timeout_option,
 )
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
-from pipelines.cli.commands.times import Duration
-from pipelines.cli.options import answer, engine_option, job_option, lake_option
-from pipelines.flink.jars import JarRun
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from statelake.pipelines.cli.commands.times import Duration
+from statelake.pipelines.cli.options import answer, engine_option, job_option, lake_option
+from statelake.pipelines.flink.jars import JarRun
 
 if TYPE_CHECKING:
-    from pipelines.flink.answers import FlinkJobDetails
-    from pipelines.operations.live_rescaling import RescaleResult
-    from pipelines.operations.rescale_steps import RescalePlan
+    from statelake.pipelines.flink.answers import FlinkJobDetails
+    from statelake.pipelines.operations.live_rescaling import RescaleResult
+    from statelake.pipelines.operations.rescale_steps import RescalePlan
 
 __all__ = ["rescale"]
 
@@ -117,10 +117,10 @@ def rescale(
     if migrate and not (old_jar or old_jar_id):
         raise click.UsageError("--migrate needs --old-jar or --old-jar-id: what to go back to")
     with connected(flink) as cluster:
-        from pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
-        from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-        from pipelines.operations.live_rescaling import rescale_job  # noqa: PLC0415 - the same
-        from pipelines.operations.rescale_steps import RescalePlan  # noqa: PLC0415 - the same
+        from statelake.pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
+        from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
+        from statelake.pipelines.operations.live_rescaling import rescale_job  # noqa: PLC0415 - the same
+        from statelake.pipelines.operations.rescale_steps import RescalePlan  # noqa: PLC0415 - the same
 
         same = not (old_jar or old_jar_id)
         old = JarRun(
@@ -149,7 +149,7 @@ def rescale(
 
 def _show(plan: RescalePlan, job: FlinkJobDetails, quiet: bool) -> None:
     """The plan, with nothing done."""
-    from pipelines.operations.rescale_steps import STEPS, WAY_BACK  # noqa: PLC0415 - heavy
+    from statelake.pipelines.operations.rescale_steps import STEPS, WAY_BACK  # noqa: PLC0415 - heavy
 
     change = {
         "job": job.id, "name": job.name, "state": job.state,

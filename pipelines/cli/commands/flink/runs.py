@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import click
 
-from pipelines.cli.commands.flink.connecting import (
+from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_option,
     program_options,
@@ -14,8 +14,8 @@ from pipelines.cli.commands.flink.connecting import (
     status_line,
     timeout_option,
 )
-from pipelines.cli.commands.terminal import as_json, json_option, tell
-from pipelines.flink.jars import JarRun, Jars
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, tell
+from statelake.pipelines.flink.jars import JarRun, Jars
 
 __all__ = ["run"]
 

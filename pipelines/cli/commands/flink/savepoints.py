@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import click
 
-from pipelines.cli.commands.flink.connecting import (
+from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_job_options,
     flink_option,
@@ -17,11 +17,16 @@ from pipelines.cli.commands.flink.connecting import (
     status_line,
     timeout_option,
 )
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, json_option, progress_bar, tell
-from pipelines.cli.options import configured_option, engine_option, gathered, lake_is_meant
-from pipelines.flink.path_map import PathMap
-from state_core.errors import StateError
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar, tell
+from statelake.pipelines.cli.options import (
+    configured_option,
+    engine_option,
+    gathered,
+    lake_is_meant,
+)
+from statelake.pipelines.flink.path_map import PathMap
+from statelake.state_core.errors import StateError
 
 __all__ = ["dispose", "savepoint", "stop"]
 
@@ -50,7 +55,7 @@ def _import_target(
         return None
     if not lake or not job:
         raise click.UsageError("an import needs --lake and --job")
-    from pipelines.lake.tables.names import check_names  # noqa: PLC0415 - heavy
+    from statelake.pipelines.lake.tables.names import check_names  # noqa: PLC0415 - heavy
 
     check_names(job, snapshot_id)
     return _Target(lake, job, snapshot_id, paths, engine)
@@ -153,8 +158,8 @@ def _finish(did: str, location: str, target: _Target | None, quiet: bool) -> Non
         if quiet:
             as_json({"savepoint": location})
         return
-    from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-    from pipelines.lake.ingest.importing import import_snapshot  # noqa: PLC0415 - the same
+    from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
+    from statelake.pipelines.lake.ingest.importing import import_snapshot  # noqa: PLC0415 - the same
 
     try:
         here = target.paths.readable(location)

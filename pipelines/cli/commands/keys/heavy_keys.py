@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli.commands.keys.one_key import operator_option, state_option
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.keys.one_key import operator_option, state_option
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -21,18 +21,23 @@ from pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from pipelines.cli.commands.times import Durations, Instant
-from pipelines.cli.options import Source, source_options
-from pipelines.engine import Progress
-from pipelines.keys import check_states
-from pipelines.shown import plain
-from state_core.errors import NotFoundError
-from state_core.formats.key_weights import HeavyKey, LongCollection, StateWeights, weigh_operator
-from state_core.formats.reader import METADATA_FILE, snapshot_directory
+from statelake.pipelines.cli.commands.times import Durations, Instant
+from statelake.pipelines.cli.options import Source, source_options
+from statelake.pipelines.engine import Progress
+from statelake.pipelines.keys import check_states
+from statelake.pipelines.shown import plain
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.formats.key_weights import (
+    HeavyKey,
+    LongCollection,
+    StateWeights,
+    weigh_operator,
+)
+from statelake.state_core.formats.reader import METADATA_FILE, snapshot_directory
 
 if TYPE_CHECKING:
-    from pipelines.lake.catalog.catalog import Catalog
-    from pipelines.lake.tables.records import SnapshotRecord
+    from statelake.pipelines.lake.catalog.catalog import Catalog
+    from statelake.pipelines.lake.tables.records import SnapshotRecord
 
 __all__ = ["top"]
 
@@ -150,8 +155,8 @@ class _Weighing:
 
     def lake(self, source: Source, progress: Progress | None) -> tuple[datetime, list[_Weighed]]:
         """The same of a snapshot of a lake."""
-        from pipelines.lake.keys.heavy_keys import weigh_recorded  # noqa: PLC0415 - Delta if wanted
-        from pipelines.lake.keys.one_key import operators_with  # noqa: PLC0415 - the same
+        from statelake.pipelines.lake.keys.heavy_keys import weigh_recorded  # noqa: PLC0415 - Delta if wanted
+        from statelake.pipelines.lake.keys.one_key import operators_with  # noqa: PLC0415 - the same
 
         def weigh(lake: Catalog, record: SnapshotRecord) -> tuple[datetime, list[_Weighed]]:
             operators = operators_with(record, self.operator, self.state)

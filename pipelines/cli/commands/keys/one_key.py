@@ -8,11 +8,17 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, json_option, json_text, print_table, tell
-from pipelines.cli.options import Source, answer, job_option, lake_option, source_options
-from pipelines.keys import KeyRows, rows_in_savepoint
-from pipelines.shown import plain_rows, state_head
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
+    as_json,
+    json_option,
+    json_text,
+    print_table,
+    tell,
+)
+from statelake.pipelines.cli.options import Source, answer, job_option, lake_option, source_options
+from statelake.pipelines.keys import KeyRows, rows_in_savepoint
+from statelake.pipelines.shown import plain_rows, state_head
 
 __all__ = ["get", "history", "operator_option", "state_option"]
 
@@ -62,7 +68,7 @@ def get(
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
     """
     if source.in_lake:
-        from pipelines.lake.keys.one_key import rows_in_lake  # noqa: PLC0415 - Delta when wanted
+        from statelake.pipelines.lake.keys.one_key import rows_in_lake  # noqa: PLC0415 - Delta when wanted
 
         key_rows = rows_in_lake(*source.recorded(), text, operator=operator, state=state)
     else:
@@ -172,8 +178,8 @@ def history(
       statelake history --lake lake --job orders --key customer-4711
       statelake history --lake lake --job orders --key 4711 --operator counter --state count --json
     """
-    from pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - `get` needs no Delta
-    from pipelines.lake.keys.key_history import key_history  # noqa: PLC0415 - the same
+    from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - `get` needs no Delta
+    from statelake.pipelines.lake.keys.key_history import key_history  # noqa: PLC0415 - the same
 
     changes = key_history(Catalog(lake), job, text, operator=operator, state=state)
     if as_json_:

@@ -17,10 +17,10 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.cli.commands.terminal import json_text, plain, print_table, tell
-from pipelines.shown import bytes_text
-from state_core.errors import StateError
-from state_core.printable import printable
+from statelake.pipelines.cli.commands.terminal import json_text, plain, print_table, tell
+from statelake.pipelines.shown import bytes_text
+from statelake.state_core.errors import StateError
+from statelake.state_core.printable import printable
 
 __all__ = ["FILE_KINDS", "limited", "print_csv", "print_json", "print_rows", "write_file"]
 

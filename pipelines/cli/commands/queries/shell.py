@@ -13,9 +13,9 @@ from types import ModuleType
 
 import click
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.queries.query_output import limited, print_rows
-from pipelines.cli.commands.queries.sql import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.queries.query_output import limited, print_rows
+from statelake.pipelines.cli.commands.queries.sql import (
     ROWS,
     as_of_option,
     job_of,
@@ -23,13 +23,13 @@ from pipelines.cli.commands.queries.sql import (
     of_job,
     on_duckdb,
 )
-from pipelines.cli.commands.terminal import tell
-from pipelines.cli.options import lake_option, snapshot_option
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES
-from pipelines.lake.query.table_names import TableNames
-from state_core.errors import StateError
-from state_core.printable import printable
+from statelake.pipelines.cli.commands.terminal import tell
+from statelake.pipelines.cli.options import lake_option, snapshot_option
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES
+from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.state_core.errors import StateError
+from statelake.state_core.printable import printable
 
 __all__ = ["Shell", "shell"]
 
@@ -147,8 +147,8 @@ class Shell:
         self._quit("")
 
     def _query(self, query: str) -> None:
-        from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
-        from pipelines.lake.query.statements import CHANGING  # noqa: PLC0415 - the same
+        from statelake.pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
+        from statelake.pipelines.lake.query.statements import CHANGING  # noqa: PLC0415 - the same
 
         if self.editing is not None:
             with Session(self.lake, self.names) as session:
@@ -160,8 +160,8 @@ class Shell:
             print_rows(schema, limited(rows, ROWS), ROWS)
 
     def _keep(self, statement: str) -> None:
-        from pipelines.lake.edit.sql_editing import check_statements  # noqa: PLC0415 - DuckDB
-        from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
+        from statelake.pipelines.lake.edit.sql_editing import check_statements  # noqa: PLC0415 - DuckDB
+        from statelake.pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
 
         with Session(self.lake, self.names) as session:
             check_statements(session, [*self.kept, statement])
@@ -208,8 +208,8 @@ class Shell:
         tell(f"editing {snapshot}: nothing changes before .commit, and SELECT shows it as it is")
 
     def _commit(self, snapshot_id: str) -> None:
-        from pipelines.cli.commands.edit import print_edit  # noqa: PLC0415 - only when wanted
-        from pipelines.lake.edit.sql_editing import edit_by_sql  # noqa: PLC0415 - the same
+        from statelake.pipelines.cli.commands.edit import print_edit  # noqa: PLC0415 - only when wanted
+        from statelake.pipelines.lake.edit.sql_editing import edit_by_sql  # noqa: PLC0415 - the same
 
         if self.editing is None or self.job is None:
             raise StateError("there is no edit to commit", remedy="begin one: .edit SNAPSHOT")
@@ -265,7 +265,7 @@ class Shell:
         yield from (f"{CATALOG}.{name}" for name in CATALOG_TABLES)
 
     def _columns(self, line: str) -> Iterator[str]:
-        from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
+        from statelake.pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
 
         with Session(self.lake, self.names) as session:
             yield from session.columns_in(line)

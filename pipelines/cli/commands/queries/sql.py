@@ -11,8 +11,8 @@ from functools import partial
 import click
 import pyarrow as pa
 
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.queries.query_output import (
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.queries.query_output import (
     FILE_KINDS,
     limited,
     print_csv,
@@ -20,18 +20,18 @@ from pipelines.cli.commands.queries.query_output import (
     print_rows,
     write_file,
 )
-from pipelines.cli.commands.terminal import as_json, json_option, progress_bar
-from pipelines.cli.options import (
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar
+from statelake.pipelines.cli.options import (
     cluster_options,
     configured_option,
     lake_option,
     snapshot_named,
     snapshot_option,
 )
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.query.table_names import SPARK, TableNames
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import StateError
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.query.table_names import SPARK, TableNames
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import StateError
 
 __all__ = [
     "ROWS", "as_of_option", "changing_verb", "job_of", "left_out_job_option", "of_job", "on_duckdb",
@@ -171,8 +171,8 @@ def on_duckdb(
     Raises:
         UsageError: The statement changes rows.
     """
-    from pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
-    from pipelines.lake.query.statements import CHANGING  # noqa: PLC0415 - the same
+    from statelake.pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
+    from statelake.pipelines.lake.query.statements import CHANGING  # noqa: PLC0415 - the same
 
     with Session(lake, TableNames(lake, as_of=as_of, job=job)) as session:
         kind = session.kind_of(query)
@@ -194,8 +194,8 @@ def _on_spark(
     lake: Catalog, query: str, as_of: str | None, job: str | None, *, limit: int
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    from pipelines.spark.session import open_session  # noqa: PLC0415 - a JVM only when it is needed
-    from pipelines.spark.sql import run_sql  # noqa: PLC0415 - the same
+    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - a JVM only when it is needed
+    from statelake.pipelines.spark.sql import run_sql  # noqa: PLC0415 - the same
 
     verb = changing_verb(query)
     if verb:
@@ -239,8 +239,8 @@ def _edit(
     as_json_: bool,
 ) -> None:
     """Make a snapshot of another by SQL, and say what has changed."""
-    from pipelines.cli.commands.edit import print_edit, report_edit  # noqa: PLC0415 - as it is slow
-    from pipelines.lake.edit.sql_editing import edit_by_sql  # noqa: PLC0415 - only when wanted
+    from statelake.pipelines.cli.commands.edit import print_edit, report_edit  # noqa: PLC0415 - as it is slow
+    from statelake.pipelines.lake.edit.sql_editing import edit_by_sql  # noqa: PLC0415 - only when wanted
 
     job = job_of(lake, parent, job)
     with progress_bar("editing", quiet=as_json_) as progress:

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from pipelines.cli.commands.keys.one_key import operator_option
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import (
+from statelake.pipelines.cli.commands.keys.one_key import operator_option
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
     json_option,
@@ -21,18 +21,18 @@ from pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from pipelines.cli.options import Source, source_options
-from state_core.errors import NotFoundError
-from state_core.formats.channels import (
+from statelake.pipelines.cli.options import Source, source_options
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.formats.channels import (
     ChannelElements,
     channels_of,
     read_channels,
     value_serializer,
 )
-from state_core.model.channels import Channel
-from state_core.serializers.framework.base import TypeSerializer
-from state_core.serializers.framework.restored import restore_bounded
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.model.channels import Channel
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.restored import restore_bounded
+from statelake.state_core.serializers.type_spec import parse_type
 
 __all__ = ["channels"]
 
@@ -104,7 +104,7 @@ def _opened(source: Source, like: str | None) -> tuple[list[Channel], TypeSerial
         snapshot = source.open()
         value = value_serializer(snapshot, operator, state) if like else None
         return channels_of(snapshot), value
-    from pipelines.lake.catalog.recorded_channels import (  # noqa: PLC0415 - Delta only when wanted
+    from statelake.pipelines.lake.catalog.recorded_channels import (  # noqa: PLC0415 - Delta only when wanted
         recorded_channels,
         recorded_value,
     )

@@ -10,23 +10,28 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from pipelines.cli.commands.keys.one_key import operator_option
-from pipelines.cli.commands.plugins import plugins_option
-from pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
-from pipelines.cli.options import Source as Place
-from pipelines.cli.options import source_options
-from pipelines.keys import lines_of
-from state_core.connectors.files import PendingFiles
-from state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
-from state_core.connectors.offsets import MovedOffset, NewOffset, parse_new_offset, partitions_read
-from state_core.connectors.sinks import Sink, sinks_of
-from state_core.connectors.sources import Source, Split, sources_of
-from state_core.errors import EncodeError, NotFoundError, StateError
-from state_core.extras import require_extra
+from statelake.pipelines.cli.commands.keys.one_key import operator_option
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from statelake.pipelines.cli.options import Source as Place
+from statelake.pipelines.cli.options import source_options
+from statelake.pipelines.keys import lines_of
+from statelake.state_core.connectors.files import PendingFiles
+from statelake.state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
+from statelake.state_core.connectors.offsets import (
+    MovedOffset,
+    NewOffset,
+    parse_new_offset,
+    partitions_read,
+)
+from statelake.state_core.connectors.sinks import Sink, sinks_of
+from statelake.state_core.connectors.sources import Source, Split, sources_of
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.extras import require_extra
 
 if TYPE_CHECKING:
-    from pipelines.lake.catalog.catalog import Catalog
-    from pipelines.lake.tables.records import SnapshotRecord
+    from statelake.pipelines.lake.catalog.catalog import Catalog
+    from statelake.pipelines.lake.tables.records import SnapshotRecord
 
 __all__ = ["offsets", "offsets_at", "print_moved", "read_new_offsets"]
 
@@ -108,7 +113,7 @@ def _ends_of(place: Place, operator: str | None) -> tuple[list[Source], list[Sin
         sources, sinks = sources_of(snapshot), sinks_of(snapshot)
         named = None if operator is None else snapshot.operator(operator).operator_id
     else:
-        from pipelines.lake.catalog.recorded_sources import (  # noqa: PLC0415 - the same
+        from statelake.pipelines.lake.catalog.recorded_sources import (  # noqa: PLC0415 - the same
             recorded_sinks,
             recorded_sources,
         )
@@ -251,8 +256,8 @@ def offsets_at(
         CommitError: No broker answers, or a partition is not there.
     """
     require_extra("kafka")
-    from pipelines.lake.catalog.recorded_sources import recorded_sources  # noqa: PLC0415 - the same
-    from state_core.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted
+    from statelake.pipelines.lake.catalog.recorded_sources import recorded_sources  # noqa: PLC0415 - the same
+    from statelake.state_core.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted
 
     record = lake.snapshot(job, snapshot_id)
     sources = recorded_sources(lake.location, record)

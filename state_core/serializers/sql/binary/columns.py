@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import EncodeError, UnsupportedFormatError
-from state_core.kernels import binary_values as reading
-from state_core.kernels.binary_rows import ABSENT, NULL, VALUE
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.kernels import binary_values as reading
+from statelake.state_core.kernels.binary_rows import ABSENT, NULL, VALUE
+from statelake.state_core.serializers.framework.columns import (
     MAX_COLUMN_BYTES,
     I64Array,
     U8Array,
@@ -25,7 +25,7 @@ from state_core.serializers.framework.columns import (
     present_rows,
     validity,
 )
-from state_core.serializers.framework.element_columns import offsets_of
+from statelake.state_core.serializers.framework.element_columns import offsets_of
 
 __all__ = [
     "binary_column", "decimal_column", "decimal_words", "fixed_column", "micros_of",

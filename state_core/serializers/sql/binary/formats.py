@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from state_core.serializers.sql.binary.columns import timestamp_type
-from state_core.serializers.sql.binary.sections import (
+from statelake.state_core.serializers.sql.binary.columns import timestamp_type
+from statelake.state_core.serializers.sql.binary.sections import (
     ArrayFormat,
     MapFormat,
     ReferenceFormat,
     RowFormat,
     SectionFormat,
 )
-from state_core.serializers.sql.binary.slots import (
+from statelake.state_core.serializers.sql.binary.slots import (
     BinaryFormat,
     BooleanFormat,
     DateFormat,
@@ -30,7 +30,7 @@ from state_core.serializers.sql.binary.slots import (
     WideDecimalFormat,
     WideTimestampFormat,
 )
-from state_core.serializers.sql.types.logical_types import (
+from statelake.state_core.serializers.sql.types.logical_types import (
     ArrayType,
     DecimalType,
     DistinctType,

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from state_core.errors import EncodeError
-from state_core.files.wire import check_names
-from state_core.kernels import binary_rows as reading
-from state_core.kernels import binary_rows_encode as writing
-from state_core.kernels.binary_rows import VALUE
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import check_names
+from statelake.state_core.kernels import binary_rows as reading
+from statelake.state_core.kernels import binary_rows_encode as writing
+from statelake.state_core.kernels.binary_rows import VALUE
+from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     Cursor,
     I64Array,
@@ -31,15 +31,20 @@ from state_core.serializers.framework.columns import (
     require_values,
     validity,
 )
-from state_core.serializers.framework.element_columns import (
+from statelake.state_core.serializers.framework.element_columns import (
     elements_of,
     entries_of,
     list_array,
     offsets_of,
     without_null_keys,
 )
-from state_core.serializers.sql.binary.columns import pad, write_states
-from state_core.serializers.sql.binary.slots import OF_THEIR_OWN, Places, SlotFormat, Slots
+from statelake.state_core.serializers.sql.binary.columns import pad, write_states
+from statelake.state_core.serializers.sql.binary.slots import (
+    OF_THEIR_OWN,
+    Places,
+    SlotFormat,
+    Slots,
+)
 
 __all__ = ["ArrayFormat", "MapFormat", "ReferenceFormat", "RowFormat", "SectionFormat"]
 

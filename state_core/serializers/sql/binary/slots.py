@@ -19,18 +19,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state_core.errors import CorruptSnapshotError
-from state_core.kernels import binary_rows, binary_values
-from state_core.kernels import binary_rows_encode as writing
-from state_core.kernels.binary_rows import VALUE
-from state_core.serializers.framework.columns import (
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.kernels import binary_rows, binary_values
+from statelake.state_core.kernels import binary_rows_encode as writing
+from statelake.state_core.kernels.binary_rows import VALUE
+from statelake.state_core.serializers.framework.columns import (
     I64Array,
     U8Array,
     fixed_values,
     variable_sizes,
     variable_values,
 )
-from state_core.serializers.sql.binary.columns import (
+from statelake.state_core.serializers.sql.binary.columns import (
     binary_column,
     decimal_column,
     decimal_words,

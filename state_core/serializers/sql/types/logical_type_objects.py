@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from state_core.errors import EncodeError
-from state_core.files.java_stream import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.java_stream import (
     JavaClass,
     JavaEnum,
     JavaField,
@@ -18,7 +18,7 @@ from state_core.files.java_stream import (
     JavaString,
     JavaValue,
 )
-from state_core.serializers.sql.types.logical_types import (
+from statelake.state_core.serializers.sql.types.logical_types import (
     ArrayType,
     DecimalType,
     DistinctType,

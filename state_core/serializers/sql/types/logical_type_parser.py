@@ -9,9 +9,12 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from state_core.errors import EncodeError
-from state_core.serializers.sql.types.logical_type_objects import LENGTH_TYPES, SIMPLE_TYPES
-from state_core.serializers.sql.types.logical_types import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers.sql.types.logical_type_objects import (
+    LENGTH_TYPES,
+    SIMPLE_TYPES,
+)
+from statelake.state_core.serializers.sql.types.logical_types import (
     MAX_LENGTH,
     ArrayType,
     DecimalType,

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from state_core.bounds import JAVA_NESTING, LOGICAL_NESTING
-from state_core.errors import StateError
-from state_core.files.java_stream import (
+from statelake.state_core.bounds import JAVA_NESTING, LOGICAL_NESTING
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.java_stream import (
     JavaArray,
     JavaClass,
     JavaEnum,
@@ -25,15 +25,15 @@ from state_core.files.java_stream import (
     read_java_stream,
     write_java_stream,
 )
-from state_core.files.wire import DataInput
-from state_core.serializers.sql.types.logical_type_objects import (
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.sql.types.logical_type_objects import (
     LENGTH_TYPES,
     LOGICAL,
     SIMPLE_TYPES,
     TIMESTAMP_TYPES,
     JavaTypes,
 )
-from state_core.serializers.sql.types.logical_types import (
+from statelake.state_core.serializers.sql.types.logical_types import (
     ArrayType,
     DecimalType,
     DistinctType,

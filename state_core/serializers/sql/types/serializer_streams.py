@@ -11,10 +11,20 @@ Source: `ArrayData.createElementGetter`, `RowData.createFieldGetter`, `InternalS
 
 from __future__ import annotations
 
-from state_core.errors import EncodeError
-from state_core.files.java_stream import JavaArray, JavaClass, JavaObject, JavaType, JavaValue
-from state_core.serializers.sql.types.logical_type_objects import JavaTypes, java_class, java_object
-from state_core.serializers.sql.types.logical_types import (
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.java_stream import (
+    JavaArray,
+    JavaClass,
+    JavaObject,
+    JavaType,
+    JavaValue,
+)
+from statelake.state_core.serializers.sql.types.logical_type_objects import (
+    JavaTypes,
+    java_class,
+    java_object,
+)
+from statelake.state_core.serializers.sql.types.logical_types import (
     ArrayType,
     DecimalType,
     DistinctType,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.formats.channels import channels_of, records_in_flight
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.formats.channels import channels_of, records_in_flight
 from tests.support.command import run
 from tests.support.lakes import KINDS
 from tests.support.savepoints.backlogs import BACKLOGS, UIDS, numbers_in_flight, unpack_backlog

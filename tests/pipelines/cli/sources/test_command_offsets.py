@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.connectors.kafka import (
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.connectors.kafka import (
     UNASSIGNED,
     EnumeratedPartition,
     KafkaEnumerator,
     KafkaSplit,
 )
-from state_core.connectors.sources import sources_of
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.model.handles import InlineHandle
+from statelake.state_core.connectors.sources import sources_of
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.handles import InlineHandle
 from tests.support.command import run
 from tests.support.lakes import KINDS
 

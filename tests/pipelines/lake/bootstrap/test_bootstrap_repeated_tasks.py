@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.engine import LocalEngine
-from pipelines.operations.bootstrap import bootstrap
-from state_core import open_snapshot
-from state_core.files.file_sources import FileSource
+from statelake import open_snapshot
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.operations.bootstrap import bootstrap
+from statelake.state_core.files.file_sources import FileSource
 from tests.support.engines import Repeating
 
 STATE = {"kind": "value", "type": "String", "source": "rows.parquet"}

@@ -11,8 +11,8 @@ import pyarrow.parquet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.operations.bootstrap import bootstrap
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.operations.bootstrap import bootstrap
 
 TEXT = st.text(max_size=12)
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -13,11 +13,11 @@ import pyarrow.parquet
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.operations.bootstrap import bootstrap
-from state_core import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from state_core.errors import ConflictError, EncodeError, StateError
+from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.operations.bootstrap import bootstrap
+from statelake.state_core.errors import ConflictError, EncodeError, StateError
 from tests.support.lakes import WORDS, entries, import_as
 
 ROWS = [

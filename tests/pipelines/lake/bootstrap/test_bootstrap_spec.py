@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.bootstrap.bootstrap_columns import (
+from statelake.pipelines.lake.bootstrap.bootstrap_columns import (
     Constant,
     Expression,
     Fields,
     SourceColumn,
     plan_column,
 )
-from pipelines.lake.bootstrap.bootstrap_spec import read_bootstrap_spec
-from state_core.errors import EncodeError
+from statelake.pipelines.lake.bootstrap.bootstrap_spec import read_bootstrap_spec
+from statelake.state_core.errors import EncodeError
 
 HEAD = """\
 operators:

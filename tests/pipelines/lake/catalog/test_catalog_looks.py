@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog import catalog_looks
-from pipelines.lake.catalog.catalog_looks import CatalogLooks
-from pipelines.lake.tables.tables import create_table
-from state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog import catalog_looks
+from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
+from statelake.pipelines.lake.tables.tables import create_table
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
 
 
 @pytest.fixture

@@ -15,15 +15,15 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog import catalog
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.catalog import CatalogVersion
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
-from pipelines.lake.commits.commit_measures import CommitReports
-from pipelines.lake.tables.delta_commit import DeltaCommit
-from pipelines.lake.tables.records import (
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog import catalog
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.catalog import CatalogVersion
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.pipelines.lake.commits.commit_measures import CommitReports
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
+from statelake.pipelines.lake.tables.records import (
     SNAPSHOT_SCHEMA,
     CarriedFile,
     KeyGroupRecord,
@@ -33,9 +33,9 @@ from pipelines.lake.tables.records import (
     TableRecord,
     UnitRecord,
 )
-from state_core.commit import CommitMeasures
-from state_core.errors import ConflictError, NotALakeError, NotFoundError
-from state_core.files.filesystem import Directory
+from statelake.state_core.commit import CommitMeasures
+from statelake.state_core.errors import ConflictError, NotALakeError, NotFoundError
+from statelake.state_core.files.filesystem import Directory
 from tests.support.lakes import add_row, remove_rows
 from tests.support.steps import Step, do_at
 

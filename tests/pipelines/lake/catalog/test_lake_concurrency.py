@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.ingest import importing
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.tables.tables import StateTable
-from pipelines.lake.tables.unit_writer import UnitWriter
-from state_core.errors import ConflictError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.ingest import importing
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.pipelines.lake.tables.unit_writer import UnitWriter
+from statelake.state_core.errors import ConflictError
 from tests.support.lakes import (
     LOCAL,
     WINDOWS,
@@ -143,10 +143,10 @@ def test_different_jobs(lake: Lake, savepoints: list[Path], tmp_path: Path) -> N
 
 PROGRAM = """
 import sys
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core.errors import ConflictError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import ConflictError
 
 lake, source, name = sys.argv[1:]
 print("ready", flush=True)

@@ -15,25 +15,25 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog import claims
-from pipelines.lake.catalog.claims import Claims
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.erase.erasing import erase
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.export.rescaling import plan_rescale
-from pipelines.lake.verify.diffing import diff_snapshots
-from pipelines.lake.verify.integrity import stored_faults
-from state_core.errors import DamagedLakeError, StateError, UnsafePathError
-from state_core.files.confinement import ConfinedTree
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.model.handles import RelativeHandle
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog import claims
+from statelake.pipelines.lake.catalog.claims import Claims
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.erase.erasing import erase
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.export.rescaling import plan_rescale
+from statelake.pipelines.lake.verify.diffing import diff_snapshots
+from statelake.pipelines.lake.verify.integrity import stored_faults
+from statelake.state_core.errors import DamagedLakeError, StateError, UnsafePathError
+from statelake.state_core.files.confinement import ConfinedTree
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.handles import RelativeHandle
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.forged_lakes import (
     DEAD,
     NAME,

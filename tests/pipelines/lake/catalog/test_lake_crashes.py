@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.claims import Claims
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.ingest import importing
-from pipelines.lake.tables.tables import StateTable
-from pipelines.lake.tables.unit_writer import UnitWriter
-from state_core.files.confinement import ConfinedTree
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.claims import Claims
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.ingest import importing
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.pipelines.lake.tables.unit_writer import UnitWriter
+from statelake.state_core.files.confinement import ConfinedTree
 from tests.support.lakes import (
     LOCAL,
     WINDOWS,
@@ -163,9 +163,9 @@ def test_a_killed_process(lake: Lake, later: Path) -> None:
     """A process that is really gone, its files and versions behind it."""
     program = (
         "import os, sys\n"
-        "from pipelines.lake.api import Lake\n"
-        "from pipelines.lake.catalog.attempts import Attempt\n"
-        "from pipelines.lake.ingest.importing import import_snapshot\n"
+        "from statelake.pipelines.lake.api import Lake\n"
+        "from statelake.pipelines.lake.catalog.attempts import Attempt\n"
+        "from statelake.pipelines.lake.ingest.importing import import_snapshot\n"
         "Attempt.commit = lambda *_: os._exit(9)\n"
         "import_snapshot(Lake(sys.argv[1]), sys.argv[2], 'orders', engine='local')\n"
     )

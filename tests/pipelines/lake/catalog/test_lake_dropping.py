@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.migrating import migrate_snapshot
-from state_core.errors import NotFoundError
-from state_core.files.wire import DataInput
-from state_core.formats.layout.keyed_states import value_snapshot
-from state_core.formats.layout.meta_info import read_state_meta_info
-from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.keyed_states import value_snapshot
+from statelake.state_core.formats.layout.meta_info import read_state_meta_info
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from tests.support.lakes import (
     LOCAL,
     WINDOWS,

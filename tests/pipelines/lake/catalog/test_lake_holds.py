@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.lake.api import Lake
-from pipelines.lake.api import Lake as Api
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.catalog.holds import held_snapshots, hold_snapshot, release_snapshot
-from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from pipelines.lake.query.catalog_tables import catalog_table
-from pipelines.lake.tables.delta_commit import DeltaCommit
-from state_core.errors import HeldError, NoMatchError, NotFoundError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.api import Lake as Api
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.catalog.holds import held_snapshots, hold_snapshot, release_snapshot
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.query.catalog_tables import catalog_table
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
+from statelake.state_core.errors import HeldError, NoMatchError, NotFoundError
 from tests.support.forged_lakes import Scene, forged, make_scene
 from tests.support.lakes import (
     DEMO,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.tables.names import (
+from statelake.pipelines.lake.tables.names import (
     areas_of,
     default_snapshot_id,
     keyed_table,

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.tables.record_rules import record_fault
-from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
-from state_core.errors import DamagedLakeError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.tables.record_rules import record_fault
+from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
+from statelake.state_core.errors import DamagedLakeError
 from tests.support.forged_lakes import Scene, make_scene, places_of
 from tests.support.lakes import entries, exported, import_as
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases

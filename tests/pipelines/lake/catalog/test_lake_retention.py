@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.committing import commit_snapshot
 from tests.support.lakes import (
     LOCAL,
     WORDS,

@@ -19,34 +19,34 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog import deletions, processes
-from pipelines.lake.catalog.attempts import Attempt, Heartbeat
-from pipelines.lake.catalog.catalog import Catalog
-from pipelines.lake.catalog.claims import Claims
-from pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
-from pipelines.lake.catalog.holds import hold_snapshot
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
-from pipelines.lake.commits.commit_measures import CommitReports
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from pipelines.lake.erase import audit_records as audit_records_module
-from pipelines.lake.erase import erasing
-from pipelines.lake.erase.audit_records import audit_records, broken_record
-from pipelines.lake.erase.erasing import Erasure, erase
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.ingest import importing
-from pipelines.lake.tables import delta_commit
-from pipelines.lake.tables.delta_commit import DeltaCommit
-from pipelines.lake.tables.names import (
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog import deletions, processes
+from statelake.pipelines.lake.catalog.attempts import Attempt, Heartbeat
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.claims import Claims
+from statelake.pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
+from statelake.pipelines.lake.catalog.holds import hold_snapshot
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.pipelines.lake.commits.commit_measures import CommitReports
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.erase import audit_records as audit_records_module
+from statelake.pipelines.lake.erase import erasing
+from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
+from statelake.pipelines.lake.erase.erasing import Erasure, erase
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.ingest import importing
+from statelake.pipelines.lake.tables import delta_commit
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
+from statelake.pipelines.lake.tables.names import (
     ERASURE_RECORDS,
     SNAPSHOTS,
     checkpoint_log_table,
     commits_table,
 )
-from pipelines.lake.tables.tables import StateTable
-from state_core.commit import CommitMeasures
-from state_core.errors import ConflictError, HeldError, NotALakeError, StateError
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.state_core.commit import CommitMeasures
+from statelake.state_core.errors import ConflictError, HeldError, NotALakeError, StateError
 from tests.support.forged_lakes import TOKEN, USUAL_CLAIMS, Scene, make_scene
 from tests.support.lakes import (
     LOCAL,

@@ -132,7 +132,7 @@ def test_each_step_of_a_model_is_in_the_code(module: str) -> None:
     assert sorted(row[0] for row in rows) == sorted(actions)
     assert {row[0] for row in rows if not row[1:]} == OF_NO_CODE[module]
     for name in (name for row in rows for name in row[1:]):
-        assert resolve_name(f"pipelines.lake.{name}") is not None
+        assert resolve_name(f"statelake.pipelines.lake.{name}") is not None
 
 
 @pytest.mark.full

@@ -13,19 +13,19 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog import reading
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.erase import erasing
-from pipelines.lake.erase.erasing import erase
-from pipelines.lake.erase.log_rewriting import rewrite_log
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.query.session import Session
-from pipelines.lake.query.table_names import TableNames
-from pipelines.lake.tables.tables import StateTable
-from state_core.errors import ConflictError, NotFoundError
-from state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog import reading
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.erase import erasing
+from statelake.pipelines.lake.erase.erasing import erase
+from statelake.pipelines.lake.erase.log_rewriting import rewrite_log
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.query.session import Session
+from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.state_core.errors import ConflictError, NotFoundError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from tests.support.command import run
 from tests.support.lakes import LOCAL, edit, entries, exported, import_as
 from tests.support.people import ALICE, BESIDE_KEYS, people_savepoint

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.snapshot_names import resolve_snapshot
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
-from state_core.errors import DamagedLakeError, LakeError, NotALakeError, NotFoundError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
+from statelake.state_core.errors import DamagedLakeError, LakeError, NotALakeError, NotFoundError
 from tests.support.command import run
 from tests.support.lakes import WORDS, add_row
 

@@ -25,11 +25,11 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 from obstore.exceptions import AlreadyExistsError, GenericError
 
-from pipelines.lake.tables import delta_commit, table_log
-from pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from pipelines.lake.tables.table_log import log_entry
-from pipelines.lake.tables.tables import create_table, open_table
-from state_core.errors import (
+from statelake.pipelines.lake.tables import delta_commit, table_log
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.table_log import log_entry
+from statelake.pipelines.lake.tables.tables import create_table, open_table
+from statelake.state_core.errors import (
     DamagedLakeError,
     LakeError,
     MissingFileError,
@@ -37,7 +37,7 @@ from state_core.errors import (
     UnreadableTableError,
     UnsafePathError,
 )
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.filesystem import Directory
 from tests.support.steps import do_at
 
 ROWS = pa.table({"number": pa.array([1, 2], pa.int64())})

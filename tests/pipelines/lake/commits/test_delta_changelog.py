@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.lake.commits import changelog as module
-from pipelines.lake.commits.changelog import DeltaChangelogs
-from pipelines.lake.commits.partition_files import PartitionFiles
-from state_core.commit.backends.changelog import Change, Changelog
-from state_core.commit.records.records import SystemStreamPartition
-from state_core.errors import CommitError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.commits import changelog as module
+from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
+from statelake.pipelines.lake.commits.partition_files import PartitionFiles
+from statelake.state_core.commit.backends.changelog import Change, Changelog
+from statelake.state_core.commit.records.records import SystemStreamPartition
+from statelake.state_core.errors import CommitError
+from statelake.state_core.files.filesystem import Directory
 
 TABLE = "orders/changelogs/store-changelog"
 

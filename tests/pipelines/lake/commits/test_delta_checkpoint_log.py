@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
-from state_core.commit import CheckpointManager
-from state_core.errors import CheckpointRecordError, ConflictError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.state_core.commit import CheckpointManager
+from statelake.state_core.errors import CheckpointRecordError, ConflictError
+from statelake.state_core.files.filesystem import Directory
 from tests.state_core.commit import test_checkpoint_log as contract
 
 clock = contract.clock

@@ -15,19 +15,19 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
-from pipelines.lake.commits.state_backend import (
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.pipelines.lake.commits.state_backend import (
     LakeBackend,
     StoreFile,
     TaskPart,
     superseded,
 )
-from pipelines.lake.tables.delta_commit import DeltaCommit
-from pipelines.lake.tables.tables import StateTable
-from state_core.commit import CheckpointId, CheckpointV2, SystemStreamPartition
-from state_core.commit.records.records import LAKE_FACTORY
-from state_core.errors import AsyncCommitError, CommitError
-from state_core.files.filesystem import Directory
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.state_core.commit import CheckpointId, CheckpointV2, SystemStreamPartition
+from statelake.state_core.commit.records.records import LAKE_FACTORY
+from statelake.state_core.errors import AsyncCommitError, CommitError
+from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.committed_job import CommittedJob
 
 KINDS: dict[str, Callable[[Path], LakeBackend]] = {

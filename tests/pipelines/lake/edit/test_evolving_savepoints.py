@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from pipelines.engine import LocalEngine
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.verify.compatibility import check_against
-from state_core import open_snapshot
-from state_core.errors import IncompatibleError, UnsupportedFormatError
-from state_core.formats.layout.state_compatibility import StateVerdict
-from state_core.serializers.type_spec import parse_type
+from statelake import open_snapshot
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.verify.compatibility import check_against
+from statelake.state_core.errors import IncompatibleError, UnsupportedFormatError
+from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.evolving_savepoints import (
     BACKENDS,
     GENERIC,

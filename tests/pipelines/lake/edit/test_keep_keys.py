@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
-from pipelines.shown import plain
-from state_core import open_snapshot
-from state_core.errors import EncodeError, NoMatchError, NotFoundError
-from state_core.model.key_groups import key_groups_of_hashes
-from state_core.model.snapshot import StateKind
-from state_core.serializers.basic.text import StringSerializer
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from statelake.pipelines.shown import plain
+from statelake.state_core.errors import EncodeError, NoMatchError, NotFoundError
+from statelake.state_core.model.key_groups import key_groups_of_hashes
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.basic.text import StringSerializer
 from tests.support.lakes import (
     KINDS,
     LOCAL,

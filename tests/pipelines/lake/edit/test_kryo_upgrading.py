@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli.main import main
-from state_core import open_snapshot
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
-from state_core.model.snapshot import Operator
-from state_core.serializers.framework.plugins import loaded_plugins
-from state_core.serializers.kryo import decoding
+from statelake import open_snapshot
+from statelake.pipelines.cli.main import main
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
+from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.serializers.framework.plugins import loaded_plugins
+from statelake.state_core.serializers.kryo import decoding
 from tests.support.lakes import entries
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
 

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.committing import CommitResult, commit_snapshot
-from state_core import open_snapshot
-from state_core.errors import (
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.committing import CommitResult, commit_snapshot
+from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
     KeyGroupError,
@@ -25,8 +25,8 @@ from state_core.errors import (
     StateError,
     UnreadableTableError,
 )
-from state_core.model.measure import measure_operator
-from state_core.model.snapshot import Snapshot, StateKind
+from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.snapshot import Snapshot, StateKind
 from tests.support.lakes import (
     KINDS,
     LOCAL,

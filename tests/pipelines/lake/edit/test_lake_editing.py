@@ -9,15 +9,20 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.catalog.recorded_channels import recorded_channels
-from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
-from pipelines.lake.edit.purging import Staging
-from pipelines.lake.tables.records import TableRecord
-from state_core import open_snapshot
-from state_core.errors import ConflictError, EncodeError, NotFoundError, UnsupportedFormatError
-from state_core.model.operator_ids import operator_id_of_uid
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
+from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.purging import Staging
+from statelake.pipelines.lake.tables.records import TableRecord
+from statelake.state_core.errors import (
+    ConflictError,
+    EncodeError,
+    NotFoundError,
+    UnsupportedFormatError,
+)
+from statelake.state_core.model.operator_ids import operator_id_of_uid
 from tests.support.lakes import (
     KINDS,
     LOCAL,

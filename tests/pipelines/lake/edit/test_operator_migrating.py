@@ -13,32 +13,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit import rewriting
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.tables import operator_tables
-from pipelines.lake.tables.records import (
-    OperatorRecord,
-    SnapshotRecord,
-    TableRecord,
-)
-from pipelines.operations.migrations import migrate_one, preview_migration
-from state_core import (
+from statelake import (
     NewKeyedState,
     NewOperator,
     NewOperatorState,
     open_snapshot,
     write_snapshot,
 )
-from state_core.errors import ConflictError, IncompatibleError, NotFoundError, StateError
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.formats.operator_state.operator_reader import parse_operator_state
-from state_core.model.operator_state import NonKeyedState
-from state_core.model.snapshot import Snapshot
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit import rewriting
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.tables import operator_tables
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    TableRecord,
+)
+from statelake.pipelines.operations.migrations import migrate_one, preview_migration
+from statelake.state_core.errors import ConflictError, IncompatibleError, NotFoundError, StateError
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.model.operator_state import NonKeyedState
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import LOCAL, assert_whole, edit, golden, import_as
 from tests.support.savepoints.evolving_operators import (
     MIGRATED_HOLDERS,

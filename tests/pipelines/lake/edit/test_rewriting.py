@@ -13,28 +13,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipelines.engine import Progress
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.edit.pieces import Rows
-from pipelines.lake.edit.rewriting import (
+from statelake import open_snapshot
+from statelake.pipelines.engine import Progress
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.rewriting import (
     TableRewriter,
     Transform,
     kept_rows,
     layout_of,
     pieces_of,
 )
-from pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from pipelines.lake.tables.units import Unit
-from state_core import open_snapshot
-from state_core.errors import ConflictError, EncodeError, KeyGroupError, StateError
-from state_core.formats.operator_state.operator_states import ElementRows
-from state_core.model.snapshot import Operator
-from state_core.serializers.type_spec import parse_type
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.units import Unit
+from statelake.state_core.errors import ConflictError, EncodeError, KeyGroupError, StateError
+from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import (
     KINDS,
     assert_shown,

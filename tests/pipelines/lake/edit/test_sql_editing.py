@@ -11,20 +11,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.edit import rewriting
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
-from pipelines.lake.edit.key_group_layout import KeyGroupLayout
-from pipelines.lake.edit.sql_editing import edit_by_sql
-from pipelines.lake.query.session import QueryError, Session
-from pipelines.lake.query.statements import PreparedStatement
-from pipelines.lake.query.table_names import TableNames
-from pipelines.lake.tables.tables import StateTable
-from pipelines.lake.tables.unit_writer import UnitWriter
-from state_core import open_snapshot
-from state_core.errors import (
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.edit import rewriting
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.query.session import QueryError, Session
+from statelake.pipelines.lake.query.statements import PreparedStatement
+from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.pipelines.lake.tables.unit_writer import UnitWriter
+from statelake.state_core.errors import (
     ConflictError,
     KeyGroupError,
     NoMatchError,

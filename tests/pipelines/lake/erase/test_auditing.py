@@ -17,21 +17,21 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.sql_editing import edit_by_sql
-from pipelines.lake.erase.audit_records import SCHEMA, AuditRecord, audit_records
-from pipelines.lake.erase.auditing import AuditResult, audit_erasure
-from pipelines.lake.erase.erasing import erase
-from pipelines.lake.erase.needles import Needle
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.erase.searching import Searcher
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.delta_commit import DeltaCommit
-from pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
-from pipelines.lake.tables.tables import open_table
-from state_core import NewKeyedState, NewOperator, write_snapshot
-from state_core.errors import ConflictError, DamagedLakeError, EncodeError, NotFoundError
-from state_core.files.compression import compress_snappy
+from statelake import NewKeyedState, NewOperator, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.erase.audit_records import SCHEMA, AuditRecord, audit_records
+from statelake.pipelines.lake.erase.auditing import AuditResult, audit_erasure
+from statelake.pipelines.lake.erase.erasing import erase
+from statelake.pipelines.lake.erase.needles import Needle
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.erase.searching import Searcher
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
+from statelake.pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
+from statelake.pipelines.lake.tables.tables import open_table
+from statelake.state_core.errors import ConflictError, DamagedLakeError, EncodeError, NotFoundError
+from statelake.state_core.files.compression import compress_snappy
 from tests.support.lakes import DEMO, LOCAL, import_as
 from tests.support.people import ALICE, BESIDE_KEYS, people_savepoint
 from tests.support.rocksdb_databases import Settings
@@ -301,7 +301,7 @@ def test_large_files_are_searched_piece_by_piece(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for Parquet and tables of RocksDB, which are unpacked as a whole."""
-    monkeypatch.setattr("pipelines.lake.erase.auditing.PIECE_BYTES", 1000)
+    monkeypatch.setattr("statelake.pipelines.lake.erase.auditing.PIECE_BYTES", 1000)
     assert audit_erasure(lake, TEXT).clean
     folder = tmp_path / "large"
     steps = [("put", 0, ALICE.encode(), b"z" * 20_000), ("put", 0, b"bob", b"y" * 20_000)]

@@ -12,35 +12,35 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.claims import Claims
-from pipelines.lake.catalog.processes import this_process
-from pipelines.lake.commits.changelog import DeltaChangelogs
-from pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
-from pipelines.lake.commits.run_log import RunLog
-from pipelines.lake.erase.audit_records import audit_records
-from pipelines.lake.erase.auditing import audit_erasure
-from pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.runtime import RunOptions, run_job
-from pipelines.runtime.backups import checkpoint_manager
-from state_core.commit import (
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.claims import Claims
+from statelake.pipelines.lake.catalog.processes import this_process
+from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
+from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.pipelines.lake.commits.run_log import RunLog
+from statelake.pipelines.lake.erase.audit_records import audit_records
+from statelake.pipelines.lake.erase.auditing import audit_erasure
+from statelake.pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.pipelines.runtime.backups import checkpoint_manager
+from statelake.state_core.commit import (
     CheckpointId,
     CheckpointV2,
     FileChangelogs,
     SystemStreamPartition,
 )
-from state_core.commit.backends.changelog import Change, Changelog
-from state_core.commit.records.records import BLOB_STORE_FACTORY
-from state_core.errors import (
+from statelake.state_core.commit.backends.changelog import Change, Changelog
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
     NoMatchError,
     NotFoundError,
     UnsafePathError,
 )
-from state_core.files.confinement import ConfinedTree
-from state_core.files.filesystem import Directory
+from statelake.state_core.files.confinement import ConfinedTree
+from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.alert_orders import alerts_module, state_rows
 from tests.support.jobs.committed_job import CommittedJob
 from tests.support.lakes import import_as

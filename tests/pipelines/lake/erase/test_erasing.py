@@ -11,25 +11,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.claims import Claims
-from pipelines.lake.catalog.dropping import drop_snapshots
-from pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.edit.sql_editing import edit_by_sql
-from pipelines.lake.erase.audit_records import audit_records, broken_record
-from pipelines.lake.erase.erasing import STEPS, Erasure, ErasureResult, erase, plan_erasure
-from pipelines.lake.erase.parquet_pages import pages_of
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.query.session import Session
-from pipelines.lake.query.table_names import TableNames
-from pipelines.lake.verify.integrity import stored_faults
-from state_core import NewKeyedState, NewOperator, write_snapshot
-from state_core.errors import (
+from statelake import NewKeyedState, NewOperator, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.claims import Claims
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
+from statelake.pipelines.lake.erase.erasing import (
+    STEPS,
+    Erasure,
+    ErasureResult,
+    erase,
+    plan_erasure,
+)
+from statelake.pipelines.lake.erase.parquet_pages import pages_of
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.query.session import Session
+from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.pipelines.lake.verify.integrity import stored_faults
+from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
     HeldError,
@@ -37,8 +43,8 @@ from state_core.errors import (
     NoMatchError,
     NotFoundError,
 )
-from state_core.files.confinement import ConfinedTree
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.files.confinement import ConfinedTree
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.engines import Repeating
 from tests.support.lakes import (
     DEMO,

@@ -11,16 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.sql_editing import edit_by_sql
-from pipelines.lake.erase.auditing import audit_erasure
-from pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
-from pipelines.lake.erase.requests import ErasureRequest
-from pipelines.lake.query.session import Session
-from pipelines.lake.query.table_names import TableNames
-from pipelines.lake.verify.integrity import stored_faults
-from state_core import NewKeyedState, NewOperator, write_snapshot
-from state_core.errors import ConflictError, NotFoundError
+from statelake import NewKeyedState, NewOperator, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.erase.auditing import audit_erasure
+from statelake.pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.query.session import Session
+from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.pipelines.lake.verify.integrity import stored_faults
+from statelake.state_core.errors import ConflictError, NotFoundError
 from tests.support.command import run as command
 from tests.support.lakes import (
     Contents,
@@ -174,10 +174,10 @@ def test_elements_of_lists_with_a_time_to_live(tmp_path: Path) -> None:
 FULL_DISK = """
 import errno, os, shutil, sys
 from pathlib import Path
-from pipelines.lake.api import Lake
-from pipelines.lake.erase.erasing import erase
-from pipelines.lake.erase.requests import ErasureRequest
-from state_core.errors import StateError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.erase.erasing import erase
+from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.state_core.errors import StateError
 from tests.support.lakes import assert_whole, exported
 from tests.support.people import ALICE
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.recorded_channels import recorded_channels
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.share.sampling import Sample
-from pipelines.lake.share.sharing import Sharing
-from state_core import open_snapshot
-from state_core.errors import UnsupportedFormatError
-from state_core.formats.channels import channels_of, records_in_flight
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.share.sampling import Sample
+from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.formats.channels import channels_of, records_in_flight
 from tests.support.command import run
 from tests.support.savepoints.backlogs import (
     BACKLOGS,

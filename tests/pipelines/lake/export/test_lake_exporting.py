@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export import cutting
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.tables import unit_writer, units
-from state_core import open_snapshot
-from state_core.errors import (
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export import cutting
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.tables import unit_writer, units
+from statelake.state_core.errors import (
     KeyGroupError,
     LakeError,
     NotFoundError,
     SnapshotError,
     UnsupportedFormatError,
 )
-from state_core.model.snapshot import Snapshot
+from statelake.state_core.model.snapshot import Snapshot
 from tests.support.lakes import (
     KINDS,
     LOCAL,

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.model.snapshot import Snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.model.snapshot import Snapshot
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.operator_contents import (
     OPERATOR_CASES,

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.rescaling import OperatorPlan, group_totals, plan_rescale
-from pipelines.lake.tables.records import (
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.rescaling import OperatorPlan, group_totals, plan_rescale
+from statelake.pipelines.lake.tables.records import (
     KeyGroupRecord,
     OperatorRecord,
     SnapshotRecord,
     StateRecord,
 )
-from state_core import open_snapshot
-from state_core.errors import KeyGroupError
-from state_core.model.measure import measure_operator
+from statelake.state_core.errors import KeyGroupError
+from statelake.state_core.model.measure import measure_operator
 from tests.support.lakes import WINDOWS, exported, files_of, import_as
 
 

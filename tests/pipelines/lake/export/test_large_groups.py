@@ -11,24 +11,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.engine import LocalEngine
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.export import cutting, large_groups
-from pipelines.lake.export.export_slice import AssembleTask, ExportTask, ShuffleTask
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.export.large_groups import GroupPiece
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.share.mask_file import read_mask
-from pipelines.lake.share.sharing import Sharing
-from pipelines.lake.tables import unit_writer
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot
-from state_core.formats.keyed import unified
-from state_core.formats.writing import spills
-from state_core.formats.writing.new_snapshot import write_snapshot
-from state_core.formats.writing.new_states import NewKeyedState, NewOperator
-from state_core.model.key_groups import key_groups_of_hashes
+from statelake import open_snapshot
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.export import cutting, large_groups
+from statelake.pipelines.lake.export.export_slice import AssembleTask, ExportTask, ShuffleTask
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.export.large_groups import GroupPiece
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.share.mask_file import read_mask
+from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.lake.tables import unit_writer
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.writing import spills
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.model.key_groups import key_groups_of_hashes
 from tests.support.lakes import edit
 
 ENTRIES = 3000

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core.errors import ChangedFileError, SnapshotError
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.errors import ChangedFileError, SnapshotError
 from tests.support.engines import Interrupted
 from tests.support.lakes import WORDS, entries, exported
 

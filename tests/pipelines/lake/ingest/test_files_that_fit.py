@@ -14,26 +14,26 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.sql_editing import edit_by_sql
-from pipelines.lake.ingest.import_targets import table_targets
-from pipelines.lake.query.key_group_function import key_group
-from pipelines.lake.tables import units
-from pipelines.lake.tables.record_rules import record_fault
-from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
-from pipelines.lake.tables.tables import CONFIGURATION, create_table
-from pipelines.lake.tables.unit_writer import table_columns
-from pipelines.lake.tables.units import (
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.ingest.import_targets import table_targets
+from statelake.pipelines.lake.query.key_group_function import key_group
+from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables.record_rules import record_fault
+from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.tables import CONFIGURATION, create_table
+from statelake.pipelines.lake.tables.unit_writer import table_columns
+from statelake.pipelines.lake.tables.units import (
     BUCKET,
     KEY_GROUP,
     FileCuts,
     Partitioning,
     plan_import_slices,
 )
-from state_core import open_snapshot
-from state_core.errors import KeyGroupError, LakeError
-from state_core.model.handles import KeyGroupRange
+from statelake.state_core.errors import KeyGroupError, LakeError
+from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.lakes import (
     KINDS,
     LOCAL,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
 from tests.support.command import run
 from tests.support.lakes import assert_whole, exported, import_as
 from tests.support.savepoints.checkpoint_chains import (

@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.committing import commit_snapshot
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.export.exporting import export_snapshot
-from state_core import open_snapshot
-from state_core.errors import EncodeError, IncompatibleError, LakeError
-from state_core.serializers import Decoder, register_decoder
-from state_core.serializers.framework.compatibility import Verdict
-from state_core.serializers.opaque import decoders
-from state_core.serializers.type_spec import parse_type
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.state_core.errors import EncodeError, IncompatibleError, LakeError
+from statelake.state_core.serializers import Decoder, register_decoder
+from statelake.state_core.serializers.framework.compatibility import Verdict
+from statelake.state_core.serializers.opaque import decoders
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import (
     LOCAL,
     assert_whole,

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.names import keyed_table, timers_table
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.verify.integrity import count_faults
-from state_core import open_snapshot
-from state_core.errors import ConflictError, LakeError
-from state_core.model.measure import measure_operator
-from state_core.model.snapshot import Operator, StateKind
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.names import keyed_table, timers_table
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.verify.integrity import count_faults
+from statelake.state_core.errors import ConflictError, LakeError
+from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.snapshot import Operator, StateKind
 from tests.support.lakes import (
     KINDS,
     WIDE,

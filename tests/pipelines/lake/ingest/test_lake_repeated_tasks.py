@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.files.filesystem import Directory
-from state_core.files.wire import DataInput
-from state_core.formats.layout.keyed_states import value_snapshot
-from state_core.formats.layout.meta_info import read_state_meta_info
-from state_core.formats.writing import spills
-from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.keyed_states import value_snapshot
+from statelake.state_core.formats.layout.meta_info import read_state_meta_info
+from statelake.state_core.formats.writing import spills
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from tests.pipelines.lake.conftest import JOB
 from tests.support.engines import Repeating
 from tests.support.savepoints.golden_cases import GOLDEN

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.ingest.import_targets import known_units
-from pipelines.lake.ingest.importing import ImportResult, import_snapshot
-from pipelines.lake.tables.records import SnapshotRecord, UnitRecord
-from state_core.formats import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.ingest.import_targets import known_units
+from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
+from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from statelake.state_core.formats import open_snapshot
 from tests.support.lakes import (
     KINDS,
     LOCAL,

@@ -11,14 +11,14 @@ import pyarrow.dataset as pads
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.lake.api import Lake
-from pipelines.lake.catalog.attempts import Attempt
-from pipelines.lake.catalog.claims import Claims
-from pipelines.lake.ingest import importing
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.tables.tables import StateTable
-from state_core import open_snapshot
-from state_core.errors import ConflictError, StateError
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.claims import Claims
+from statelake.pipelines.lake.ingest import importing
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.state_core.errors import ConflictError, StateError
 from tests.pipelines.lake.conftest import DEMO, JOB, WIDE
 from tests.support.savepoints.golden_cases import GOLDEN, golden_cases
 from tests.support.steps import die_as_gone

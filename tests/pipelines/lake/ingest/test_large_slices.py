@@ -10,22 +10,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.engine import Engine
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest import large_slice_tasks, large_slices
-from pipelines.lake.ingest.importing import import_snapshot
-from pipelines.lake.ingest.large_slice_tasks import CutTask, MoveTask, PieceTask
-from pipelines.lake.ingest.large_slices import large_bytes
-from pipelines.lake.tables import units
-from pipelines.lake.tables.records import SnapshotRecord
-from state_core import open_snapshot
-from state_core.errors import CorruptSnapshotError
-from state_core.files.moves import Move, move_all
-from state_core.formats.keyed import unified
-from state_core.formats.rewriting.recompression import recompress_snapshot
-from state_core.formats.writing.new_snapshot import write_snapshot
-from state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake import open_snapshot
+from statelake.pipelines.engine import Engine
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest import large_slice_tasks, large_slices
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.ingest.large_slice_tasks import CutTask, MoveTask, PieceTask
+from statelake.pipelines.lake.ingest.large_slices import large_bytes
+from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.files.moves import Move, move_all
+from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.pipelines.lake.conftest import JOB
 from tests.pipelines.lake.ingest.test_lake_repeated_tasks import Repeating, files_of, named
 from tests.support.engines import Noting

@@ -11,12 +11,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.lake.api import Lake
-from pipelines.lake.query import session as sessions
-from pipelines.lake.query.session import QueryError, Session
-from pipelines.lake.query.table_names import DUCKDB, TableNames, find_folded, resolve_names
-from state_core import NewKeyedState, NewOperator, write_snapshot
-from state_core.errors import (
+from statelake import NewKeyedState, NewOperator, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.query import session as sessions
+from statelake.pipelines.lake.query.session import QueryError, Session
+from statelake.pipelines.lake.query.table_names import (
+    DUCKDB,
+    TableNames,
+    find_folded,
+    resolve_names,
+)
+from statelake.state_core.errors import (
     KeyGroupError,
     LakeError,
     NotFoundError,

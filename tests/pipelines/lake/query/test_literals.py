@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.query.literals import text_literals, without_literals
+from statelake.pipelines.lake.query.literals import text_literals, without_literals
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.share.ciphers import Cipher
+from statelake.pipelines.lake.share.ciphers import Cipher
 
 SECRET = b"0123456789abcdef"
 CIPHER = Cipher(SECRET)

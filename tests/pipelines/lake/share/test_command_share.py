@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.lake.api import Lake
-from state_core import open_snapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
 from tests.support.command import run
 from tests.support.lakes import KINDS, entries, import_golden
 

@@ -13,20 +13,20 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.share.mask_file import read_mask
-from pipelines.lake.share.sampling import Sample
-from pipelines.lake.share.sharing import Sharing
-from state_core import NewKeyedState, NewOperator, NewOperatorState, open_snapshot, write_snapshot
-from state_core.checks.integrity import check_snapshot
-from state_core.errors import (
+from statelake import NewKeyedState, NewOperator, NewOperatorState, open_snapshot, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.share.mask_file import read_mask
+from statelake.pipelines.lake.share.sampling import Sample
+from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.errors import (
     EncodeError,
     NotFoundError,
     UnknownHashError,
     UnsupportedFormatError,
 )
-from state_core.files.compression import IDENTIFIER
+from statelake.state_core.files.compression import IDENTIFIER
 from tests.support.lakes import (
     KINDS,
     LOCAL,

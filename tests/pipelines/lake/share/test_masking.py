@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.share.ciphers import Cipher
-from pipelines.lake.share.masking import MaskRule, check_rule, masked
-from pipelines.lake.share.sharing import SharedRows
-from state_core.errors import EncodeError
+from statelake.pipelines.lake.share.ciphers import Cipher
+from statelake.pipelines.lake.share.masking import MaskRule, check_rule, masked
+from statelake.pipelines.lake.share.sharing import SharedRows
+from statelake.state_core.errors import EncodeError
 
 CIPHER = Cipher(b"0123456789abcdef")
 PERSON = pa.struct([

@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.share.sampling import Sample
-from pipelines.lake.share.sharing import Sharing
-from state_core import NewKeyedState, NewOperator, NewOperatorState, open_snapshot, write_snapshot
-from state_core.checks.integrity import check_snapshot
-from state_core.errors import UnsupportedFormatError
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.model.handles import InlineHandle, KeyGroupsHandle
+from statelake import NewKeyedState, NewOperator, NewOperatorState, open_snapshot, write_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.share.sampling import Sample
+from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.handles import InlineHandle, KeyGroupsHandle
 from tests.support.lakes import LOCAL, entries, import_as
 
 KEYS = [f"key-{number}" for number in range(5000)]

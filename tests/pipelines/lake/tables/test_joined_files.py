@@ -12,11 +12,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.tables.joined_files import MovedFiles, join_files
-from pipelines.lake.tables.thrift_compact import read_struct, write_struct
-from state_core.errors import DamagedLakeError
-from state_core.files.filesystem import Directory
-from state_core.files.moves import move_all
+from statelake.pipelines.lake.tables.joined_files import MovedFiles, join_files
+from statelake.pipelines.lake.tables.thrift_compact import read_struct, write_struct
+from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.moves import move_all
 
 OPTIONS = [
     {},

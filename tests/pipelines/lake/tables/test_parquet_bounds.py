@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
-from pipelines.lake.tables.thrift_compact import read_struct, write_struct
-from state_core.errors import OversizedError
+from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
+from statelake.pipelines.lake.tables.thrift_compact import read_struct, write_struct
+from statelake.state_core.errors import OversizedError
 
 MOST = 1 << 20  # of bytes that a bomb has
 

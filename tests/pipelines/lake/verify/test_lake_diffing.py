@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.edit.changes import ValueChange
-from pipelines.lake.edit.migrating import migrate_snapshot
-from pipelines.lake.verify import diffing
-from pipelines.lake.verify.diffing import StateDifference, diff_snapshots
-from state_core import open_snapshot
-from state_core.errors import NotFoundError
-from state_core.files.wire import DataInput
-from state_core.formats.layout.keyed_states import value_snapshot
-from state_core.formats.layout.meta_info import read_state_meta_info
-from state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.verify import diffing
+from statelake.pipelines.lake.verify.diffing import StateDifference, diff_snapshots
+from statelake.state_core.errors import NotFoundError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.keyed_states import value_snapshot
+from statelake.state_core.formats.layout.meta_info import read_state_meta_info
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from tests.support.lakes import (
     DEMO,
     KINDS,

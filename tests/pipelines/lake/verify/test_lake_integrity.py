@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.tables.records import SnapshotRecord
-from pipelines.lake.verify.integrity import stored_faults
-from state_core.checks.integrity import check_snapshot
-from state_core.errors import UnsupportedFormatError
-from state_core.formats.keyed.raw_timers import IDENTIFIER
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.verify.integrity import stored_faults
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.formats.keyed.raw_timers import IDENTIFIER
 from tests.support.lakes import KINDS, WIDE, WORDS, exported, golden, import_as, raw_savepoint
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.lake.api import Lake
-from pipelines.lake.verify.compatibility import check_against
-from state_core import open_snapshot
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.model.handles import InlineHandle
-from state_core.model.operator_ids import operator_id_of_uid
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.verify.compatibility import check_against
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.handles import InlineHandle
+from statelake.state_core.model.operator_ids import operator_id_of_uid
 from tests.support.lakes import golden, import_as, raw_savepoint
 from tests.support.savepoints.evolving_operators import (
     NEW_HOLDERS,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from state_core.checks.integrity import IntegrityReport, check_snapshot, salvage_snapshot
+from statelake.state_core.checks.integrity import IntegrityReport, check_snapshot, salvage_snapshot
 from tests.support.judging import check_sound, said, salvaged
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import Damaged, damaged

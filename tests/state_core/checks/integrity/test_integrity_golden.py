@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot, salvage_snapshot
+from statelake import open_snapshot
+from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
 from tests.support.lakes import entries
 from tests.support.savepoints.checkpoint_chains import golden_chain
 from tests.support.savepoints.expected_contents import contents_of, same_lines, tables_of

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from state_core import NewKeyedState, NewOperator, write_snapshot
-from state_core.checks.integrity import check_snapshot, salvage_snapshot
-from state_core.model.handles import ChangelogByteHandle, ChangelogHandle, RelativeHandle
+from statelake import NewKeyedState, NewOperator, write_snapshot
+from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
+from statelake.state_core.model.handles import ChangelogByteHandle, ChangelogHandle, RelativeHandle
 from tests.support.judging import said, salvaged
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import Damaged, damaged

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from state_core.checks.integrity import check_snapshot
-from state_core.formats.keyed import unified
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.formats.keyed import unified
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import damaged
 

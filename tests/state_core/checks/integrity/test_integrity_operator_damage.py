@@ -9,15 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot, salvage_snapshot
-from state_core.errors import NotASnapshotError, SnapshotError
-from state_core.files.filesystem import Directory
-from state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata, OperatorState
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.formats.operator_state.operator_file import open_operator_file
-from state_core.formats.operator_state.operator_states import encode_operator_file
-from state_core.model.handles import DistributionMode, PartitionOffsets, RelativeHandle
+from statelake import open_snapshot
+from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
+from statelake.state_core.errors import NotASnapshotError, SnapshotError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorState,
+)
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.operator_state.operator_file import open_operator_file
+from statelake.state_core.formats.operator_state.operator_states import encode_operator_file
+from statelake.state_core.model.handles import DistributionMode, PartitionOffsets, RelativeHandle
 from tests.support.judging import check_sound, said
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import Damaged, damaged

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from state_core.checks.integrity import Fault, check_snapshot
-from state_core.checks.integrity.checking import look
-from state_core.formats.keyed.rocksdb_native import RocksDBFiles
-from state_core.model.handles import RelativeHandle, StreamHandle
+from statelake.state_core.checks.integrity import Fault, check_snapshot
+from statelake.state_core.checks.integrity.checking import look
+from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
+from statelake.state_core.model.handles import RelativeHandle, StreamHandle
 from tests.support.judging import said, salvaged
 from tests.support.lakes import entries, golden
 from tests.support.savepoints.damaged import Damaged, damaged

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from state_core.checks.legality import Access, check_job, check_operator, refusal, require_legal
-from state_core.declarations import (
+from statelake.state_core.checks.legality import (
+    Access,
+    check_job,
+    check_operator,
+    refusal,
+    require_legal,
+)
+from statelake.state_core.declarations import (
     JobDeclaration,
     OperatorDeclaration,
     RedistributionStrategy,
@@ -14,7 +20,7 @@ from state_core.declarations import (
     StreamKind,
     declare_operator,
 )
-from state_core.errors import LegalityError
+from statelake.state_core.errors import LegalityError
 
 G, NK, K, B = StreamKind
 COUNT = StateDeclarations.value_state("count", int)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from state_core.checks.legality import (
+from statelake.state_core.checks.legality import (
     TABLES,
     TWO_INPUTS,
     Access,
@@ -20,8 +20,8 @@ from state_core.checks.legality import (
     check_operator,
     refusal,
 )
-from state_core.checks.legality_document import document
-from state_core.declarations import (
+from statelake.state_core.checks.legality_document import document
+from statelake.state_core.declarations import (
     RedistributionMode,
     RedistributionStrategy,
     Side,
@@ -30,8 +30,8 @@ from state_core.declarations import (
     StreamKind,
     declare_operator,
 )
-from state_core.declarations.findings import Finding
-from state_core.errors import LegalityError
+from statelake.state_core.declarations.findings import Finding
+from statelake.state_core.errors import LegalityError
 
 G, NK, K, B = StreamKind
 ONE = """

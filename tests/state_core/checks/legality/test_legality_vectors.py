@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
-from state_core.checks.legality import FLINK_DIFFERENCES, ONE_INPUT, TWO_INPUTS, check_operator
-from state_core.declarations import (
+from statelake.state_core.checks.legality import (
+    FLINK_DIFFERENCES,
+    ONE_INPUT,
+    TWO_INPUTS,
+    check_operator,
+)
+from statelake.state_core.declarations import (
     ListStateDeclaration,
     RedistributionMode,
     RedistributionStrategy,
@@ -21,7 +26,7 @@ from state_core.declarations import (
     StreamKind,
     declare_operator,
 )
-from state_core.errors import DeclarationError
+from statelake.state_core.errors import DeclarationError
 from tests.support.savepoints.golden_cases import GOLDEN
 
 B = StreamKind.BROADCAST

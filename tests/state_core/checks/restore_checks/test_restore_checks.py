@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core import NewKeyedState, open_snapshot
-from state_core.checks.held_states import HeldState, held_operators
-from state_core.checks.restore_checks import _Check, check_restore
-from state_core.declarations import (
+from statelake import NewKeyedState, open_snapshot
+from statelake.state_core.checks.held_states import HeldState, held_operators
+from statelake.state_core.checks.restore_checks import _Check, check_restore
+from statelake.state_core.declarations import (
     JobDeclaration,
     ListStateDeclaration,
     RedistributionMode,
@@ -22,8 +22,8 @@ from state_core.declarations import (
     StreamKind,
     TypeDescriptor,
 )
-from state_core.declarations.findings import Severity
-from state_core.formats.layout.meta_info import (
+from statelake.state_core.declarations.findings import Severity
+from statelake.state_core.formats.layout.meta_info import (
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
     USER_KEY_SERIALIZER,
@@ -32,9 +32,9 @@ from state_core.formats.layout.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
-from state_core.model.operator_ids import operator_id_of_uid
-from state_core.serializers.framework.compatibility import unknown
-from state_core.serializers.type_spec import parse_type
+from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.serializers.framework.compatibility import unknown
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.jobs.declared_jobs import KINDS, OPERATORS
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.savepoints.held_by_snapshots import (

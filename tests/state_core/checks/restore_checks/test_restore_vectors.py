@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from state_core.declarations import RedistributionStrategy, StateDeclaration, StateDeclarations
-from state_core.declarations.findings import Finding
+from statelake.state_core.declarations import (
+    RedistributionStrategy,
+    StateDeclaration,
+    StateDeclarations,
+)
+from statelake.state_core.declarations.findings import Finding
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.held_by_snapshots import check, declared, held, held_state, moving
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from state_core.errors import OversizedError, SnapshotError
-from state_core.files.compression import compress_snappy
-from state_core.files.copies import Copies
-from state_core.files.filesystem import InlineSource
-from state_core.formats.keyed.change_files import ChangeFile
-from state_core.formats.keyed.change_log import ChangeLog, _ChangeSet
-from state_core.model.handles import KeyGroupRange
-from state_core.serializers.framework.columns import U8Array
+from statelake.state_core.errors import OversizedError, SnapshotError
+from statelake.state_core.files.compression import compress_snappy
+from statelake.state_core.files.copies import Copies
+from statelake.state_core.files.filesystem import InlineSource
+from statelake.state_core.formats.keyed.change_files import ChangeFile
+from statelake.state_core.formats.keyed.change_log import ChangeLog, _ChangeSet
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.serializers.framework.columns import U8Array
 
 DESCRIPTORS = Path("/proc/self/fd")
 

@@ -11,25 +11,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.lake.api import Lake
-from pipelines.lake.export.exporting import export_snapshot
-from pipelines.lake.ingest.importing import import_snapshot
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot
-from state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
-from state_core.files.compression import compress_snappy
-from state_core.formats.keyed.change_tables import (
+from statelake import open_snapshot
+from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.files.compression import compress_snappy
+from statelake.state_core.formats.keyed.change_tables import (
     ADD,
     CLEAR,
     MERGE_NS,
     SET_INTERNAL,
     UPDATE_ELEMENT,
 )
-from state_core.formats.keyed.changelog import ChangelogKeyedFile
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.model.handles import ChangelogByteHandle, ChangelogFileHandle, ChangelogHandle
-from state_core.model.key_groups import key_groups_of
-from state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.keyed.changelog import ChangelogKeyedFile
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.handles import (
+    ChangelogByteHandle,
+    ChangelogFileHandle,
+    ChangelogHandle,
+)
+from statelake.state_core.model.key_groups import key_groups_of
+from statelake.state_core.model.snapshot import Snapshot
 from tests.support.command import run
 from tests.support.savepoints.change_logs import CHECKPOINTS, rows_of, savepoint_of, unpack
 

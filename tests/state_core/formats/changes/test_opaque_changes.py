@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from state_core.errors import UnsupportedFormatError
-from state_core.formats.keyed.change_tables import table_of
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.model.snapshot import StateKind
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.formats.keyed.change_tables import table_of
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 LONG, VOID, OWN = LongSerializer(), VoidNamespaceSerializer(), OpaqueSerializer("Own")
 KEY, ADD = struct.pack(">q", 7), 3

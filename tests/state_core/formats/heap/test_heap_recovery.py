@@ -13,20 +13,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.checks.integrity import check_snapshot
-from state_core.formats.keyed.heap_recovery import (
+from statelake import open_snapshot
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.formats.keyed.heap_recovery import (
     AmbiguousError,
     Chains,
     StateCut,
     entry_starts,
     recover_states,
 )
-from state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from state_core.model.handles import InlineHandle, KeyGroupsHandle, RelativeHandle
-from state_core.model.key_groups import key_group_of
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.handles import InlineHandle, KeyGroupsHandle, RelativeHandle
+from statelake.state_core.model.key_groups import key_group_of
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from tests.support.savepoints.golden_cases import GOLDEN
 
 LONG = LongSerializer()

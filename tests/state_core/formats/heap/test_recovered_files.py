@@ -10,20 +10,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_core.errors import CorruptSnapshotError, UnsupportedFormatError
-from state_core.files.compression import compress_snappy
-from state_core.files.filesystem import InlineSource
-from state_core.files.wire import DataInput
-from state_core.formats.keyed.heap_native import HeapFile
-from state_core.formats.keyed.heap_recovery import AmbiguousError, entry_starts, recover_states
-from state_core.formats.keyed.unified import KeyGroupSpan
-from state_core.formats.layout.keyed_layout import KeyedLayout
-from state_core.formats.layout.meta_info import BackendStateType, KeyedHeader, StateMetaInfo
-from state_core.model.key_groups import key_group_of
-from state_core.model.snapshot import StateKind
-from state_core.serializers.basic.numbers import LongSerializer
-from state_core.serializers.composite.namespaces import VoidNamespaceSerializer
-from state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from statelake.state_core.files.compression import compress_snappy
+from statelake.state_core.files.filesystem import InlineSource
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.keyed.heap_native import HeapFile
+from statelake.state_core.formats.keyed.heap_recovery import (
+    AmbiguousError,
+    entry_starts,
+    recover_states,
+)
+from statelake.state_core.formats.keyed.unified import KeyGroupSpan
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.meta_info import (
+    BackendStateType,
+    KeyedHeader,
+    StateMetaInfo,
+)
+from statelake.state_core.model.key_groups import key_group_of
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 LONG, VOID, OWN = LongSerializer(), VoidNamespaceSerializer(), OpaqueSerializer("Own")
 GROUPS = 64

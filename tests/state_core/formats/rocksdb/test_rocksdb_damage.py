@@ -11,14 +11,19 @@ from typing import Any
 
 import pytest
 
-from state_core import open_snapshot
-from state_core.errors import CorruptSnapshotError, MissingFileError, StateError, UnsafePathError
-from state_core.files.filesystem import ByteSource, Directory
-from state_core.formats.keyed import rocksdb_native
-from state_core.formats.keyed.keyed_files import RocksDBKeyedFile, open_keyed
-from state_core.formats.metadata.checkpoint_metadata import read_metadata
-from state_core.formats.metadata.state_files import StateFiles
-from state_core.model.handles import IncrementalHandle, RelativeHandle
+from statelake import open_snapshot
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    MissingFileError,
+    StateError,
+    UnsafePathError,
+)
+from statelake.state_core.files.filesystem import ByteSource, Directory
+from statelake.state_core.formats.keyed import rocksdb_native
+from statelake.state_core.formats.keyed.keyed_files import RocksDBKeyedFile, open_keyed
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.handles import IncrementalHandle, RelativeHandle
 from tests.support.rocksdb_databases import Settings, read, tables_in, write
 from tests.support.rocksdb_databases import opened as opened_database
 from tests.support.savepoints.expected_contents import assert_contents, tables_of

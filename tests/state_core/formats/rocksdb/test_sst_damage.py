@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core.bounds import SST_BYTES
-from state_core.errors import CorruptSnapshotError, OversizedError, StateError
-from state_core.files.filesystem import Directory, InlineSource
-from state_core.formats.keyed import rocksdb_tables, sst_file
-from state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
-from state_core.formats.keyed.sst_file import KeyBounds, SstFile
-from state_core.kernels.sst import CRC_TABLES, block_crcs, unpack_blocks
-from state_core.model.handles import KeyGroupRange
+from statelake.state_core.bounds import SST_BYTES
+from statelake.state_core.errors import CorruptSnapshotError, OversizedError, StateError
+from statelake.state_core.files.filesystem import Directory, InlineSource
+from statelake.state_core.formats.keyed import rocksdb_tables, sst_file
+from statelake.state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
+from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.kernels.sst import CRC_TABLES, block_crcs, unpack_blocks
+from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.rocksdb_databases import Settings, Step, opened, read, tables_in, write
 
 ALL = KeyGroupRange(0, 255)

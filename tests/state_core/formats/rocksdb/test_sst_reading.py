@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_core import open_snapshot
-from state_core.formats.keyed.keyed_files import RocksDBKeyedFile
-from state_core.model.handles import KeyGroupRange
+from statelake import open_snapshot
+from statelake.state_core.formats.keyed.keyed_files import RocksDBKeyedFile
+from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.rocksdb_databases import (
     Settings,
     Step,

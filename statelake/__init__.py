@@ -1,0 +1,84 @@
+"""The state warehouse for stream processors: Flink's snapshots read, archived, changed, written.
+
+Open a savepoint or checkpoint, and look::
+
+    import statelake as sl
+
+    snapshot = sl.open_snapshot("savepoint-5f1e2c-0a1b2c3d4e5f")
+    table = snapshot.operator("counter").state("count").to_arrow()   # a pyarrow.Table
+
+Write one from rows::
+
+    count = sl.NewKeyedState("count", table, value="Long")     # columns key, value
+    sl.write_snapshot("savepoint-0", [sl.NewOperator("counter", "String", (count,), parallelism=2)])
+
+Keep all of them in a lake::
+
+    lake = sl.Lake("/data/lake")
+    lake.import_snapshot("savepoint-5f1e2c-0a1b2c3d4e5f", job="orders", name="monday")
+
+=============  =====================================================================
+`state_core`   Flink's state without Flink: bytes, types and rules, in Arrow's terms
+`pipelines`    the lake, Spark, Dagster and the `statelake` command
+`dagster`      the component for Dagster projects
+=============  =====================================================================
+
+Public are the names below, `statelake.dagster`, and what `docs/python.md` lists. All else may
+change.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from statelake.pipelines.flink.cluster import FlinkCluster
+    from statelake.pipelines.lake.api import Lake
+    from statelake.state_core.errors import StateError
+    from statelake.state_core.formats.reader import open_snapshot
+    from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+    from statelake.state_core.formats.writing.new_states import (
+        NewKeyedState,
+        NewOperator,
+        NewOperatorState,
+    )
+    from statelake.state_core.model.handles import KeyGroupRange
+    from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot, StateKind
+
+__all__ = [
+    "FlinkCluster",
+    "KeyGroupRange",
+    "KeyedState",
+    "Lake",
+    "NewKeyedState",
+    "NewOperator",
+    "NewOperatorState",
+    "Operator",
+    "Snapshot",
+    "StateError",
+    "StateKind",
+    "open_snapshot",
+    "write_snapshot",
+]
+
+# imported when first used: each module of this package imports the package, few need all of this
+_MODULES = {
+    "pipelines.flink.cluster": ("FlinkCluster",),
+    "pipelines.lake.api": ("Lake",),
+    "state_core.errors": ("StateError",),
+    "state_core.formats.reader": ("open_snapshot",),
+    "state_core.formats.writing.new_snapshot": ("write_snapshot",),
+    "state_core.formats.writing.new_states": ("NewKeyedState", "NewOperator", "NewOperatorState"),
+    "state_core.model.handles": ("KeyGroupRange",),
+    "state_core.model.snapshot": ("KeyedState", "Operator", "Snapshot", "StateKind"),
+}
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
