@@ -239,7 +239,7 @@ class SstFile:
         return keys
 
     def _index_blocks(self, low: int, high: int) -> Iterator[tuple[int, int, int, U8Array]]:
-        """Yield index blocks of some data blocks: the first, their number, the place, the entries."""
+        """Yield index blocks of some data blocks: the first, their number, place and entries."""
         reader, first = BlockReader(self.source, self.checksum), 0
         for spot, count in zip(self.index.spots, self.index.counts, strict=True):
             if first < high and low < first + count:

@@ -1,4 +1,4 @@
-"""Keys of rows as bytes, without what stands around them: how rows are chosen by their keys."""
+"""Keys of rows as bytes, without namespaces and user keys, to select rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["key_bytes"]
 
 
 def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:
-    """Each row's key, as `encode_keys` gives it.
+    """Return each row's key, as from `encode_keys`.
 
     Raises:
-        EncodeError: The key can't be told from the namespace behind it.
+        EncodeError: The key's end can't be found.
     """
     layout, raw = rows.layout, rows.batch.column(RAW_KEY)
     if layout.opaque_key:
@@ -37,7 +37,7 @@ def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:
 
 
 def _key_in(layout: KeyedLayout, data: bytes) -> bytes:
-    """The key within the exact bytes of a key, its namespace and what else is there."""
+    """Return the key within the exact bytes of a key, its namespace and the rest."""
     source = DataInput(data, RAW_KEY)
     if layout.kind is StateKind.TIMERS:
         source.read_long()
