@@ -75,7 +75,7 @@ class Heads:
     def _read(
         self, source: ByteSource, whole: DataInput, read: Callable[[DataInput], _Head]
     ) -> tuple[_Head, int]:
-        """Read the bytes up to the content, or more if necessary; return the header and its length."""
+        """Read the bytes up to the content, or more if necessary; return header and length."""
         most = min(source.size, HEAD_BYTES.most)
         for size in sorted({min(max(len(whole.data), FIRST_BLOCK), most), most}):
             head = whole if size == len(whole.data) else _first(source, size)

@@ -153,7 +153,7 @@ class OperatorLayout:
         return frozenset(self.pairs(self._decode_broadcast(file, state)))
 
     def pairs(self, batch: pa.RecordBatch) -> list[tuple[bytes, bytes]]:
-        """Return the bytes of each row: a broadcast entry's key and value, or b"" and an element."""
+        """Return the bytes of each row: a broadcast entry's key and value, or an element."""
         values = self.value_writer(batch).to_binary().to_pylist()
         if self.key is None:
             return [(b"", value) for value in values]
