@@ -163,7 +163,7 @@ class NullableSerializer(TypeSerializer):
 class EitherSerializer(TypeSerializer):
     """`Either`: a flag that is true for left, then the value; a struct with one side set.
 
-    Where the value itself is null (of a nullable type) its exact bytes are kept.
+    If the value itself is null (of a nullable type) its exact bytes are kept.
 
     Attributes:
         java_name: The name of the type.

@@ -1,7 +1,7 @@
-"""Objects as JSON, where no type says what a column could hold.
+"""Objects as JSON, if no declared type determines a column.
 
-What JSON has is as JSON has it: null, text, `Boolean`, `Integer`, `Double`, an `ArrayList`, a
-`HashMap` with keys that are text. All else says its class, as in `{"@class": "java.lang.Long",
+Types that JSON has are plain JSON: null, text, `Boolean`, `Integer`, `Double`, an `ArrayList`, a
+`HashMap` whose keys are text. Other values have their class, as in `{"@class": "java.lang.Long",
 "value": 5}`; a map's value is a list of pairs, an object's its fields.
 """
 
@@ -29,17 +29,17 @@ BARE = {
 
 
 class JsonValues:
-    """Makes JSON of objects, and objects of JSON.
+    """A converter between objects and JSON.
 
     Args:
-        classes: What is known of classes.
+        classes: The known classes.
     """
 
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
 
     def text(self, item: Item | None) -> str:
-        """The JSON of an object."""
+        """Return an object as JSON text."""
         text = json.dumps(self.said(item), ensure_ascii=False)
         try:
             text.encode("utf-8")
@@ -48,7 +48,7 @@ class JsonValues:
         return text
 
     def said(self, item: Item | None) -> Any:
-        """What JSON has for an object."""
+        """Return an object as a JSON value."""
         if item is None:
             return None
         content: Any
@@ -82,10 +82,10 @@ class JsonValues:
         return tagged
 
     def item(self, text: str) -> Item | None:
-        """The object of JSON.
+        """Return the object in a JSON text.
 
         Raises:
-            EncodeError: The text is no JSON, or no object that is known.
+            EncodeError: The text is not JSON, or not a known object.
         """
         try:
             return self.made(json.loads(text))
@@ -93,7 +93,7 @@ class JsonValues:
             raise EncodeError(f"{text[:200]!r} is no value of Kryo's ({error})") from error
 
     def made(self, said: Any) -> Item | None:
-        """The object of what JSON has."""
+        """Return the object for a JSON value."""
         if said is None:
             return None
         java_class, extra = BARE[type(said)], None
@@ -126,7 +126,7 @@ def _pairs(item: Item) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """What JSON has for a value without objects."""
+    """Return the JSON value for a value without objects."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, bytes):
@@ -135,7 +135,7 @@ def _number(value: Any) -> Any:
 
 
 def _unsaid(content: Any, java_class: str) -> Any:
-    """The value without objects of what JSON has."""
+    """Return the value without objects for a JSON value."""
     if java_class == "java.math.BigDecimal":
         return decimal_parts(content)
     if java_class == "[B":

@@ -1,4 +1,4 @@
-"""Scala's `Enumeration`: the number that a value was given, shown by its name.
+"""Scala's `Enumeration`: the number of a value, shown by its name.
 
 Source: `EnumValueSerializer`, `ScalaEnumSerializerSnapshot` in
 `org.apache.flink.api.scala.typeutils`.
@@ -111,7 +111,7 @@ class ScalaEnumSerializerSnapshot(TypeSerializerSnapshot):
         return ScalaEnumSerializer(self.enum_class, self.values)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Return as is where each old value's number is its position among the new ones.
+        """Return as is if each old value's number is its position among the new ones.
 
         Flink takes the number for a position, and refuses even an unchanged Enumeration with gaps.
         """

@@ -3,7 +3,7 @@
 ====================  ===============================================================
 `slots`               each type's eight bytes in a row
 `sections`            rows, arrays and maps as sections
-`formats`             which slot or section a logical type has
+`formats`             the slot or section of each logical type
 `columns`             whole rows as Arrow columns and back
 ====================  ===============================================================
 
