@@ -6,8 +6,7 @@ The type of a handle determines how it is read, as in Flink:
 `SavepointKeyGroupsStateHandle`    the unified format, of any backend
 `KeyGroupsStateHandle`             the heap backend's native format, or the unified format
 `IncrementalKeyedStateHandle`      RocksDB's files: taken over unchanged if nothing was
-                                   rescaled and the backend is RocksDB; otherwise their entries are
-                                   read
+                                   rescaled and the backend is RocksDB; otherwise entries are read
 =================================  ===========================================================
 
 A backend may get any number of handles, of any subtasks: nothing else is needed to rescale.

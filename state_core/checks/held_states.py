@@ -45,7 +45,7 @@ class HeldState:
 
     @property
     def keyed(self) -> bool:
-        """Whether it is keyed state, and not a queue of timers."""
+        """Return whether it is keyed state, and not a queue of timers."""
         return self.meta.kind in _KEYED
 
     @property

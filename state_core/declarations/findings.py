@@ -41,7 +41,7 @@ class Finding:
 
     @property
     def fault(self) -> bool:
-        """Whether it stops the job."""
+        """Return whether it stops the job."""
         return self.severity is Severity.FAULT
 
     @property

@@ -117,7 +117,7 @@ class OperatorDeclaration:
 
     @property
     def alone(self) -> bool:
-        """Whether an input is global, so that there is one partition."""
+        """Return whether an input is global, so that there is one partition."""
         return StreamKind.GLOBAL in self.inputs
 
     @property

@@ -157,11 +157,11 @@ class Directory:
             ) from error
 
     def exists(self, path: str = "") -> bool:
-        """Whether there is a file or directory of that name."""
+        """Return whether there is a file or directory of that name."""
         return bool(self._info(self.full(path)).type != fs.FileType.NotFound)
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file of that name."""
+        """Return whether there is a file of that name."""
         if self.is_object_store:  # asking for a kind would ask a store for a directory, too
             try:
                 self.filesystem.open_input_file(self.full(path)).close()

@@ -91,7 +91,7 @@ class NonKeyedState:
 
     @property
     def broadcast(self) -> bool:
-        """Whether it is a broadcast state."""
+        """Return whether it is a broadcast state."""
         return self.mode is DistributionMode.BROADCAST
 
     @property

@@ -111,7 +111,7 @@ class KeyedFile(Protocol):
 
     @property
     def compressed(self) -> bool:
-        """Whether its entries are compressed."""
+        """Return whether its entries are compressed."""
 
     @property
     def key_serializer(self) -> bytes:
@@ -131,7 +131,7 @@ class KeyedFile(Protocol):
 
     @property
     def is_spread_evenly(self) -> bool:
-        """Whether `group_bytes` can only estimate: all key groups an equal share."""
+        """Return whether `group_bytes` can only estimate: all key groups an equal share."""
 
     def group_bytes(self) -> list[tuple[int, int]]:
         """Return the key groups that have data, ascending, with their size as stored."""

@@ -5,8 +5,8 @@ change returned bytes. A table is used by key group and key, without a current k
 state differ:
 
 `ValueTable`   one value for each key: values, accumulators; timers, whose values are empty
-`ListTable`    one value a key, to which elements can be appended
-`MapTable`     many values a key, by user key
+`ListTable`    one value for each key, to which elements can be appended
+`MapTable`     many values for each key, by user key
 
 Source: `StateTable` of the heap backend, column families of RocksDB's.
 """

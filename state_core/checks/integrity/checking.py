@@ -66,7 +66,7 @@ class IntegrityReport:
 
     @property
     def sound(self) -> bool:
-        """Whether there is no fault."""
+        """Return whether there is no fault."""
         return not self.faults
 
 

@@ -19,8 +19,8 @@ class CommitMeasures:
     `upload_ms`          time of uploads, during processing
     `bytes_sent`         bytes uploaded to blob stores
     `bytes_saved`        bytes that existed already
-    `files_sent` files uploaded
-    `files_saved` files that existed already
+    `files_sent`         files uploaded
+    `files_saved`        files that existed already
     `bytes_restored`     bytes downloaded from blob stores
     `changes_restored`   changes read from changelogs
     ===================  ==========================================================

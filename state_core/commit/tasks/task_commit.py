@@ -75,7 +75,7 @@ class TaskCommit:
 
     @property
     def under_way(self) -> bool:
-        """Whether the asynchronous part of a commit is running."""
+        """Return whether the asynchronous part of a commit is running."""
         return self._pending is not None and not self._pending.done()
 
     def raise_if_failed(self) -> None:

@@ -51,12 +51,12 @@ class ChangelogKeyedFile(HeadedFile):
 
     @property
     def compressed(self) -> bool:
-        """Whether the materialized snapshot is compressed."""
+        """Return whether the materialized snapshot is compressed."""
         return any(base.compressed for base in self.bases)
 
     @property
     def is_spread_evenly(self) -> bool:
-        """Whether `group_bytes` is estimated for the materialized snapshot."""
+        """Return whether `group_bytes` is estimated for the materialized snapshot."""
         return any(base.is_spread_evenly for base in self.bases)
 
     def group_bytes(self) -> list[tuple[int, int]]:

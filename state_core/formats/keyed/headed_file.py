@@ -89,7 +89,7 @@ class HeadedFile(ABC):
 
     @property
     def compressed(self) -> bool:
-        """Whether its key groups are compressed."""
+        """Return whether its key groups are compressed."""
         return self.header.compressed
 
     @property

@@ -86,7 +86,7 @@ class KeyBounds:
 
     @property
     def empty(self) -> bool:
-        """Whether the range is empty."""
+        """Return whether the range is empty."""
         return self.behind is not None and self.behind <= self.first
 
 

@@ -85,13 +85,13 @@ class KeyedLayout:
 
     @property
     def ambiguous(self) -> bool:
-        """Whether key and namespace are followed by their lengths."""
+        """Return whether key and namespace are followed by their lengths."""
         timers = self.kind is StateKind.TIMERS
         return not timers and self.key.length < 0 and self.namespace.length < 0
 
     @property
     def opaque_key(self) -> bool:
-        """Whether the key's end can't be found: then the column `key` has all key bytes."""
+        """Return whether the key's end can't be found: then the column `key` has all key bytes."""
         if self.key.self_delimiting and self.namespace.self_delimiting:
             return False
         fixed = self.namespace.wire_length > 0 and self.user_key is None

@@ -112,7 +112,7 @@ class StateVerdict:
 
     @property
     def fault(self) -> bool:
-        """Whether Flink would refuse, or lose the state."""
+        """Return whether Flink would refuse, or lose the state."""
         return self.result.verdict is Verdict.INCOMPATIBLE
 
 

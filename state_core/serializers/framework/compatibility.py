@@ -94,7 +94,7 @@ class Compatibility:
 
     @property
     def usable(self) -> bool:
-        """Whether Flink would use the state, migrating it if necessary."""
+        """Return whether Flink would use the state, migrating it if necessary."""
         return self.verdict <= Verdict.COMPATIBLE_AFTER_MIGRATION
 
     def under(self, field: str) -> Compatibility:

@@ -84,7 +84,7 @@ class _Scalar(Column):
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """Whether both versions of Kryo write it in a known form."""
+        """Return whether both versions of Kryo write it in a known form."""
         return self.java_class != "java.util.Locale"
 
     def to_arrow(self, value: Any) -> Any:
@@ -196,7 +196,7 @@ class _List(Column):
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """Whether the elements' type determines all nested values."""
+        """Return whether the elements' type determines all nested values."""
         return self.element.closed
 
     def to_arrow(self, value: Any) -> Any:
@@ -229,7 +229,7 @@ class _Map(Column):
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """Whether the types of keys and values determine all nested values."""
+        """Return whether the types of keys and values determine all nested values."""
         return self.key.closed and self.value.closed
 
     def to_arrow(self, value: Any) -> Any:
@@ -263,7 +263,7 @@ class _Struct(Column):
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """Whether the types of the fields determine all nested values."""
+        """Return whether the types of the fields determine all nested values."""
         return all(field.closed for field in self.fields.values())
 
     def to_arrow(self, value: Any) -> Any:

@@ -105,7 +105,7 @@ class OptionalEntry:
 
     @property
     def present(self) -> bool:
-        """Whether both key and value are known."""
+        """Return whether both key and value are known."""
         return self.key is not None and self.value is not None
 
 

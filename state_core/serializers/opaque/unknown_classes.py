@@ -181,7 +181,7 @@ class _Payloads:
 
     @property
     def plausible(self) -> bool:
-        """Whether the last name has no length yet, and looks like a class."""
+        """Return whether the last name has no length yet, and looks like a class."""
         if len(self.named) <= len(self.lengths):
             return False
         java_class, version = self.named[-1]
