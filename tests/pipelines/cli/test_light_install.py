@@ -91,11 +91,12 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this tree."""
-    directory = tmp_path_factory.mktemp("wheel")
-    words = (sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", directory, ROOT)
-    built = run(*words, directory=directory)
-    assert built.returncode == 0, built.stderr
+    """The wheel that is to be released, of `STATELAKE_DIST`; else one of this tree."""
+    directory = Path(os.environ.get("STATELAKE_DIST") or tmp_path_factory.mktemp("wheel"))
+    if not list(directory.glob("*.whl")):
+        words = (sys.executable, "-m", "build", "--outdir", directory, ROOT)
+        built = run(*words, directory=directory)
+        assert built.returncode == 0, built.stderr
     (path,) = directory.glob("*.whl")
     return path
 
@@ -135,6 +136,30 @@ def test_one_package_is_installed(wheel: Path) -> None:
     }  # fmt: skip
     assert {"statelake/state_core/py.typed", "statelake/pipelines/py.typed"} <= names
     assert not [name for name in names if "__pycache__" in name or "former" in name]
+
+
+@pytest.mark.full
+def test_a_second_build_has_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    """By another program, of the tree instead of the source distribution."""
+    words = (sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", tmp_path, ROOT)
+    built = run(*words, directory=tmp_path)
+    assert built.returncode == 0, built.stderr
+    (again,) = tmp_path.glob("*.whl")
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.full
+def test_a_wheel_says_what_it_needs(wheel: Path) -> None:
+    """Its bill of materials names each package, at the version that the tests use."""
+    with ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if "/sboms/" in name)
+        bill = json.loads(archive.read(name))
+    needed = {part["name"]: part for part in bill["components"]}
+    pins = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    assert f"pyspark=={needed['pyspark']['version']}" in pins
+    assert needed["deltalake"]["scope"] == "required"
+    assert needed["pyspark"]["scope"] == "optional"
+    assert "pytest" not in needed
 
 
 @pytest.mark.full
