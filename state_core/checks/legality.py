@@ -285,7 +285,7 @@ def check_operator(operator: OperatorDeclaration) -> list[Finding]:
 def _whole(operator: OperatorDeclaration) -> Iterator[Finding]:
     """Yield faults of an operator as a whole."""
     if operator.key_type is not None and K not in operator.inputs:
-        problem = f"a key, {operator.key_type}, over {operator.streams}, which has none"
+        problem = f"a key, {operator.key_type}, over {operator.streams}, which has no keys"
         yield _fault(operator, "key", problem, "leave it out, or key the stream")
     count, groups = operator.parallelism, operator.max_parallelism
     if count is not None and count > 1 and G in operator.inputs:

@@ -56,8 +56,8 @@ def put_new(directory: Directory, path: str, data: bytes) -> bool:
         return False
     except NotSupportedError as error:
         raise SnapshotError(
-            "the store knows no conditional writes, so that nobody can tell which of two writers"
-            f" came first ({first_line(error)})",
+            "the store does not support conditional writes, so that two writers could overwrite"
+            f" each other ({first_line(error)})",
             place=directory.full(path),
             remedy="keep the lake in a store that has them, or on a disk",
         ) from error

@@ -29,16 +29,16 @@ from statelake.state_core.files.paths import PART, shortened
 __all__ = ["ConfinedTree", "given_to_arrow", "written_is_synced"]
 
 DEEPEST = 100
-"""So many directories below one another are listed."""
+"""The largest depth of directories that are listed."""
 
 REMEMBERED = 4096
-"""Of so many files it is known that they were reached."""
+"""The number of reached files to remember."""
 
 COPY_BYTES = 8 << 20
-"""So much is copied at once."""
+"""The size of a copied piece."""
 
 SYNC_THREADS = 32
-"""So many files are synced at once: the file system brings them to the disk together.
+"""The number of files to sync at once: the file system writes them to the disk together.
 
 The more wait, the fewer times it does so: of 128 files of 300 kB, on two busy cores, one at a time
 took 0.4 to 0.8 s, 8 took 0.2 to 0.4, 32 took 0.05.
@@ -446,7 +446,7 @@ class ConfinedTree:
             raise UnsafePathError(
                 f"more than {DEEPEST} directories below one another",
                 place=f"{self.anchor}/{prefix}",
-                remedy="do not trust it: nothing of ours is so deep",
+                remedy="do not trust it: statelake writes nothing this deep",
             )
         for name in os.listdir(folder):
             with suppress(FileNotFoundError):  # somebody has removed it meanwhile

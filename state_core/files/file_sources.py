@@ -40,9 +40,9 @@ PARTS_AT_ONCE = 4
 MOST_AHEAD_OF_A_THREAD = 4 * MOST_AHEAD  # a reader that merges has several files open
 MOST_FILES = 256
 NOT_READ = 0xA7, 0x5C
-"""What stands in a last byte before it is read, and before it is read again as it still did then.
+"""The last byte of a buffer before a read, and before a second one if the first left it unchanged.
 
-Arrow fills nothing up where S3 gives fewer bytes, and says that all were read.
+If S3 returns fewer bytes, Arrow reports a full read and leaves the rest of the buffer unchanged.
 """
 MOST_PARTS = PARTS_AT_ONCE * max(4, os.cpu_count() or 1)  # for all readers, who share the threads
 
@@ -263,7 +263,7 @@ class RemoteFile:
         raise TruncatedError(
             f"the store answered with fewer than {out.size} bytes, twice",
             place=f"{self.name}, offset {start}",
-            remedy="run it again; if that does not help, look at the file and at what lies between",
+            remedy="run it again; if that does not help, look at the file and at any proxy in between",
         )
 
 

@@ -343,7 +343,7 @@ class Directory:
         handler: Any = getattr(self.filesystem, "handler", None)
         if not hasattr(handler, "write_new"):
             raise SnapshotError(
-                "this file system can't tell which of two writers came first",
+                "this file system can't refuse the second of two writers",
                 place=self.full(path),
                 remedy="keep the lake on a disk, in HDFS, S3, Google Cloud Storage or Azure",
             )

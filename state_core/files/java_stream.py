@@ -7,7 +7,7 @@ the *Java Object Serialization Specification*, chapter 6: no class is loaded and
 so bytes from a stranger can do nothing but fail to parse.
 
 A stream is read as: `JavaString` (a `str`), `None`, `JavaObject`, `JavaEnum`, `JavaArray`,
-`JavaType` (a `java.lang.Class`), `JavaClass` (a class descriptor).
+`JavaClassLiteral` (a `java.lang.Class`), `JavaClass` (a class descriptor).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from statelake.state_core.files.wire import DataInput, DataOutput, decode_modifi
 __all__ = [
     "JavaArray",
     "JavaClass",
+    "JavaClassLiteral",
     "JavaEnum",
     "JavaField",
     "JavaObject",
     "JavaString",
-    "JavaType",
     "JavaValue",
     "read_java_stream",
     "write_java_stream",
@@ -131,15 +131,15 @@ class JavaString(str):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JavaType:
+class JavaClassLiteral:
     """A `java.lang.Class` as a value."""
 
     java_class: JavaClass
 
 
 JavaValue: TypeAlias = (
-    "bool | int | float | str | bytes | JavaObject | JavaEnum | JavaArray | JavaType | JavaClass"
-    " | None"
+    "bool | int | float | str | bytes | JavaObject | JavaEnum | JavaArray | JavaClassLiteral"
+    " | JavaClass | None"
 )
 
 
@@ -188,7 +188,7 @@ class _Reader:
         if tag == TC_CLASSDESC:
             return self._class_descriptor(depth)
         if tag == TC_CLASS:
-            return self._remember(JavaType(self._require_class(depth)))
+            return self._remember(JavaClassLiteral(self._require_class(depth)))
         if tag == TC_OBJECT:
             return self._object(depth)
         if tag == TC_ENUM:
@@ -339,7 +339,7 @@ class _Writer:
             self._class_descriptor(value)
         elif isinstance(value, JavaObject):
             self._object(value)
-        elif isinstance(value, JavaType):
+        elif isinstance(value, JavaClassLiteral):
             self.out.write_byte(TC_CLASS)
             self.write_content(value.java_class)
             self._remember(value)

@@ -12,10 +12,10 @@ from statelake.state_core.errors import UnsafePathError
 __all__ = ["PART", "is_part", "relative_path", "shortened"]
 
 PART = ".part"
-"""The end of a name that a file has until it is whole."""
+"""The end of a file's temporary name, used until the file is complete."""
 
 LONGEST_SHOWN = 120
-"""So much of a path is shown."""
+"""The number of characters of a path in a message."""
 
 _PART_NAME = re.compile(rf".+\.[0-9a-f]{{1,8}}\{PART}")
 _NAME = r"(?!\.\.?(?:/|\Z))[^/\\\x00-\x1f\x7f\ud800-\udfff]+"

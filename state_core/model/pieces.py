@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = ["CuttableFile", "FilePiece", "Place", "pieces_between"]
+__all__ = ["CuttableFile", "EntryPosition", "FilePiece", "pieces_between"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FilePiece:
     guessed: bool = False
 
 
-class Place(Protocol):
+class EntryPosition(Protocol):
     """The position of an entry, in the terms of a file's format."""
 
     @property
@@ -43,7 +43,10 @@ class Place(Protocol):
 
 
 def pieces_between(
-    key_groups: KeyGroupRange, cuts: Sequence[tuple[Place | None, int]], *, guessed: bool = False
+    key_groups: KeyGroupRange,
+    cuts: Sequence[tuple[EntryPosition | None, int]],
+    *,
+    guessed: bool = False,
 ) -> list[FilePiece]:
     """Return the pieces of some key groups.
 

@@ -70,15 +70,15 @@ class SnapshotVersions:
 class _Elements(list[bytes]):
     """The list elements of a key, in pieces of one or several, with their version."""
 
-    __slots__ = ("made",)
-    made: int
+    __slots__ = ("version",)
+    version: int
 
 
 class _UserMap(dict[bytes, bytes]):
     """The map of a key, with its version."""
 
-    __slots__ = ("made",)
-    made: int
+    __slots__ = ("version",)
+    version: int
 
 
 class _HeapTable:
@@ -89,7 +89,7 @@ class _HeapTable:
         self.key_groups = key_groups
         self.first = key_groups.first
         self.groups: list[dict[bytes, Any]] = [{} for _ in range(len(key_groups))]
-        self.made = [versions.current] * len(key_groups)
+        self.group_versions = [versions.current] * len(key_groups)
 
     def freeze(self) -> Frozen:
         """Return the current dictionaries, for the snapshot that was just begun."""
@@ -107,9 +107,9 @@ class _HeapTable:
     def _writable(self, group: int) -> dict[bytes, Any]:
         """Return the dictionary of a key group, copied if a snapshot needs it."""
         index = group - self.first
-        if self.made[index] < self.versions.required:
+        if self.group_versions[index] < self.versions.required:
             self.groups[index] = self.groups[index].copy()
-            self.made[index] = self.versions.current
+            self.group_versions[index] = self.versions.current
         return self.groups[index]
 
     def _discard(self, group: int, key: bytes) -> None:
@@ -196,7 +196,7 @@ class HeapListTable(_HeapTable):
         if stored is None:
             entries[key] = self._made([elements])
             return
-        if stored.made < self.versions.required:
+        if stored.version < self.versions.required:
             stored = entries[key] = self._made(stored)
         stored.append(elements)
 
@@ -224,7 +224,7 @@ class HeapListTable(_HeapTable):
 
     def _made(self, pieces: list[bytes]) -> _Elements:
         elements = _Elements(pieces)
-        elements.made = self.versions.current
+        elements.version = self.versions.current
         return elements
 
     @staticmethod
@@ -293,9 +293,9 @@ class HeapMapTable(_HeapTable):
     def _writable_map(self, group: int, key: bytes) -> _UserMap:
         entries = self._writable(group)
         user_map: _UserMap | None = entries.get(key)
-        if user_map is None or user_map.made < self.versions.required:
+        if user_map is None or user_map.version < self.versions.required:
             user_map = entries[key] = _UserMap(user_map or {})
-            user_map.made = self.versions.current
+            user_map.version = self.versions.current
         return user_map
 
     @staticmethod

@@ -115,7 +115,9 @@ class OperatorListState:
 
     def _element(self, value: Any) -> bytes:
         if value is None:
-            raise EncodeError("a null element, and lists have none", place=f"state {self.name!r}")
+            raise EncodeError(
+                "a null element, which a list can't hold", place=f"state {self.name!r}"
+            )
         return written(self._held.layout.value, value)
 
 

@@ -285,7 +285,9 @@ class ListState(State[ListTable]):
 
     def _element(self, value: Any) -> bytes:
         if value is None:
-            raise EncodeError("a null element, and lists have none", place=f"state {self.name!r}")
+            raise EncodeError(
+                "a null element, which a list can't hold", place=f"state {self.name!r}"
+            )
         data = self._write(value)
         if not data:
             raise EncodeError(

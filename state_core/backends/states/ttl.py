@@ -199,7 +199,9 @@ class TtlListState(_Ttl[ListState]):
 
     def _wrapped(self, value: Any) -> TtlValue:
         if value is None:
-            raise EncodeError("a null element, and lists have none", place=f"state {self.name!r}")
+            raise EncodeError(
+                "a null element, which a list can't hold", place=f"state {self.name!r}"
+            )
         return self.access.wrap(value)
 
 

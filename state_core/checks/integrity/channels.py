@@ -64,6 +64,6 @@ def _refuse_twice(channel: Channel, places: set[tuple[str, str]]) -> None:
         raise CorruptSnapshotError(
             "a channel that is named twice",
             place=channel.place,
-            remedy="Flink restores none such: take another checkpoint, or salvage this one",
+            remedy="Flink does not restore it: take another checkpoint, or salvage this one",
         )
     places.add(place)

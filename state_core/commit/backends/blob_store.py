@@ -182,7 +182,7 @@ class FileSystemBlobStore:
         path = join(_BLOBS, blob)
         if not _ID.fullmatch(blob):
             raise UnsafePathError(
-                f"a blob at {shortened(blob)}, which is none of this store's",
+                f"a blob at {shortened(blob)}, which is not this store's",
                 place=self.directory.full(),
                 remedy="nothing is removed: do not trust the index that names it",
             )

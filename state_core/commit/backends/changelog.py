@@ -27,7 +27,7 @@ __all__ = [
     "EmbeddedChangelogs",
     "FileChangelogs",
     "MemoryChangelogs",
-    "no_matter",
+    "never_cancel",
 ]
 
 BATCH_BYTES = 1 << 18
@@ -38,7 +38,7 @@ _BATCH = struct.Struct(">IIQ")  # checksum of the rest, bytes of changes, first 
 _CHANGE = struct.Struct(">IIi")  # relative offset, length of key, of value: -1 if deleted
 
 
-def no_matter() -> None:
+def never_cancel() -> None:
     """Do nothing: a wait that is never cancelled."""
 
 
@@ -63,7 +63,7 @@ class Changelog(Protocol):
         """Return the offset of the last durable change; None before the first one."""
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         """Yield the changes from one offset to another, both included; by default to the newest.
 
@@ -157,7 +157,7 @@ class _MemoryChangelog:
         return end - 1 if end else None
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         for change in list(self._changes):
             if change.offset >= start and (end is None or change.offset <= end):
@@ -274,7 +274,7 @@ class _FileChangelog:
         return self._flushed - 1 if self._flushed else None
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         with self._lock:
             segments = list(self._segments)

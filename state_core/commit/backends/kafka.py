@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from statelake.state_core.commit.backends.changelog import Change, Changelog, no_matter
+from statelake.state_core.commit.backends.changelog import Change, Changelog, never_cancel
 from statelake.state_core.commit.records.checkpoint_log import LogRecord
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CommitError
@@ -180,7 +180,7 @@ class KafkaCluster:
         partition: int,
         start: int,
         end: int,
-        waiting: Callable[[], None] = no_matter,
+        waiting: Callable[[], None] = never_cancel,
     ) -> Iterator[Message]:
         """Yield the records from one offset to another, both included, as far as they exist.
 
@@ -390,7 +390,7 @@ class _KafkaChangelog:
         return end - 1 if end else None
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         last = self.newest() if end is None else end
         if last is None:

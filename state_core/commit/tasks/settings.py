@@ -144,7 +144,7 @@ class _Reader:
             backup = [CHANGELOG_FACTORY]
         if CHANGELOG_FACTORY in backup and changelog is None:
             raise CommitError(
-                f"store {store!r} is backed up to a changelog, and has none",
+                f"store {store!r} is backed up to a changelog, and has no changelog",
                 remedy=f"set {prefix}.changelog to system.stream",
             )
         restore_factory = self.config.get(f"{prefix}.restore.factory")

@@ -76,7 +76,7 @@ def replayed(
     for state, table in tables.items():
         where = f"{changes.place(0)}, key group {group}, state {names[state]!r}"
         try:
-            yield from _entries(table.made(), state, group, where)
+            yield from _entries(table.apply(), state, group, where)
         except StateError as error:
             raise error.within(where) from error
 

@@ -92,7 +92,7 @@ class Table(ABC):
         """
 
     @abstractmethod
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield each changed entry as it is after all changes, as key and value."""
 
     @cached_property
@@ -162,7 +162,7 @@ class Values(Table):
         if self.merges:
             self.table.update(_pairs(entries))
 
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the values; a merged value is None until it is set."""
         if not self.merges:
             last = dict(self.steps)
@@ -219,7 +219,7 @@ class _Lists(Table):
         """Keep the lists that have changes."""
         self.table.update((key, [value]) for key, value in _pairs(entries))
 
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the lists that have elements."""
         table = self.table
         for key, emptied, change in self.steps:
@@ -285,7 +285,7 @@ class _Maps(Table):
             flags |= self._cleared_words.among(data, bounds[:-1], bounds[1:])
         return flags
 
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries of the maps."""
         for key, entries in self.table.items():
             for user_key, value in entries.items():
@@ -324,7 +324,7 @@ class _Timers(Table):
         _check_at_end(source)
         return timers
 
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the timers that exist."""
         return ((timer, b"") for timer, present in self.table.items() if present)
 

@@ -515,4 +515,4 @@ def _check_manifest(source: ByteSource) -> None:
 
 
 def _refuse(data: bytes) -> NoReturn:
-    raise CorruptSnapshotError(f"{len(data)} bytes that want to be unpickled, which never happens")
+    raise CorruptSnapshotError(f"{len(data)} bytes to unpickle, which is never done")

@@ -22,7 +22,7 @@ from statelake.state_core.kernels.sst import SLACK
 from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["FamilyTables", "OutputBatch", "Runs", "TableFile", "open_tables", "plan_runs"]
+__all__ = ["FamilyTables", "ManifestFile", "OutputBatch", "Runs", "open_tables", "plan_runs"]
 
 _Array = TypeVar("_Array", U8Array, I64Array)
 Runs: TypeAlias = tuple[tuple[SstFile, ...], ...]
@@ -46,7 +46,7 @@ PROBLEMS = {
 
 
 @dataclass(frozen=True)
-class TableFile:
+class ManifestFile:
     """A table file in the manifest.
 
     Attributes:
@@ -76,7 +76,7 @@ def open_tables(
         sizes: The bytes of all files of each column family.
         prefix: Bytes of the key-group prefix.
     """
-    families: dict[str, list[TableFile]] = {name: [] for name in sizes}
+    families: dict[str, list[ManifestFile]] = {name: [] for name in sizes}
     for file in live:
         try:
             table = SstFile.open(sources[file["name"].lstrip("/")], prefix)
@@ -90,7 +90,7 @@ def open_tables(
         if family is not None:
             start, end = file["start_key"], file["end_key"]
             table = replace(table, first_key=start, last_key=end)
-            family.append(TableFile(table, file["level"], start, end))
+            family.append(ManifestFile(table, file["level"], start, end))
     return {
         name: plan_runs(files)
         for name, files in families.items()
@@ -98,9 +98,9 @@ def open_tables(
     }
 
 
-def plan_runs(files: Sequence[TableFile]) -> Runs:
+def plan_runs(files: Sequence[ManifestFile]) -> Runs:
     """Return runs of files, each of which begins behind the one before it."""
-    runs: list[list[TableFile]] = []
+    runs: list[list[ManifestFile]] = []
     for file in sorted(files, key=lambda table: (table.start, table.end)):
         fitting = [run for run in runs if run[-1].end < file.start]
         if fitting:

@@ -38,7 +38,7 @@ BZIP2, LZ4, LZ4HC, ZSTD = 3, 4, 5, 7
 LARGEST_RATIO = {BZIP2: 1 << 17, LZ4: 256, LZ4HC: 256, ZSTD: 1 << 15}
 MAX_VARINT = 10
 _CONTENT = "a block that does not hold what it says"
-NO_INDEX = "an index that is none"
+NO_INDEX = "a malformed index"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.formats.layout.row_writer import (
     LengthTrailer,
-    Part,
+    RowPart,
     RowWriter,
     trailer_sizes,
 )
@@ -243,24 +243,24 @@ class KeyedLayout:
     def _names(self) -> list[str]:
         return list(self.schema.names)
 
-    def _key_parts(self, batch: pa.RecordBatch) -> list[Part]:
+    def _key_parts(self, batch: pa.RecordBatch) -> list[RowPart]:
         key = batch.column(KEY)
         parts = []
         if self.kind is StateKind.TIMERS:
             times = fixed_values(batch.column(TIMESTAMP), np.int64)
-            parts.append(Part(LongSerializer(), pa.array(flip_sign(times))))
+            parts.append(RowPart(LongSerializer(), pa.array(flip_sign(times))))
         if self.opaque_key:
-            return [*parts, Part(OpaqueSerializer(), key)]
+            return [*parts, RowPart(OpaqueSerializer(), key)]
         for serializer, column in ((self.key, key), (self.namespace, batch.column(NAMESPACE))):
-            parts.append(Part(serializer, column))
+            parts.append(RowPart(serializer, column))
             if self.ambiguous:
                 lengths = pa.array(serializer.sizes(column, ALL_PRESENT))
-                parts.append(Part(LengthTrailer(), lengths))
+                parts.append(RowPart(LengthTrailer(), lengths))
         if self.user_key is not None:
-            parts.append(Part(self.user_key, batch.column(USER_KEY)))
+            parts.append(RowPart(self.user_key, batch.column(USER_KEY)))
         return parts
 
-    def _value_parts(self, batch: pa.RecordBatch, stored: TypeSerializer) -> list[Part]:
+    def _value_parts(self, batch: pa.RecordBatch, stored: TypeSerializer) -> list[RowPart]:
         column = batch.column(VALUE)
         present = ALL_PRESENT
         if TTL in self._names:
@@ -270,9 +270,9 @@ class KeyedLayout:
         elif self.kind is StateKind.MAP:
             present = present_rows(column)
         if self.kind is not StateKind.MAP:
-            return [Part(stored, column)]
+            return [RowPart(stored, column)]
         flags = np.zeros(len(batch), bool) if present.size == 0 else present == 0
-        return [Part(BooleanSerializer(), pa.array(flags)), Part(stored, column, present)]
+        return [RowPart(BooleanSerializer(), pa.array(flags)), RowPart(stored, column, present)]
 
 
 # --------------------------------------------------------------------------- rows and columns

@@ -108,19 +108,19 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
 
 
 def parse_keyed_state(
-    meta_info: bytes, key_serializer: bytes, *, plain: bool = False
+    meta_info: bytes, key_serializer: bytes, *, without_decoders: bool = False
 ) -> tuple[KeyedState, KeyedLayout]:
     """Return a state and its layout from the bytes in a snapshot.
 
     Args:
         meta_info: As in `KeyedState.meta_info`.
         key_serializer: As in `KeyedFile.key_serializer`.
-        plain: Whether user decoders are left out.
+        without_decoders: Whether user decoders are left out.
     """
-    if not plain:
-        return _parse_keyed_state(meta_info, key_serializer, changes(), plain)
+    if not without_decoders:
+        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders)
     with undecoded():
-        return _parse_keyed_state(meta_info, key_serializer, changes(), plain)
+        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders)
 
 
 @lru_cache(maxsize=256)

@@ -23,7 +23,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import parse_key_serializer
-from statelake.state_core.formats.layout.row_writer import Part, RowWriter, trailer_sizes
+from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter, trailer_sizes
 from statelake.state_core.kernels.encode import copy_ranges
 from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
 from statelake.state_core.model.key_groups import EncodedKey, key_group_of
@@ -67,7 +67,7 @@ def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:
     Raises:
         EncodeError: A value is not of the key's type.
     """
-    return RowWriter([Part(key, column)], len(column), ALL_PRESENT, None).to_binary()
+    return RowWriter([RowPart(key, column)], len(column), ALL_PRESENT, None).to_binary()
 
 
 def encode_key(key: TypeSerializer, value: object, max_parallelism: int) -> EncodedKey:

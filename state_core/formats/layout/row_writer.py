@@ -18,11 +18,11 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
-__all__ = ["LengthTrailer", "Part", "RowWriter", "trailer_sizes"]
+__all__ = ["LengthTrailer", "RowPart", "RowWriter", "trailer_sizes"]
 
 
 @dataclass(frozen=True)
-class Part:
+class RowPart:
     """A column of an entry's key or value; `held` is 0 where it is left out."""
 
     serializer: TypeSerializer
@@ -40,7 +40,9 @@ class RowWriter:
         raw: Exact bytes.
     """
 
-    def __init__(self, parts: list[Part], rows: int, exact: U8Array, raw: pa.Array | None) -> None:
+    def __init__(
+        self, parts: list[RowPart], rows: int, exact: U8Array, raw: pa.Array | None
+    ) -> None:
         self.raw = raw
         self.exact = exact
         self.sizes: I64Array = np.zeros(rows, np.int64)
@@ -48,7 +50,7 @@ class RowWriter:
         self.parts = []
         for part in parts:
             present = _both(part.held, typed)
-            self.parts.append(Part(part.serializer, part.column, present))
+            self.parts.append(RowPart(part.serializer, part.column, present))
             self.sizes += part.serializer.sizes(part.column, present)
         if exact.size:
             self.sizes += OpaqueSerializer().sizes(raw, exact)

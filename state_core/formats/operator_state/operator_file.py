@@ -42,7 +42,7 @@ from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 __all__ = [
-    "Element",
+    "ElementBounds",
     "OperatorFile",
     "OperatorHeader",
     "header_of",
@@ -67,7 +67,7 @@ class OperatorHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class ElementBounds:
     """The bounds of a state's elements in `OperatorFile.content`; one for a broadcast state."""
 
     starts: I64Array
@@ -185,7 +185,7 @@ class OperatorFile:
             )
         return positions.astype(np.int64)
 
-    def elements(self, state: str) -> Element:
+    def elements(self, state: str) -> ElementBounds:
         """Return the bounds of a state's elements; a broadcast state is one element.
 
         Raises:
@@ -194,7 +194,7 @@ class OperatorFile:
         starts = self._within(self._offsets.get(state, np.empty(0, np.int64)))
         bounds = self._bounds
         ends = bounds[np.searchsorted(bounds[:-1], starts, side="right")]
-        return Element(starts, ends)
+        return ElementBounds(starts, ends)
 
     def place(self, position: int) -> str:
         """Return the name of a position in `content`."""

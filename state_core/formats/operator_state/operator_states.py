@@ -28,7 +28,7 @@ from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,
 )
-from statelake.state_core.formats.layout.row_writer import Part, RowWriter
+from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter
 from statelake.state_core.formats.operator_state.operator_file import (
     OperatorFile,
     OperatorHeader,
@@ -284,7 +284,7 @@ def _writer(
         return [serializer.decode(cursor)]
 
     exact = exact_rows(batch, raw_name, [name], decode)
-    part = Part(serializer, batch.column(name))
+    part = RowPart(serializer, batch.column(name))
     return RowWriter([part], len(batch), exact, batch.column(raw_name))
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KEY, RAW_KEY, KeyedLayout
-from statelake.state_core.formats.layout.row_writer import Part, RowWriter
+from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT
@@ -28,7 +28,7 @@ def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:
             place=f"state {rows.name!r}",
             remedy="choose rows by a predicate on the exact bytes instead",
         )
-    part = Part(layout.key, rows.batch.column(KEY))
+    part = RowPart(layout.key, rows.batch.column(KEY))
     if raw.null_count == len(raw):
         return RowWriter([part], len(raw), ALL_PRESENT, None).to_binary()
     exact = layout.key_writer(rows.batch).exact

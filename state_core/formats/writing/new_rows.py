@@ -64,7 +64,7 @@ class SpillTask:
     @property
     def layout(self) -> KeyedLayout:
         """The layout of its entries."""
-        return parse_keyed_state(self.meta_info, self.key_serializer, plain=True)[1]
+        return parse_keyed_state(self.meta_info, self.key_serializer, without_decoders=True)[1]
 
 
 class SpilledElsewhere(Protocol):
@@ -199,7 +199,9 @@ def _check_nulls(layout: KeyedLayout, batch: pa.RecordBatch, place: str, first: 
         lists = column if RAW_VALUE not in names else column.filter(batch[RAW_VALUE].is_null())
         if lists.flatten().null_count:
             raise EncodeError(
-                f"a null element of {name!r}", place=place, remedy="Flink's lists have none"
+                f"a null element of {name!r}",
+                place=place,
+                remedy="Flink's lists have no null elements",
             )
 
 

@@ -192,7 +192,7 @@ def _check(
         raise EncodeError(
             f"operator uid {twice!r} twice"
             if twice
-            else "an operator without a uid, or none at all",
+            else "an operator without a uid, or no operators",
             remedy="give each operator the uid that the job sets",
         )
     for operator in operators:
@@ -361,7 +361,9 @@ def _twice(header: KeyedHeader, operator: str, entries: Entries, row: int) -> En
     info = header.states[int(entries.state_of[row])]
     encoded = DataOutput()
     write_state_meta_info(info, encoded)
-    _, layout = parse_keyed_state(encoded.to_bytes(), header.key_serializer.encoded, plain=True)
+    _, layout = parse_keyed_state(
+        encoded.to_bytes(), header.key_serializer.encoded, without_decoders=True
+    )
     (entry,) = layout.decode(entries.take(slice(row, row + 1))).to_pylist()
     single = isinstance(layout.namespace, SingletonSerializer)
     columns = ("key", *(() if single else ("namespace",)), "user_key", "timestamp")

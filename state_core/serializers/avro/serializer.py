@@ -49,7 +49,7 @@ from statelake.state_core.serializers.basic.numbers import (
     IntSerializer,
     LongSerializer,
 )
-from statelake.state_core.serializers.composite.evolution import Rule, evolves
+from statelake.state_core.serializers.composite.evolution import MigrationRule, evolves
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
 from statelake.state_core.serializers.framework.compatibility import (
@@ -263,7 +263,7 @@ class _Recursive(TypeSerializer):
 
 
 @evolves(AvroSerializer)
-class _AvroRule(Rule):
+class _AvroRule(MigrationRule):
     """Converts values with Avro's schema resolution, done by fastavro."""
 
     def column(self, old: AvroSerializer, new: AvroSerializer, column: pa.Array) -> pa.Array:

@@ -21,7 +21,7 @@ from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
 )
 from statelake.state_core.serializers.composite.evolution import (
-    Rule,
+    MigrationRule,
     evolves,
     migrate_column,
     migrate_value,
@@ -113,7 +113,7 @@ class SetSerializer(ListSerializer):
 
 
 @evolves(GenericArraySerializer, SetSerializer)
-class ElementRule(Rule):
+class ElementRule(MigrationRule):
     """Converts arrays and sets element by element, as a list."""
 
     def column(self, old: ListSerializer, new: ListSerializer, column: Any) -> Any:

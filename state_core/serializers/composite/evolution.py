@@ -4,8 +4,8 @@ Flink reads each value with the old serializer and writes the object with the ne
 column is converted (`migrate_column`), or one value from `TypeSerializer.read` (`migrate_value`).
 `resolve_schema_compatibility` decides whether that is allowed.
 
-A type with parts has a `Rule`; the values of others stay as they are. Further types get a rule
-with `evolves`.
+A type with parts has a `MigrationRule`; the values of others stay as they are. Further types get a
+rule with `evolves`.
 
 Source: `AbstractRocksDBState.migrateSerializedValue`; for a POJO's fields `PojoSerializer`, which
 reads into an object that its constructor created. A new field's initial value is only in the job's
@@ -58,8 +58,8 @@ from statelake.state_core.serializers.framework.opaque_values import OpaqueSeria
 from statelake.state_core.serializers.opaque.decoders import DecodedSerializer
 
 __all__ = [
+    "MigrationRule",
     "PositionRule",
-    "Rule",
     "evolves",
     "migrate_column",
     "migrate_value",
@@ -74,7 +74,7 @@ NUMBERS = (
 )  # fmt: skip
 
 
-class Rule(ABC):
+class MigrationRule(ABC):
     """Converts values of one serializer to those of another serializer of the same class."""
 
     @abstractmethod
@@ -86,8 +86,8 @@ class Rule(ABC):
         """Convert one value, which is not None."""
 
 
-_RuleClass = TypeVar("_RuleClass", bound=type[Rule])
-_rules: dict[type[TypeSerializer], Rule] = {}
+_RuleClass = TypeVar("_RuleClass", bound=type[MigrationRule])
+_rules: dict[type[TypeSerializer], MigrationRule] = {}
 
 
 def evolves(*kinds: type[TypeSerializer]) -> Callable[[_RuleClass], _RuleClass]:
@@ -151,7 +151,7 @@ def struct_column(kind: pa.DataType, columns: list[pa.Array], like: pa.Array) ->
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
 
-def _rule(old: TypeSerializer, new: TypeSerializer) -> Rule | None:
+def _rule(old: TypeSerializer, new: TypeSerializer) -> MigrationRule | None:
     """Return the rule for both serializers; None where values stay as they are."""
     if isinstance(old, DecodedSerializer) and old.name != new.name:
         return _DECODED
@@ -177,7 +177,7 @@ def _pairs(
 
 
 @evolves(ListSerializer, DelimitedListSerializer)
-class _ListRule(Rule):
+class _ListRule(MigrationRule):
     """Converts lists element by element."""
 
     def column(
@@ -201,7 +201,7 @@ class _ListRule(Rule):
 
 
 @evolves(MapSerializer)
-class _MapRule(Rule):
+class _MapRule(MigrationRule):
     """Converts the keys and the values of maps."""
 
     def column(self, old: MapSerializer, new: MapSerializer, column: pa.Array) -> pa.Array:
@@ -221,7 +221,7 @@ class _MapRule(Rule):
 
 
 @evolves(TupleSerializer, RowSerializer, TtlSerializer)
-class PositionRule(Rule):
+class PositionRule(MigrationRule):
     """Converts field by field, in order."""
 
     def column(self, old: StructSerializer, new: StructSerializer, column: pa.Array) -> pa.Array:
@@ -241,7 +241,7 @@ class PositionRule(Rule):
 
 
 @evolves(PojoSerializer)
-class _PojoRule(Rule):
+class _PojoRule(MigrationRule):
     """Converts field by field, by name: a new field begins as in Java, a removed one is dropped."""
 
     def column(self, old: PojoSerializer, new: PojoSerializer, column: pa.Array) -> pa.Array:
@@ -281,14 +281,14 @@ class _PojoRule(Rule):
         return SubclassValue(seen, java_class, whole, tag)
 
 
-class _DecodedRule(Rule):
+class _DecodedRule(MigrationRule):
     """Converts the result of a decoder: fields by name, numbers if they hold the same value."""
 
     def column(self, old: DecodedSerializer, new: TypeSerializer, column: pa.Array) -> pa.Array:
         """Convert a column to the fields of the new type."""
         if column.type != old.arrow_type:
             raise IncompatibleError(
-                f"values of {old.java_class} that are not apart from each other",
+                f"values of {old.java_class} whose ends are not known",
                 remedy="give their decoder a `length`, so that it is known where each ends",
             )
         return _fitted(column, new.arrow_type, new, old.java_class)

@@ -317,12 +317,12 @@ def check_expanded_size(item: Item | None, size: int) -> None:
         nonlocal left
         left -= len(part) if isinstance(part, (str, bytes)) else 1
         if left < 0:
-            raise UnsupportedFormatError("objects that are shared come to too many values")
+            raise UnsupportedFormatError("shared objects expand to too many values")
         if isinstance(part, int) and part.bit_length() > NUMBER_BITS:
             raise UnsupportedFormatError(f"a number of {part.bit_length()} bits")
         if isinstance(part, Item):
             if id(part) in within:
-                raise UnsupportedFormatError(f"a {part.java_class} that has itself within")
+                raise UnsupportedFormatError(f"a {part.java_class} that contains itself")
             within.add(id(part))
             walk(part.value)
             walk(part.extra)

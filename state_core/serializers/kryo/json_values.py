@@ -40,14 +40,14 @@ class JsonValues:
 
     def text(self, item: Item | None) -> str:
         """Return an object as JSON text."""
-        text = json.dumps(self.said(item), ensure_ascii=False)
+        text = json.dumps(self.to_json(item), ensure_ascii=False)
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:  # half of a character
             return json.dumps(json.loads(text))
         return text
 
-    def said(self, item: Item | None) -> Any:
+    def to_json(self, item: Item | None) -> Any:
         """Return an object as a JSON value."""
         if item is None:
             return None
@@ -55,18 +55,18 @@ class JsonValues:
         form = self.classes.form_of(item.java_class)
         if isinstance(form, FieldForm):
             content = {
-                name: _number(value) if not isinstance(value, Item) else self.said(value)
+                name: _number(value) if not isinstance(value, Item) else self.to_json(value)
                 for name, value in item.value.items()
             }
         elif isinstance(form, MapForm) or _pairs(item):
-            content = [[self.said(part) for part in pair] for pair in item.value]
+            content = [[self.to_json(part) for part in pair] for pair in item.value]
             keys = [key for key, _ in content]
             plain = all(isinstance(key, str) and not key.startswith("@") for key in keys)
             if item.java_class == BARE[dict] and plain and len(set(keys)) == len(keys):
                 content = dict(content)
         elif isinstance(item.value, list):
             content = [
-                self.said(part) if isinstance(part, Item) or part is None else _number(part)
+                self.to_json(part) if isinstance(part, Item) or part is None else _number(part)
                 for part in item.value
             ]
         elif item.java_class == "java.math.BigDecimal":
@@ -78,7 +78,7 @@ class JsonValues:
         tagged = {CLASS: item.java_class, "value": content}
         if item.extra is not None:
             extra = item.extra
-            tagged["with"] = self.said(extra) if isinstance(extra, Item) else extra
+            tagged["with"] = self.to_json(extra) if isinstance(extra, Item) else extra
         return tagged
 
     def item(self, text: str) -> Item | None:
@@ -88,11 +88,11 @@ class JsonValues:
             EncodeError: The text is not JSON, or not a known object.
         """
         try:
-            return self.made(json.loads(text))
+            return self.from_json(json.loads(text))
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise EncodeError(f"{text[:200]!r} is no value of Kryo's ({error})") from error
 
-    def made(self, said: Any) -> Item | None:
+    def from_json(self, said: Any) -> Item | None:
         """Return the object for a JSON value."""
         if said is None:
             return None
@@ -103,19 +103,19 @@ class JsonValues:
             said = list(said.items())
         form = self.classes.form_of(java_class)
         if isinstance(extra, dict):
-            extra = self.made(extra)
+            extra = self.from_json(extra)
         item = Item(java_class, said, extra)
         if isinstance(form, FieldForm):
             item.value = {
                 name: _unsaid(said[name], kind.box)
                 if kind.name in PRIMITIVES
-                else self.made(said[name])
+                else self.from_json(said[name])
                 for name, kind in form.fields.items()
             }
         elif isinstance(form, MapForm) or (said and java_class.endswith("SingletonMap")):
-            item.value = [tuple(self.made(part) for part in pair) for pair in said]
+            item.value = [tuple(self.from_json(part) for part in pair) for pair in said]
         elif isinstance(form, (CollectionForm, ArrayForm)) or java_class.startswith(HOLDERS):
-            item.value = [self.made(part) for part in said]
+            item.value = [self.from_json(part) for part in said]
         else:
             item.value = _unsaid(said, java_class)
         return item

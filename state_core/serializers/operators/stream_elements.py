@@ -24,7 +24,7 @@ from statelake.state_core.serializers.basic.numbers import (
     LongSerializer,
 )
 from statelake.state_core.serializers.composite.evolution import (
-    Rule,
+    MigrationRule,
     evolves,
     migrate_column,
     migrate_value,
@@ -124,7 +124,7 @@ class StreamElementSerializer(TypeSerializer):
 
 
 @evolves(StreamElementSerializer)
-class _StreamElementRule(Rule):
+class _StreamElementRule(MigrationRule):
     """Converts the value of a record."""
 
     def column(

@@ -18,9 +18,9 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.files.java_stream import (
     JavaArray,
     JavaClass,
+    JavaClassLiteral,
     JavaEnum,
     JavaObject,
-    JavaType,
     JavaValue,
     read_java_stream,
     write_java_stream,
@@ -254,7 +254,11 @@ class _Types:
         implementation = value.values["implementationClass"]
         name = value.values.get("className")
         if not isinstance(name, str):
-            name = implementation.java_class.name if isinstance(implementation, JavaType) else ""
+            name = (
+                implementation.java_class.name
+                if isinstance(implementation, JavaClassLiteral)
+                else ""
+            )
         return StructuredType(
             name,
             self.fields(value.values["attributes"], depth),
@@ -269,7 +273,7 @@ class _Types:
 
     def raw(self, value: JavaObject, _root: str, _: int) -> LogicalType:
         java_type = value.values["clazz"]
-        if not isinstance(java_type, JavaType):
+        if not isinstance(java_type, JavaClassLiteral):
             raise self.source.fault("a RAW type of no class")
         serializer = summary(value.values["serializer"])
         return RawType(java_type.java_class.name, serializer, nullable=self.nullable(value))
@@ -328,7 +332,7 @@ def summary(value: JavaValue) -> object:
     seen: dict[int, int] = {}
 
     def walk(node: JavaValue, depth: int = 0) -> object:
-        if isinstance(node, JavaType):
+        if isinstance(node, JavaClassLiteral):
             return ("class", node.java_class.name)
         if isinstance(node, JavaEnum):
             return (node.java_class.name, node.constant)

@@ -15,8 +15,8 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.java_stream import (
     JavaArray,
     JavaClass,
+    JavaClassLiteral,
     JavaObject,
-    JavaType,
     JavaValue,
 )
 from statelake.state_core.serializers.sql.types.logical_type_objects import (
@@ -175,7 +175,7 @@ _TYPES = java_class("[Lorg.apache.flink.table.types.logical.LogicalType;", 17440
 
 _OF_ARRAYS, _OF_ROWS = f"{DATA}ArrayData", f"{DATA}RowData"
 _CLASSES = {
-    name: JavaType(java_class(name.replace("/", "."), 0, flags=0))
+    name: JavaClassLiteral(java_class(name.replace("/", "."), 0, flags=0))
     for name in (_OF_ARRAYS, _OF_ROWS)
 }
 # the accessor of an array's element (a method), and of a row's field (a lambda with this number)
