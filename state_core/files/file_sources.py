@@ -263,7 +263,7 @@ class RemoteFile:
         raise TruncatedError(
             f"the store answered with fewer than {out.size} bytes, twice",
             place=f"{self.name}, offset {start}",
-            remedy="run it again; if that does not help, look at the file and at any proxy in between",
+            remedy="run it again; if that does not help, check the file and any proxy in between",
         )
 
 
