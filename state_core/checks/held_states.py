@@ -1,4 +1,4 @@
-"""The states of a snapshot, in the form that declarations are compared with.
+"""The states of a snapshot, in the form for a comparison with declarations.
 
 They come from a savepoint or from the lake: both have the meta infos that Flink wrote.
 """

@@ -313,7 +313,7 @@ def _names(operator: OperatorDeclaration) -> Iterator[Finding]:
 
 
 def _modes(operator: OperatorDeclaration) -> Iterator[Finding]:
-    """Yield states that can't be accessed by any side that they are declared for."""
+    """Yield states that none of their declared sides can access."""
     for state, sides in operator.declared:
         mode = state.redistribution_mode
         if sides and all(cell(operator.inputs, side, mode) is NO for side in sides):

@@ -110,7 +110,7 @@ class OperatorDeclaration:
 
     @property
     def declared(self) -> tuple[tuple[StateDeclaration, tuple[Side, ...]], ...]:
-        """Each declaration, and the sides that it is declared for."""
+        """Return each declaration with its sides."""
         own = sides_of(self.inputs)
         groups = (self.states, own), (self.first_states, own[:1]), (self.second_states, own[1:])
         return tuple((state, sides) for states, sides in groups for state in states)

@@ -348,7 +348,7 @@ def codec_named(name: str) -> Codec:
 
 
 def configured_compression(conf: Mapping[str, str], compression: str | None = None) -> str | None:
-    """Return the compression that Flink's configuration asks for: `snappy` or `none`.
+    """Return the compression in Flink's configuration: `snappy` or `none`.
 
     Args:
         conf: Flink's configuration; only `COMPRESSION_KEY` is read here.

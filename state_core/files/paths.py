@@ -1,4 +1,4 @@
-"""The one rule for paths from data: they may only lead below the directory that they belong to.
+"""The one rule for paths from data: they may only lead below their own directory.
 
 `confinement` and `filesystem` follow them.
 """

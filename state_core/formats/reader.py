@@ -66,7 +66,7 @@ def open_snapshot(
 
     Args:
         location: The snapshot's directory or its `_metadata` file, as a path or a URI.
-        allow_external: Other directories that its handles may lead to.
+        allow_external: Other directories to which its handles may lead.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
         filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
         storage_options: Options of `s3://`: `AWS_REGION` and the like; see `with_storage_options`.

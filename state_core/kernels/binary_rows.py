@@ -173,7 +173,7 @@ def open_arrays(data, base, end, present, width, counts, cursor, inexact):
 
 @kernel("void(U8R, I64R, I64R, I64R, int64, I64, U8, I64)")
 def spread_arrays(data, base, counts, first, width, slots, state, owner):
-    """Fill in the slot of every element, whether it is null, and the array that it belongs to."""
+    """Fill in the slot of every element, whether it is null, and its array."""
     for row in range(base.size):
         mask = base[row] + 4
         at = mask + ((counts[row] + 31) >> 5) * 4

@@ -322,7 +322,7 @@ class ChannelHandle:
 
     Attributes:
         kind: 1 input channel, 2 result subpartition, 3 and 4 their merged forms.
-        subtask: The subtask that the buffers belong to.
+        subtask: The subtask of the buffers.
         parts: One part for the simple forms, any number for the merged ones.
         size: The stream's size, as the handle gives it.
         stream: The bytes.

@@ -260,7 +260,7 @@ def _split_order(before: Sequence[Mapping[str, StateShare]]) -> list[str]:
 
 
 def _handle_order(names: Iterable[str], hashes: Mapping[str, int]) -> list[str]:
-    """Return names in the order of the map that a handle puts them into."""
+    """Return names in the order of the map in which a handle has them."""
     order = list(names)
     room = max(1, ceil(len(order) / LOAD_FACTOR))
     buckets = 1 << (room - 1).bit_length()

@@ -56,7 +56,7 @@ class Entries:
     """Entries of one or more states; valid until their producer yields the next ones.
 
     Attributes:
-        data: The buffer that positions point into.
+        data: The buffer of the positions.
         state_of: The state of each entry, as an index into its file's states.
         group_of: The key group of each entry.
         key_start: The start of each key, behind the key-group prefix.

@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RuntimeContext:
-    """The subtask and the run that a function belongs to.
+    """The subtask and the run of a function.
 
     Attributes:
         job: The job's name.

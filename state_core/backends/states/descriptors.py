@@ -27,7 +27,7 @@ class TimeToLive:
     """The time to live of values, by the backend's clock.
 
     Attributes:
-        millis: The milliseconds from a value's last access on.
+        millis: The milliseconds after a value's last access.
         on_read: Whether reading renews the time too (`OnReadAndWrite`).
         return_expired: Whether expired values are returned until they are removed
             (`ReturnExpiredIfNotCleanedUp`).

@@ -86,7 +86,7 @@ def salvage_snapshot(
     Args:
         location: The snapshot's directory, or its `_metadata` file.
         to: A directory that does not exist yet.
-        allow_external: Other directories that its handles may lead to.
+        allow_external: Other directories to which its handles may lead.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
         threads: The number of threads; by default that of the cores.
         progress: Called with (done, total) after each slice of keyed state.

@@ -115,7 +115,7 @@ class CheckpointManager:
             )
 
     def read_last(self, task: str) -> Checkpoint | None:
-        """Return the checkpoint that a task restarts from; None before its first commit.
+        """Return the checkpoint from which a task restarts; None before its first commit.
 
         Raises:
             CheckpointRecordError: The record is broken, or of another grouper and validation is on.

@@ -149,7 +149,7 @@ def entry_starts(
     Args:
         data: The key group's content.
         parts: The serializers of namespace and key.
-        group: The key group that keys must be of.
+        group: The key group of the keys.
         max_parallelism: The number of key groups.
         counted: Whether the number of elements follows the key, as in lists and maps.
 

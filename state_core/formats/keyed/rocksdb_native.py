@@ -452,7 +452,7 @@ def _place(directory: Path, name: str, source: ByteSource, checked: _Descriptors
         checked: Keeps files open.
 
     Returns:
-        The source to read its bytes from.
+        The source of its bytes.
     """
     if not KNOWN_NAME.fullmatch(name):
         raise UnsafePathError(

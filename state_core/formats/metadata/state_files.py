@@ -70,7 +70,7 @@ class StateFiles:
 
     Args:
         directory: The directory that holds `_metadata`.
-        allow_external: Other directories that absolute handles and links may lead to.
+        allow_external: Other directories to which absolute handles and links may lead.
     """
 
     def __init__(self, directory: Directory, allow_external: tuple[str, ...] = ()) -> None:

@@ -60,7 +60,7 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
 
 
 def named_files(metadata: CheckpointMetadata) -> set[str]:
-    """Return the files of a savepoint that its handles lead to."""
+    """Return the files that a savepoint's handles name."""
     streams = [
         subtask.managed_keyed.stream
         for operator in metadata.operators

@@ -110,7 +110,7 @@ def recompress_snapshot(
         location: The savepoint.
         to: A directory that does not exist yet.
         compression: `snappy` or `none`.
-        allow_external: Other directories that its handles may lead to.
+        allow_external: Other directories to which its handles may lead.
         progress: Called with (done, total) after each file.
 
     Raises:

@@ -34,7 +34,7 @@ def write_new_operator_states(
     """Write an operator's operator state.
 
     Args:
-        directory: The directory to write to.
+        directory: The target directory.
         operator: The new operator.
         compressed: Whether its states are compressed.
         version: 6, or 5, which is never compressed.

@@ -81,7 +81,7 @@ def write_keyed_part(
     """Write one part.
 
     Args:
-        directory: The directory to write to.
+        directory: The target directory.
         header: The file's header, if this is its first part.
         groups: Key groups, ascending, each with its bytes in the unified format; None for more
             bytes of the previous key group, which may begin in another part.
@@ -214,7 +214,7 @@ class SavepointDirectory:
         return joined
 
     def remove_others(self, kept: Iterable[str]) -> None:
-        """Remove other files of this attempt, which tasks wrote that ran more than once."""
+        """Remove other files of this attempt: leftovers of tasks that ran more than once."""
         for name in set(self.directory.names()).difference(kept):
             if name.startswith(self.attempt):
                 self.directory.delete(name)

@@ -261,7 +261,7 @@ class _Resolver:
 
 
 def _resolved(schema: Any, names: Mapping[str, dict[str, Any]]) -> Any:
-    """Return the schema that a reference or a wrapper stands for."""
+    """Return the schema behind a reference or a wrapper."""
     while True:
         if isinstance(schema, str) and schema in names:
             schema = names[schema]

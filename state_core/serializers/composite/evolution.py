@@ -309,7 +309,7 @@ def _fitted(
 
     Args:
         column: The column.
-        kind: The type to convert it to.
+        kind: The new type.
         serializer: The serializer of that type, if known here, for the initial value of a new
             field.
         path: The path of the field, for messages.

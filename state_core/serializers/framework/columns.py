@@ -179,7 +179,7 @@ class Cursor:
         return counts
 
     def room(self, numerator: int = 1, denominator: int = 1) -> int:
-        """Return the largest number of bytes that the present rows could decode to.
+        """Return the largest possible number of decoded bytes of the present rows.
 
         Raises:
             UnsupportedFormatError: It is more than an Arrow column with 32-bit offsets can hold.

@@ -321,7 +321,7 @@ def kryo_decoder(
 
 
 def _digest(values: KryoValues, kind: JavaType, column: Column) -> str:
-    """Return eight digits of all declarations that a type's values depend on."""
+    """Return eight digits of all declarations that determine a type's values."""
     users = values.classes.users
     reached: dict[str, UserClass] = {}
     todo = [kind] if column.closed else [JavaType(name) for name in users]

@@ -304,7 +304,7 @@ def check_expanded_size(item: Item | None, size: int) -> None:
 
     Args:
         item: The objects.
-        size: The bytes that they were read from.
+        size: The size of their bytes.
 
     Raises:
         UnsupportedFormatError: An object contains itself, shared ones expand too far, or a number

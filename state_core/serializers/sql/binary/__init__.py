@@ -1,4 +1,4 @@
-"""The binary format of Flink SQL's rows: fixed slots, and sections that they point to.
+"""The binary format of Flink SQL's rows: fixed slots, and sections behind references.
 
 ====================  ===============================================================
 `slots`               each type's eight bytes in a row
