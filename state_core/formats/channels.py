@@ -117,8 +117,8 @@ class ChannelElements:
         channel: The channel.
         buffers: The number of its buffers.
         size: The bytes of those buffers.
-        ends_one: The number of bytes at the beginning that complete a record which its receiver has
-            the first part of.
+        ends_one: The number of bytes at the beginning that complete a record whose first part its
+            receiver has.
         begins_one: The number of bytes at the end of a record whose rest its sender has.
         whole: Whether its elements can be separated.
         data: The bytes, including the receiver's part of the first record.
