@@ -20,6 +20,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from pipelines.cli.standard_files import cut_off, lose, print_to_the_end
 from state_core.errors import HeldError, IncompatibleError, NoMatchError, StateError
 from state_core.printable import is_text, printable
 
@@ -84,6 +85,8 @@ COMMANDS = {
     "demo": ("demo:demo", "Run the whole way on bundled savepoints"),
 }
 
+# end as soon as nobody reads on: they have as many lines as state has, and no answer
+LISTS = ("dump", "sql")
 CALLS_USERS_CODE = ("run", "migrate", "bootstrap")  # which may make pandas of Arrow
 
 
@@ -134,6 +137,8 @@ class _Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         commands = importlib.import_module(f"pipelines.cli.commands.{module}")
         command: click.Command = getattr(commands, name)
+        if ctx.obj is OWN_PROCESS and cmd_name in LISTS:
+            cut_off()
         if ctx.obj is OWN_PROCESS and cmd_name not in CALLS_USERS_CODE and "pyarrow" in sys.modules:
             _spare_pandas()
         return command
@@ -149,7 +154,7 @@ class _Commands(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:  # to be caught here: click would exit with 1
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            lose(sys.stdout.fileno())
             return 0
         return result
 
@@ -177,6 +182,8 @@ def statelake(debug: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command, and leave with its exit code."""
+    if arguments is None:
+        print_to_the_end()
     try:
         _refuse_bytes(sys.argv[1:] if arguments is None else arguments)
         process = OWN_PROCESS if arguments is None else None
