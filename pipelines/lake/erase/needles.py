@@ -36,6 +36,8 @@ __all__ = [
     "without_words",
 ]
 
+KRYO_LENGTH = 64  # from which on it writes texts of ASCII as others
+SHORT = 64  # so long is a text whose length takes one byte
 LEAST_BYTES = 5  # that are neither 0x00 nor 0xff, of which numbers have many in front
 REDACTED = "[erased]"
 _HTML = re.compile(r"[&'<=>]")  # what Gson, and others for pages, escape in JSON
@@ -84,14 +86,16 @@ def needles_of(
             for normal in _normal_forms(word):
                 for serializer in serializers:
                     plain += _written(serializer, normal)
+        plain += _of_kryo(word)
         coded = [form for name, data in plain for form in _coded(name, data)]
         if len(word) >= LEAST_BYTES:  # an escape is long, and says one character
+            coded += _behind_lengths(word) if _is_number(word) else ()
             coded += [(name, _bytes(text)) for name, text in spellings(word)]
         for form, data in coded:
             if len(data.strip(b"\x00\xff")) < LEAST_BYTES:
                 short[form] = None
             elif data not in forms:
-                digits = form == "text" and word.lstrip("-").isdigit()
+                digits = form == "text" and _is_number(word)
                 forms[data] = Needle(number, form, data, digits)
     return list(forms.values()), list(short)
 
@@ -191,6 +195,28 @@ def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
                 )
         elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             yield f"{key.name} in a column", column[0].as_py()
+
+
+def _is_number(word: str) -> bool:
+    return word.lstrip("-").isdigit()
+
+
+def _of_kryo(word: str) -> Iterator[tuple[str, bytes]]:
+    """A text as Kryo writes it, if its last letter is not itself there: a bit says that it is."""
+    if word.isascii() and 1 < len(word) < KRYO_LENGTH:
+        data = _bytes(word)
+        yield "text of Kryo's", data[:-1] + bytes([data[-1] | 0x80])
+
+
+def _behind_lengths(word: str) -> Iterator[tuple[str, bytes]]:
+    """A text with its length, which shows that it is whole: a letter behind it may be a length."""
+    data = _bytes(word)
+    size = len(data)
+    if size < SHORT:
+        yield "text of Flink's", bytes([size + 1]) + data
+        yield "text of Avro's", bytes([2 * size]) + data
+    yield "text of Java's", size.to_bytes(2, "big") + data
+    yield "text of Parquet's", size.to_bytes(4, "little") + data
 
 
 def _bytes(text: str) -> bytes:
