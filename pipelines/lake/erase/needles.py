@@ -18,7 +18,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 import pyarrow as pa
 
 from pipelines.keys import key_from_text
-from pipelines.lake.erase.requests import ErasureRequest, words_of
+from pipelines.lake.erase.requests import ErasureRequest, only_field, words_of
 from pipelines.lake.query.literals import text_literals, unescaped, without_literals
 from pipelines.lake.tables.records import SnapshotRecord
 from state_core.errors import EncodeError
@@ -80,7 +80,9 @@ def needles_of(
     keys = set(asked.keys)
     forms: dict[bytes, Needle] = {}
     short: dict[str, None] = {}
-    for number, word in enumerate(words_of(asked)):
+    words = words_of(asked)
+    words += [field for key in asked.keys for field in only_field(key) if field not in words]
+    for number, word in enumerate(words):
         plain = [("text", _bytes(normal)) for normal in _normal_forms(word)]
         if word in keys:
             for normal in _normal_forms(word):
@@ -183,6 +185,8 @@ def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
     with suppress(EncodeError):
         column = pa.array([key_from_text(word, key)], key.arrow_type)
         yield f"{key.name}, serialized", encode_keys(key, column)[0].as_py()
+        while pa.types.is_struct(column.type) and column.type.num_fields == 1:
+            column = column.field(0)
         kind = column.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind):
             size = kind.bit_width // 8

@@ -213,6 +213,23 @@ def test_a_key_in_a_log_or_a_blob(lake: Lake, said: bytes) -> None:
     only_hit(lake, NUMBER, path)
 
 
+@pytest.mark.parametrize("kind", ["VARCHAR(40)", "BIGINT"])
+def test_the_one_field_of_a_key_is_searched_for(tmp_path: Path, kind: str) -> None:
+    """A key of Flink SQL is a row: the text or the number in it tells who it is."""
+    who: Any = "alice-77123" if kind != "BIGINT" else 783633772217
+    rows = pa.table({"key": [{"f0": who}, {"f0": type(who)(5)}], "value": [1, 2]})
+    state = NewKeyedState("visits", rows, value="Long")
+    write_snapshot(tmp_path / "day", [NewOperator("users", {"row_data": [kind]}, (state,))])
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, tmp_path / "day", "day", "sql")
+    asked = ErasureRequest("gdpr-4", [json.dumps({"f0": who})])
+    erase(lake, asked, ["sql"])
+    assert audit_erasure(lake, asked).clean
+    path = tmp_path / "lake" / "left.parquet"
+    pq.write_table(rows, path, compression="zstd", use_dictionary=False, write_statistics=False)
+    only_hit(lake, asked, path)
+
+
 BRIEN = "Zo\u00eb O'Brien/7"
 DECOMPOSED = unicodedata.normalize("NFD", BRIEN)
 SPELLED = {
