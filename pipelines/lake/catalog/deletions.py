@@ -142,16 +142,32 @@ class _Looks:
                     raise
 
 
-def finish_deletions(lake: Catalog) -> Freed:
+def finish_deletions(lake: Catalog, jobs: Collection[str] | None = None) -> Freed:
     """Delete what deletions in the catalog's log name, and take them out of it.
 
+    One that fails keeps no other from its end, and stays for the next writer.
+
+    Args:
+        lake: The lake.
+        jobs: The jobs whose deletions must succeed; of another's it is only logged that one
+            failed. Those of all jobs by default.
+
     Raises:
-        DamagedLakeError: A row of a job can't be believed: who knows which files it needs?
+        DamagedLakeError: A row or a table of one of these jobs can't be believed: who knows which
+            files it needs?
     """
-    freed = Freed()
+    freed, failed = Freed(), None
     for token, claim in lake.version().claims.deletions.items():
-        freed += carry_out(lake, claim)
-        lake.transact(partial(_without, token))
+        try:
+            freed += carry_out(lake, claim)
+            lake.transact(partial(_without, token))
+        except StateError as error:  # noqa: PERF203 - each has its own
+            if jobs is None or claim.job in jobs:
+                failed = failed or error
+            else:
+                LOG.warning("deletions are left to the next writer: %s", error)
+    if failed is not None:
+        raise failed
     return freed
 
 

@@ -276,7 +276,7 @@ class Erasure:
         """
         settle_attempts(self.lake, self._attempts, "nothing can be erased")
         self.lake.transact(self._closed)
-        finish_deletions(self.lake)
+        finish_deletions(self.lake, self.claim.jobs)
 
     def _attempts(self, version: CatalogVersion) -> Mapping[str, AttemptClaim]:
         """The attempts that write to the jobs, or keep files of theirs."""
@@ -479,7 +479,7 @@ class Erasure:
                 is_ours = token_of(name) or _is_engines(name)
                 if is_ours and name not in needed and not name.startswith(f"{LOG_DIRECTORY}/"):
                     directory.delete(name)
-        finish_deletions(self.lake)
+        finish_deletions(self.lake, self.claim.jobs)
         self.lake.delete_old_rows(self.claim.jobs)
         sweep_carried(self.lake)
 

@@ -46,8 +46,14 @@ from pipelines.lake.tables.names import (
 )
 from pipelines.lake.tables.tables import StateTable
 from state_core.commit import CommitMeasures
-from state_core.errors import ConflictError, HeldError, NotALakeError, StateError
-from tests.support.forged_lakes import TOKEN, USUAL_CLAIMS, Scene, make_scene
+from state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    HeldError,
+    NotALakeError,
+    StateError,
+)
+from tests.support.forged_lakes import NAME, TOKEN, USUAL_CLAIMS, Scene, make_scene
 from tests.support.lakes import (
     LOCAL,
     Contents,
@@ -369,6 +375,33 @@ def test_clocks_say_nothing(days: int, scene: Scene) -> None:
     drop_snapshots(scene.lake, "orders", keep=1)
     assert ids(scene.lake) == ["next"]
     assert_whole(scene.lake)
+
+
+def test_a_damaged_job_keeps_nobody_from_others(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a killed command left there can't be deleted: the other job is dropped from and erased.
+
+    And what is told is what became of that one.
+    """
+    import_as(scene.lake, scene.source, "next", "clean")
+    table = NAME.replace("orders", "clean", 1)
+    scene.claim("deletion", job="clean", tokens=["f" * 16], tables=[table])
+    entry = scene.path / table / f"_delta_log/{0:020}.json"
+    entry.write_text("no entry\n")
+    drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"])
+    assert "deletions are left to the next writer" in caplog.text
+    erase(scene.lake, ASKED, ["orders"])
+    assert list(scene.lake.version().claims.deletions) == [TOKEN]
+    assert ids(scene.lake) == ["good"]
+    with pytest.raises(DamagedLakeError):
+        drop_snapshots(scene.lake, "clean", snapshot_ids=[])
+    left = scene.path / NAME / "_data" / TOKEN / "0" / "key-groups-00000.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(HALF)
+    with pytest.raises(DamagedLakeError):  # having cleaned all but that job
+        clean_lake(scene.lake, dry_run=False)
+    assert not left.exists()
 
 
 HALF = b"PAR1 half of a file"
