@@ -498,10 +498,10 @@ class Catalog:
 
     def put_together(self, job: str) -> None:
         """Put the catalog's files of a job together when there are many, one a snapshot."""
-        if sum(file.job == job for file in self.version().files) < MANY_FILES:
-            return
         # left to the next, where another was quicker or a file is not as it must be
         with suppress(StateError, CommitFailedError, pa.ArrowException, OSError):
+            if sum(file.job == job for file in self.version().files) < MANY_FILES:
+                return
             log = open_table(self._catalog.directory)
             if log is None:
                 return
