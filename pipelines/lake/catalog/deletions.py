@@ -319,17 +319,19 @@ def _show_newest(
     return table.open()
 
 
-def sweep_tables(lake: Catalog, job: str, paths: Iterable[str], *, dry_run: bool = False) -> Freed:
+def sweep_tables(
+    lake: Catalog, job: str | None, paths: Iterable[str], *, dry_run: bool = False
+) -> Freed:
     """Delete files of a job's tables that nobody named: tasks wrote them, or other engines.
 
     Args:
         lake: The lake.
-        job: The job; one without snapshots may be called anything.
+        job: The job; None if it is not known whose tables they are, as a folder does not say it.
         paths: Its tables.
         dry_run: Only look.
 
     Raises:
-        DamagedLakeError: A row of the job can't be believed.
+        DamagedLakeError: A row of the job, or of any if it is not known, can't be believed.
     """
     freed, looks = Freed(), _Looks(lake, job)
     for path in paths:

@@ -346,8 +346,8 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
     folders = {areas_of(job)[0].partition("/")[0]: job for job in lake.jobs()}
     for folder in lake.directory.names():
         if not folder.startswith(("_", ".")):
-            # a folder of no job has no snapshots: nothing is needed in it
-            job = folders.get(folder, folder)
+            # a job may begin at any moment, or have no row that can be read: then all are asked
+            job = folders.get(folder)
             tables = list(table_paths(lake, folder))
             freed += done(partial(sweep_tables, lake, job, tables, dry_run=dry_run))
             for area in (CHECKPOINTS, COMMITS):

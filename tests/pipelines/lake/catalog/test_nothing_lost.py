@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 import pytest
@@ -402,6 +403,33 @@ def test_a_damaged_job_keeps_nobody_from_others(
     with pytest.raises(DamagedLakeError):  # having cleaned all but that job
         clean_lake(scene.lake, dry_run=False)
     assert not left.exists()
+
+
+@pytest.mark.parametrize("job", ["next", "the next job"])
+def test_a_job_that_begins_beside_a_clean_keeps_its_files(
+    job: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its folder is called, which need not be the job's name."""
+    first = lambda: import_as(scene.lake, scene.source, "first", job)  # noqa: E731
+    do_at(monkeypatch, (Catalog, "jobs", "after", 1), first)
+    clean_lake(scene.lake, dry_run=False)
+    to = scene.root / "exports" / "first"
+    assert exported(scene.lake, "first", to, job) == entries(scene.source)
+
+
+@pytest.mark.parametrize("job", ["next", "the next job"])
+def test_a_job_whose_rows_can_not_be_read_keeps_its_files(job: str, scene: Scene) -> None:
+    """They are as they were when the catalog is restored from a backup."""
+    import_as(scene.lake, scene.source, "first", job)
+    (path,) = (file.path for file in scene.lake.version().files if file.job == job)
+    row = scene.path / SNAPSHOTS / unquote(path)
+    whole = row.read_bytes()
+    row.write_bytes(HALF)
+    with pytest.raises(DamagedLakeError):
+        clean_lake(scene.lake, dry_run=False)
+    row.write_bytes(whole)
+    to = scene.root / "exports" / "first"
+    assert exported(scene.lake, "first", to, job) == entries(scene.source)
 
 
 HALF = b"PAR1 half of a file"
