@@ -432,6 +432,24 @@ def test_a_job_whose_rows_can_not_be_read_keeps_its_files(job: str, scene: Scene
     assert exported(scene.lake, "first", to, job) == entries(scene.source)
 
 
+def test_an_erasure_from_all_jobs_leaves_out_none_whose_rows_can_not_be_read(scene: Scene) -> None:
+    """It is refused, as the key would come back with the catalog's backup."""
+    import_as(scene.lake, scene.source, "first", "next")
+    (path,) = (file.path for file in scene.lake.version().files if file.job == "next")
+    row = scene.path / SNAPSHOTS / unquote(path)
+    whole = row.read_bytes()
+    row.write_bytes(HALF)
+    with pytest.raises(DamagedLakeError):
+        erase(scene.lake, ASKED)
+    assert audit_records(scene.lake) == []
+    assert scene.lake.version().claims == Claims()
+    row.write_bytes(whole)
+    erase(scene.lake, ASKED)
+    to = scene.root / "exports" / "first"
+    after = exported(scene.lake, "first", to, "next")
+    assert ERASED.encode() not in b"".join(row[1] for rows in after.values() for row in rows)
+
+
 HALF = b"PAR1 half of a file"
 
 
