@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import posixpath
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
 from pipelines.lake.tables.delta_commit import DeltaCommit
 from pipelines.lake.tables.names import (
     AREAS,
+    RUNS,
     is_carried_name,
     is_edited_file,
     is_table_path,
@@ -65,6 +67,7 @@ __all__ = [
     "sweep_notes",
     "sweep_parts",
     "sweep_rows",
+    "sweep_runs",
     "sweep_signs",
     "sweep_tables",
     "table_paths",
@@ -77,6 +80,8 @@ OLD_NOTES = ("_statelake/attempts", "_statelake/erasures")
 UNDO, DROP = "undo-", "drop"
 ALIVE = "_statelake/alive"
 LOG = logging.getLogger(__name__)
+_RUN = re.compile(r"\d{8,12}", re.ASCII)
+_ATTEMPT = re.compile(r"attempt-[0-9a-f]{12}/")
 
 Result = TypeVar("Result")
 
@@ -507,6 +512,40 @@ def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
         if not dry_run:
             lake.directory.delete(f"{ALIVE}/{name}")
     return Freed(len(gone), 0)
+
+
+def sweep_runs(lake: Catalog, job: str, *, dry_run: bool = False) -> Freed:
+    """Delete what runs of a job left behind that are done, and whose snapshots were dropped.
+
+    No run can begin with these; what says what they were of stays.
+
+    Args:
+        lake: The lake.
+        job: The job, as its directory of runs is called.
+        dry_run: Only look.
+    """
+    runs = f"{job}/{RUNS}"
+    done = []
+    with suppress(UnsafePathError):  # no run is of a job that is called so
+        done = [
+            run
+            for run in lake.directory.names(runs)
+            if _RUN.fullmatch(run) and lake.directory.is_file(f"{runs}/{run}/done.json")
+        ]
+    if not done:
+        return Freed()
+    version = lake.version()  # behind the list: the snapshot of a run comes before it is done
+    if version.listed(job)[1]:
+        return Freed()  # nobody knows what was dropped
+    freed = Freed()
+    for run in done:
+        for path, size in lake.directory.files_below(f"{runs}/{run}"):
+            is_attempts = _ATTEMPT.match(path.removeprefix(f"{runs}/{run}/"))
+            if is_attempts and not version.has(job, f"run-{run}"):
+                if not dry_run:
+                    lake.directory.delete(path)
+                freed += Freed(1, size)
+    return freed
 
 
 def sweep_notes(lake: Catalog, *, dry_run: bool = False) -> Freed:

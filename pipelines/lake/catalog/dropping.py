@@ -33,6 +33,7 @@ from pipelines.lake.catalog.deletions import (
     sweep_notes,
     sweep_parts,
     sweep_rows,
+    sweep_runs,
     sweep_signs,
     sweep_tables,
     table_paths,
@@ -192,6 +193,7 @@ def drop_snapshots(
     freed = finish_deletions(lake, {job})
     lake.reserve()
     freed += sweep_tables(lake, job, tables) + sweep_carried(lake) + sweep_rows(lake, SNAPSHOTS)
+    freed += sweep_runs(lake, job)
     logs = [f"{path}/{LOG_DIRECTORY}" for path in (*tables, SNAPSHOTS)]
     freed += sweep_parts(lake, [*logs, "_statelake"])
     sweep_signs(lake)
@@ -350,6 +352,7 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
             job = folders.get(folder)
             tables = list(table_paths(lake, folder))
             freed += done(partial(sweep_tables, lake, job, tables, dry_run=dry_run))
+            freed += done(partial(sweep_runs, lake, folder, dry_run=dry_run))
             for area in (CHECKPOINTS, COMMITS):
                 freed += done(partial(sweep_rows, lake, f"{folder}/{area}", dry_run=dry_run))
     for path in (SNAPSHOTS, ERASURE_RECORDS):
