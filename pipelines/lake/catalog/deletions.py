@@ -504,9 +504,9 @@ def remove_left_directories(exports: Iterable[str] = (), *, dry_run: bool = Fals
 
 
 def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
-    """Delete signs of life of attempts that are not there any more."""
+    """Delete signs of life of attempts and erasures that are not there any more."""
     names = [name for name in lake.directory.names(ALIVE) if is_token(name)]
-    running = lake.version().claims.attempts
+    running = _running(lake.version())
     gone = [name for name in names if name not in running]
     for name in gone:
         if not dry_run:

@@ -514,6 +514,8 @@ class Erasure:
             if claim is not None and claim.token == self.token and claim.switched:
                 return  # the answer was lost: the same request goes on
             self.lake.transact_to_free(self._opened)
+            if not self.files:
+                return  # none was written: what stood against it may be that no row can be read
             records = records_of(self.lake, self.claim.jobs)
             named = {path for _, path in _named(chain.from_iterable(records.values()))}
             for table in {file.table for file in self.files}:

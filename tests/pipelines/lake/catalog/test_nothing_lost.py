@@ -432,8 +432,10 @@ def test_a_job_whose_rows_can_not_be_read_keeps_its_files(job: str, scene: Scene
     assert exported(scene.lake, "first", to, job) == entries(scene.source)
 
 
-def test_an_erasure_from_all_jobs_leaves_out_none_whose_rows_can_not_be_read(scene: Scene) -> None:
-    """It is refused, as the key would come back with the catalog's backup."""
+def test_an_erasure_from_all_jobs_leaves_out_none_whose_rows_can_not_be_read(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is refused, as the key would come back with the catalog's backup; the jobs are open."""
     import_as(scene.lake, scene.source, "first", "next")
     (path,) = (file.path for file in scene.lake.version().files if file.job == "next")
     row = scene.path / SNAPSHOTS / unquote(path)
@@ -443,6 +445,7 @@ def test_an_erasure_from_all_jobs_leaves_out_none_whose_rows_can_not_be_read(sce
         erase(scene.lake, ASKED)
     assert audit_records(scene.lake) == []
     assert scene.lake.version().claims == Claims()
+    assert "the jobs stay closed" not in caplog.text
     row.write_bytes(whole)
     erase(scene.lake, ASKED)
     to = scene.root / "exports" / "first"
