@@ -592,7 +592,7 @@ def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
 
 
 def _held_part(part: str, folder: int) -> int | None:
-    """Create a file and return its descriptor, locked if possible; None if a cleanup had it first."""
+    """Create a file, locked if possible; return None if a cleanup had it first."""
     handle = os.open(part, _CREATE, 0o666, dir_fd=folder)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
