@@ -1,20 +1,20 @@
-"""Which snapshots there are, what work is going on, and what may be deleted.
+"""Snapshots, work in progress, and files to delete.
 
 ====================  ===============================================================
 `catalog`             the lake and its `snapshots` table
-`catalog_looks`       what one process has seen of it: in an object store each look costs
-`catalog_rows`        rows of that table, read, replaced, changed and left out
+`catalog_looks`       a cache of the catalog in one process: reads of an object store are costly
+`catalog_rows`        rows of that table: read, replace, change and delete
 `snapshot_names`      `latest`, a date or a prefix, for a snapshot's id
-`claims`              what writers say of themselves in the catalog's log
-`attempts`            work in progress, which anyone may take back
-`processes`           which process says something of itself, and whether it is there
-`unmanaged_state`     state without tables, kept as the bytes that it is
-`recorded_channels`   records in flight of a snapshot
+`claims`              the claims of writers in the catalog's log
+`attempts`            work in progress, which any writer may take back
+`processes`           the process that wrote a claim, and whether it is still running
+`unmanaged_state`     state without tables, kept as bytes
+`recorded_channels`   in-flight records of a snapshot
 `recorded_sources`    sources and sinks of a snapshot, decoded
-`reading`             snapshots read as their records say, whatever happens meanwhile
+`reading`             consistent reads of snapshots, while others erase and drop
 `holds`               snapshots that may not be dropped, and why
-`dropping`            snapshots are dropped, and the bytes that only they needed
-`deletions`           files that nobody needs any more: named before, or found by a sweep
+`dropping`            drop snapshots, and delete the files that only they needed
+`deletions`           delete files that are no longer needed: named in the log, or found by a sweep
 ====================  ===============================================================
 
 A new column of the catalog is a field of `SnapshotRecord` in `tables/records`.

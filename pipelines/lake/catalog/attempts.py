@@ -1,14 +1,14 @@
 """Attempts: work in progress that ends with a snapshot, or leaves nothing.
 
-An attempt says in the catalog's log what it is about to do before it writes its first file, and
-writes files below its own token alone. Its last commit adds the snapshot and ends the attempt in
-one entry, and only if the attempt is still there, what it builds on is unchanged, and no erasure of
-its jobs is open. So an attempt may be taken back at any time, be its process dead or not: whoever
-was taken for dead can't commit any more, and its files go only after that.
+An attempt announces its work in the catalog's log before it writes its first file, and writes files
+below its own token only. Its last commit adds the snapshot and ends the attempt in one entry, and
+only if the attempt is still in the log, its bases are unchanged, and no erasure of its jobs is
+open. So an attempt may be taken back at any time, whether its process is dead or alive: a process
+that was taken for dead can't commit any more, and its files are deleted only after that.
 
-How long to wait before somebody else's attempt is taken back is another question, and no safety
-hangs on it. A process that this one would see is asked for at once. Of others nobody can tell but
-by a sign of life: a file that a working attempt writes again and again.
+How long to wait before another process's attempt is taken back is a separate question, on which
+safety does not depend. A process that this one can see is looked up at once. Any other is judged
+only by its sign of life: a file that a working attempt writes again and again.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ __all__ = [
 LEASE_VARIABLE = "STATELAKE_LEASE"
 LEASE_SECONDS = 60.0
 BEATS = 6
-"""So many signs of life a working attempt gives in the time of a lease."""
+"""Signs of life of a working attempt during one lease."""
 
 LOG = logging.getLogger(__name__)
 
 
 class BasisChangedError(ConflictError):
-    """What an attempt builds on is not what it was, or the attempt was taken back."""
+    """A base of an attempt has changed, or the attempt was taken back."""
 
 
 class Attempt:
@@ -74,10 +74,10 @@ class Attempt:
     Args:
         lake: The lake.
         job: The job whose tables they are.
-        snapshot_id: The snapshot that is to come of it.
+        snapshot_id: The snapshot to create.
         tables: Paths of the tables.
-        builds_on: The snapshots whose files the new one may keep: nobody drops them meanwhile.
-        operation: What it is, for messages.
+        builds_on: The snapshots whose files the new one may keep: they can't be dropped meanwhile.
+        operation: The operation's name, for messages.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Attempt:
 
         Raises:
             ConflictError: An erasure of a job has not ended, or the snapshot's name is taken.
-            BasisChangedError: A snapshot that it builds on is not there as it was.
+            BasisChangedError: A snapshot on which it builds has changed, or is gone.
         """
         try:
             self.lake.transact(self._begin, create=True)
@@ -120,7 +120,7 @@ class Attempt:
                 self._finish_deletions()
         except StateError:
             raise
-        except BaseException:  # interrupted: the claim may be there by now
+        except BaseException:  # interrupted: the claim may have been written
             self.__exit__(*sys.exc_info())
             raise
         return self
@@ -132,14 +132,14 @@ class Attempt:
             LOG.warning("deletions are left to the next writer: %s", error)
 
     def commit(self, record: SnapshotRecord) -> SnapshotRecord:
-        """Make a snapshot exist, and end the attempt.
+        """Add the snapshot to the catalog, and end the attempt.
 
         Returns:
-            The snapshot, with its place among the others.
+            The snapshot, with its sequence number.
 
         Raises:
             ConflictError: The snapshot's name is taken, or an erasure of a job has not ended.
-            BasisChangedError: The attempt was taken back, or what it builds on is not as it was.
+            BasisChangedError: The attempt was taken back, or a base has changed.
         """
 
         def decide(version: CatalogVersion) -> CatalogChange:
@@ -156,10 +156,10 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: object
     ) -> None:
-        """End it.
+        """End the attempt; take it back unless it was committed.
 
         Raises:
-            BasisChangedError: What was raised is for want of files, as it was taken back.
+            BasisChangedError: A file was missing because the attempt was taken back.
         """
         self._beats.__exit__(kind, raised, trace)
         if self._is_committed:
@@ -179,7 +179,7 @@ class Attempt:
 
             self.lake.transact(take_back)
             finish_deletions(self.lake, {self.claim.job})
-            if not is_named:  # somebody else took it back: no deletion names what came later
+            if not is_named:  # taken back by others: no deletion names later files
                 carry_out(self.lake, _deletion_of(self.token, self.claim))
         except StateError as error:
             LOG.warning(
@@ -203,7 +203,7 @@ class Attempt:
         return CatalogChange(claims.with_attempt(self.token, self.claim))
 
     def _refuse_foreign(self, version: CatalogVersion) -> None:
-        """Look whether what came between stands against this attempt."""
+        """Refuse to go on if other writers have changed what this attempt requires."""
         jobs = {self.claim.job, *(job for job, _ in self.bases)}
         for job in sorted(jobs):
             refuse_during_erasure(version.claims, job)
@@ -223,19 +223,19 @@ class Attempt:
 
 
 def _digest_at(version: CatalogVersion, job: str, snapshot_id: str) -> str:
-    """The digest of a snapshot's files; empty if the snapshot does not exist."""
+    """Return the digest of a snapshot's files; empty if the snapshot does not exist."""
     if not version.has(job, snapshot_id):
         return ""
     return version.snapshot(job, snapshot_id).files_digest()
 
 
 def refuse_during_erasure(claims: Claims, job: str, request: str | None = None) -> None:
-    """Look whether a job's snapshots are being erased from, or were when a process ended.
+    """Refuse to go on while an erasure of a job has not ended, or was interrupted.
 
     Args:
         claims: The claims.
         job: The job.
-        request: The erasure that may go on.
+        request: The erasure that is allowed.
 
     Raises:
         ConflictError: An erasure of the job has not ended.
@@ -250,7 +250,7 @@ def refuse_during_erasure(claims: Claims, job: str, request: str | None = None) 
 
 
 def taken_back(claims: Claims, attempts: Mapping[str, AttemptClaim]) -> Claims:
-    """Claims without some attempts, whose files are to be deleted."""
+    """Return claims without some attempts, and with deletions of their files."""
     for token, claim in attempts.items():
         if token in claims.attempts:
             claims = claims.without_attempt(token).with_deletion(token, _deletion_of(token, claim))
@@ -258,9 +258,9 @@ def taken_back(claims: Claims, attempts: Mapping[str, AttemptClaim]) -> Claims:
 
 
 def without_gone(claims: Claims) -> Claims:
-    """Claims without the attempts and erasures whose processes are certainly gone.
+    """Return claims without the attempts and erasures whose processes are certainly gone.
 
-    An erasure that snapshots show already stays: it can only be gone on with.
+    An erasure whose new files are already in snapshots stays: it can only be continued.
     """
     gone = {token: claim for token, claim in claims.attempts.items() if is_gone(claim.process)}
     claims = taken_back(claims, gone)
@@ -279,16 +279,16 @@ def settle_attempts(
     blocking: Callable[[CatalogVersion], Mapping[str, AttemptClaim]],
     why: str,
 ) -> None:
-    """Take back attempts that stand in the way and whose processes are gone.
+    """Take back blocking attempts whose processes are gone.
 
-    An attempt of a process that this machine would not see is watched for a whole lease by this
+    An attempt of a process that this machine can't see is watched for a whole lease by this
     process's own clock: without a sign of life it is taken back, too. Taking back is safe even if
     it was alive.
 
     Args:
         lake: The lake.
-        blocking: The attempts that stand in the way, by their tokens.
-        why: What is not done while they do, for messages.
+        blocking: Returns the blocking attempts, by their tokens.
+        why: The operation that they block, for messages.
 
     Raises:
         ConflictError: One of them is at work.
@@ -305,20 +305,20 @@ def settle_attempts(
             watch(lake.directory, processes, f"{why}: {what}")
             dead = dict(attempts)
         lake.transact(partial(_take_back, dead))
-        # nothing is in the way any more: who goes on says of which jobs files must be gone
+        # nothing blocks any more: the caller decides for which jobs deletions must succeed
         finish_deletions(lake, ())
 
 
 def watch(lake: Directory, processes: Mapping[str, Mapping[str, Any]], what: str) -> None:
-    """Wait for a lease whether processes that this machine would not see give a sign of life.
+    """Wait for a lease until processes that this machine can't see have proved to be silent.
 
     Args:
         lake: The lake's directory.
-        processes: Processes that are not known to be gone, by the tokens of what they do.
-        what: What they do, for messages.
+        processes: Processes that are not known to be gone, by the tokens of their work.
+        what: Their work, for messages.
 
     Raises:
-        ConflictError: One is at work, as far as anyone can tell.
+        ConflictError: One of them seems to be running.
     """
     if silent(lake, processes) != processes.keys():
         names = ", ".join(sorted({described(process) for process in processes.values()}))
@@ -326,11 +326,11 @@ def watch(lake: Directory, processes: Mapping[str, Mapping[str, Any]], what: str
 
 
 def silent(lake: Directory, processes: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """The tokens of those that give no sign of life for a lease, by this process's own clock.
+    """Return the tokens of processes without a sign of life for a lease, by this process's clock.
 
     Args:
         lake: The lake's directory.
-        processes: Processes that are not known to be gone, by the tokens of what they do.
+        processes: Processes that are not known to be gone, by the tokens of their work.
     """
     unseen = {token for token, process in processes.items() if not _is_seen(process)}
     if not unseen:
@@ -346,7 +346,7 @@ def silent(lake: Directory, processes: Mapping[str, Mapping[str, Any]]) -> set[s
 
 
 def take_back_dead(lake: Catalog) -> None:
-    """Take back the attempts and erasures of whoever is gone, or gives no sign of life."""
+    """Take back the attempts and erasures of processes that are gone, or give no sign of life."""
     claims = without_gone(lake.version().claims)
     processes = {token: claim.process for token, claim in claims.attempts.items()}
     erasures = {claim.token: claim.process for claim in claims.erasures.values()}
@@ -370,12 +370,12 @@ def _take_back(dead: Mapping[str, AttemptClaim], version: CatalogVersion) -> Cat
 
 
 def lease_seconds() -> float:
-    """How long another host's attempt may give no sign of life before it is taken back."""
+    """Return after how many seconds without a sign of life others take an attempt back."""
     return float(os.environ.get(LEASE_VARIABLE, LEASE_SECONDS))
 
 
 def _is_seen(process: Mapping[str, Any]) -> bool:
-    """Whether a process, which is not gone, is one that this machine sees."""
+    """Return whether this machine can see a process, which is not gone."""
     table = this_process()["processes"]
     return is_this_process(process) or bool(table and process.get("processes") == table)
 
@@ -388,11 +388,11 @@ def _sign_of_life(lake: Directory, token: str) -> bytes:
 
 
 class Heartbeat:
-    """Signs of life, for those who can't see this process: advice, on which no safety hangs.
+    """Signs of life for those who can't see this process: advice, on which safety does not depend.
 
     Args:
         lake: The lake's directory.
-        token: The token of what this process does.
+        token: The token of this process's work.
     """
 
     def __init__(self, lake: Directory, token: str) -> None:

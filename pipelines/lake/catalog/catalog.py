@@ -1,13 +1,13 @@
-"""The lake: a directory of Delta tables, and the `snapshots` table that says what is in it.
+"""The lake: a directory of Delta tables, and the `snapshots` table that lists its snapshots.
 
-A snapshot exists when its row is in `snapshots`. The log of that table is the only judge of what
-begins and ceases to exist: each change of it is one entry, worked out from the version before, and
-written only if nobody else has written that entry (`Catalog.transact`). What writers say of
-themselves stands in the same log, as `claims`.
+A snapshot exists when its row is in `snapshots`. The log of that table alone decides which
+snapshots exist: each change is one entry, computed from the version before, and written only if no
+other writer has written that entry (`Catalog.transact`). The claims of writers are in the same log
+(`claims`).
 
-Who can write into the lake can write a row, too. So a row is held against `record_rules` when it is
-read. One that breaks them is no snapshot: asked for by name it is an error that says what is wrong,
-and the others can be used as if it were not there.
+Whoever can write into the lake can write a row, too. So every row is checked by `record_rules` when
+it is read. One that breaks them is not a snapshot: to open it by name is an error that says what is
+wrong, and the others can be used as if it did not exist.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row of the catalog that is no snapshot, or a file of rows that can't be read.
+    """An invalid row of the catalog, or a file of rows that can't be read.
 
     Attributes:
         job: Its job.
-        snapshot_id: Its id, as far as it says one.
+        snapshot_id: Its id, if it has one.
         error: What is wrong with it, and what to do.
     """
 
@@ -91,12 +91,12 @@ class BadRow:
 
 @dataclass(frozen=True)
 class CatalogChange:
-    """What one entry of the catalog's log changes.
+    """The changes of one entry of the catalog's log.
 
     Attributes:
-        claims: The claims from now on; None if they stay.
-        added: A snapshot that exists from now on.
-        edits: By the job, what becomes of the rows of a file: the same object if they stay.
+        claims: The new claims; None if they stay.
+        added: The snapshot that it adds.
+        edits: By job, a function of the rows of a file: returns the same object if they stay.
     """
 
     claims: Claims | None = None
@@ -105,16 +105,16 @@ class CatalogChange:
 
 
 class CatalogVersion:
-    """The catalog as one version of its log says it is.
+    """The catalog at one version of its log.
 
     Args:
         table: The catalog's table.
-        looks: What reads its files.
+        looks: The reader of its files.
         log: The opened version.
 
     Attributes:
         number: The version.
-        is_exchanged: Whether a file was gone when it was read, as a later version needs it no more.
+        is_exchanged: Whether a file was missing, since a later version no longer needs it.
     """
 
     def __init__(self, table: StateTable, looks: CatalogLooks, log: DeltaTable) -> None:
@@ -130,7 +130,7 @@ class CatalogVersion:
 
     @cached_property
     def claims(self) -> Claims:
-        """What writers say of themselves.
+        """The claims of writers.
 
         Raises:
             DamagedLakeError: A claim breaks a rule.
@@ -138,17 +138,17 @@ class CatalogVersion:
         return read_claims(self.properties, self._catalog.uri)
 
     def jobs(self) -> list[str]:
-        """The jobs that have rows, be they believed or not, sorted."""
+        """Return the jobs that have rows, valid or not, sorted."""
         return sorted({file.job for file in self.files if file.job})
 
     def has(self, job: str, snapshot_id: str) -> bool:
-        """Whether an id is taken, if only by a row that breaks a rule."""
+        """Return whether an id is taken, even by an invalid row."""
         summaries, bad = self.listed(job)
         existing = {summary.snapshot_id for summary in summaries} | {row.snapshot_id for row in bad}
         return snapshot_id in existing
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """All snapshots, or one job's, with all that is known of them, and the invalid rows.
+        """Return all snapshots, or one job's, with their operators, and the invalid rows.
 
         Raises:
             NotALakeError: There is no lake.
@@ -157,7 +157,7 @@ class CatalogVersion:
         return sorted(records, key=_by_age), bad
 
     def snapshot(self, job: str, snapshot_id: str) -> SnapshotRecord:
-        """One snapshot with all that is known of it.
+        """Return one snapshot, with its operators.
 
         Raises:
             NotFoundError: There is no such job or snapshot.
@@ -178,10 +178,10 @@ class CatalogVersion:
         )
 
     def latest(self, job: str) -> SnapshotRecord | None:
-        """The job's newest snapshot, if it has one.
+        """Return the job's newest snapshot, if it has one.
 
         Raises:
-            DamagedLakeError: A row can't be believed, so that nobody knows which is the newest.
+            DamagedLakeError: A row is invalid, so that the newest is not known.
         """
         summaries, bad = self.listed(job)
         if bad:
@@ -189,7 +189,7 @@ class CatalogVersion:
         return self.snapshot(job, summaries[-1].snapshot_id) if summaries else None
 
     def listed(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """What `summaries` gives, and what it leaves out, of one look at the catalog."""
+        """Return `summaries` and `bad_rows`, of one version of the catalog."""
         columns = [name for name in SNAPSHOT_SCHEMA.names if name not in _HEAVY_COLUMNS]
         records, bad = self._read(columns, job)
         by_name = {(record.job, record.snapshot_id): record for record in records}
@@ -198,7 +198,7 @@ class CatalogVersion:
     def _read(
         self, columns: list[str], job: str | None, snapshot_id: str | None = None
     ) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """Rows of the catalog, read from its own files: no engine has to wake up for it."""
+        """Read rows of the catalog directly from its files, without an engine."""
         whole = columns == SNAPSHOT_SCHEMA.names
         stored = [name for name in columns if name != "job"]
         records: list[SnapshotRecord] = []
@@ -232,7 +232,7 @@ class CatalogVersion:
         )
 
     def _record(self, row: dict[str, object], *, whole: bool) -> SnapshotRecord | BadRow:
-        """A row, if it keeps the rules."""
+        """Return a row as a snapshot, or as invalid if it breaks a rule."""
         try:
             record = SnapshotRecord.from_row(row)
             problem = record_fault(record, whole=whole)
@@ -243,7 +243,7 @@ class CatalogVersion:
     def _told_apart(
         self, records: list[SnapshotRecord], bad: list[BadRow]
     ) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """Move snapshots with several rows to the bad rows: none of them is known to be true."""
+        """Move snapshots with several rows to the bad rows, since any of these may be false."""
         counts = Counter((record.job, record.snapshot_id) for record in records)
         alone = [record for record in records if counts[record.job, record.snapshot_id] == 1]
         twins = [
@@ -265,7 +265,7 @@ class CatalogVersion:
         return BadRow(job, name, error)
 
     def unreadable(self, path: str, error: Exception) -> DamagedLakeError:
-        """What to raise for a file of rows that can't be read."""
+        """Return the error for a file of rows that can't be read."""
         return DamagedLakeError(
             f"a file of the catalog can't be read ({' '.join(str(error).split())})",
             place=f"{self._catalog.uri}/{path}",
@@ -273,7 +273,7 @@ class CatalogVersion:
         )
 
     def rows(self, path: str) -> pa.Table:
-        """All rows of a file of the catalog, with the columns that it has.
+        """Return all rows of a file of the catalog, with that file's columns.
 
         Raises:
             DamagedLakeError: The file can't be read.
@@ -288,7 +288,7 @@ class CatalogVersion:
 class Catalog:
     """A lake's catalog of snapshots, and its tables. Nothing is created before the first attempt.
 
-    Nothing that is in the lake leads out of it: its directory is confined.
+    No path in the lake leads out of it: its directory is confined.
 
     Args:
         location: The lake's path or URI.
@@ -296,17 +296,17 @@ class Catalog:
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
         self.directory = Directory(location).confined()
-        # absolute, since tasks on other machines have it too
+        # absolute, since tasks on other machines use it too
         self.location = self.directory.location
         self._catalog = StateTable(self.directory, SNAPSHOTS)
         self._looks = CatalogLooks(self._catalog.directory)
 
     def table(self, path: str) -> StateTable:
-        """A table of the lake."""
+        """Return a table of the lake."""
         return StateTable(self.directory, path)
 
     def check_tables(self, paths: Iterable[str]) -> None:
-        """Open some of its tables, those that there are, before anything is written.
+        """Open those of some tables that exist, before anything is written.
 
         Raises:
             DamagedLakeError: A table can't be opened.
@@ -316,11 +316,11 @@ class Catalog:
             self.table(path).open()
 
     def exists(self) -> bool:
-        """Whether there is a lake."""
+        """Return whether the lake exists."""
         return self._looks.newest() is not None
 
     def version(self) -> CatalogVersion:
-        """The catalog as it is now.
+        """Return the newest version of the catalog.
 
         Raises:
             NotALakeError: There is no lake.
@@ -331,7 +331,7 @@ class Catalog:
         return CatalogVersion(self._catalog, self._looks, log)
 
     def _read(self, read: Callable[[CatalogVersion], Result]) -> Result:
-        """Read the catalog as it is now: again, if a file was exchanged meanwhile."""
+        """Read the newest version of the catalog; again, if a file was exchanged meanwhile."""
         for _ in range(READINGS):
             version = self.version()
             try:
@@ -345,14 +345,14 @@ class Catalog:
         return read(self.version())
 
     def jobs(self) -> list[str]:
-        """The jobs that have rows, be they believed or not, sorted."""
+        """Return the jobs that have rows, valid or not, sorted."""
         return self._read(CatalogVersion.jobs)
 
     def summaries(self, job: str | None = None) -> list[SnapshotRecord]:
-        """All snapshots, or one job's, the oldest first, without their operators.
+        """Return all snapshots, or one job's, the oldest first, without their operators.
 
-        Rows that can't be believed are left out: `bad_rows` has them, as far as that can be told
-        without operators.
+        Invalid rows are left out: `bad_rows` returns them, as far as they are known to be invalid
+        without their operators.
 
         Raises:
             NotALakeError: There is no lake.
@@ -360,15 +360,15 @@ class Catalog:
         return self.listed(job)[0]
 
     def bad_rows(self, job: str | None = None) -> list[BadRow]:
-        """What `summaries` leaves out."""
+        """Return the invalid rows, which `summaries` leaves out."""
         return self.listed(job)[1]
 
     def has(self, job: str, snapshot_id: str) -> bool:
-        """Whether an id is taken, if only by a row that breaks a rule."""
+        """Return whether an id is taken, even by an invalid row."""
         return self._read(lambda version: version.has(job, snapshot_id))
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """All snapshots, or one job's, with all that is known of them, and the invalid rows.
+        """Return all snapshots, or one job's, with their operators, and the invalid rows.
 
         Raises:
             NotALakeError: There is no lake.
@@ -376,7 +376,7 @@ class Catalog:
         return self._read(lambda version: version.records(job))
 
     def snapshot(self, job: str, snapshot_id: str) -> SnapshotRecord:
-        """One snapshot with all that is known of it.
+        """Return one snapshot, with its operators.
 
         Raises:
             NotFoundError: There is no such job or snapshot.
@@ -385,15 +385,15 @@ class Catalog:
         return self._read(lambda version: version.snapshot(job, snapshot_id))
 
     def latest(self, job: str) -> SnapshotRecord | None:
-        """The job's newest snapshot, if it has one.
+        """Return the job's newest snapshot, if it has one.
 
         Raises:
-            DamagedLakeError: A row can't be believed, so that nobody knows which is the newest.
+            DamagedLakeError: A row is invalid, so that the newest is not known.
         """
         return self._read(lambda version: version.latest(job)) if self.exists() else None
 
     def listed(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """What `summaries` gives, and what it leaves out, of one look at the catalog."""
+        """Return `summaries` and `bad_rows`, of one version of the catalog."""
         return self._read(lambda version: version.listed(job))
 
     def transact(
@@ -402,26 +402,26 @@ class Catalog:
         """Change the catalog by one entry of its log, which only one writer can write.
 
         Args:
-            decide: Looks at the newest version and says what changes, or None if nothing does. It
-                is called again with a newer version where another writer came first; what it
+            decide: Returns the change of the newest version, or None if nothing changes. It is
+                called again with a newer version if another writer was first; an error that it
                 raises ends the commit, and nothing is changed.
-            create: Whether to make the lake if it does not exist.
+            create: Whether to create the lake if it does not exist.
 
         Returns:
-            The version with the change; the one that was looked at if nothing changed.
+            The version with the change; the newest one if nothing changed.
 
         Raises:
             NotALakeError: There is no lake.
-            ConflictError: Others kept committing.
+            ConflictError: Other writers were first each time.
             DamagedLakeError: The catalog can't be read, or written.
         """
         directory = self._catalog.directory
         return until_committed(lambda: self._committed(decide, create=create), directory)
 
     def transact_to_free(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> int:
-        """As `transact`, of what frees a disk: if that is full, a reserve gives way to the entry.
+        """Run `transact` for a change that frees space: on a full disk a reserve gives way to it.
 
-        `reserve` makes it again.
+        `reserve` makes the reserve again.
         """
         try:
             return self.transact(decide)
@@ -432,7 +432,7 @@ class Catalog:
         return self.transact(decide)
 
     def reserve(self) -> None:
-        """Reserve room for an entry of the log on a disk, unless that was done."""
+        """Reserve disk space for an entry of the log, unless that was done."""
         if self.directory.local and not self.directory.is_file(RESERVE):
             try:
                 self.directory.write(RESERVE, bytes(RESERVED_BYTES))
@@ -471,14 +471,14 @@ class Catalog:
         return version.number if is_empty else commit.write(log)
 
     def _new_commit(self, log: DeltaTable) -> DeltaCommit:
-        """An empty change of the catalog; one of an older version gets the columns of now."""
+        """Return an empty commit; a catalog of an older version gets the newest columns."""
         columns = with_columns_of(pa.schema(log.schema().to_arrow()), SNAPSHOT_SCHEMA)
         return DeltaCommit(self._catalog.directory, columns, "job", CommitProperties())
 
     def _edit_rows(
         self, version: CatalogVersion, edits: Mapping[str, RowsEdit], commit: DeltaCommit
     ) -> bool:
-        """Replace rows of some jobs, file by file; whether all stay as they are."""
+        """Replace rows of some jobs, file by file, and return whether all of them stayed."""
         is_empty = True
         for file in version.files:
             edit = edits.get(file.job)
@@ -497,8 +497,8 @@ class Catalog:
         return is_empty
 
     def put_together(self, job: str) -> None:
-        """Put the catalog's files of a job together when there are many, one a snapshot."""
-        # left to the next, where another was quicker or a file is not as it must be
+        """Merge the catalog's files of a job when there are many, one for each snapshot."""
+        # left to the next writer if another one was first, or a file is invalid
         with suppress(StateError, CommitFailedError, pa.ArrowException, OSError):
             if sum(file.job == job for file in self.version().files) < MANY_FILES:
                 return
@@ -516,10 +516,10 @@ class Catalog:
             commit.write(log)
 
     def delete_old_rows(self, jobs: Iterable[str]) -> None:
-        """Delete files of rows of some jobs that the newest version of the catalog has not.
+        """Delete files of rows of some jobs that the newest version of the catalog does not name.
 
-        The name of each file says which version may name it: those that a commit is writing at this
-        moment stay.
+        The name of each file says which version may name it: files that a running commit is writing
+        stay.
         """
         folders = {f"job={path_segment(job)}" for job in jobs}
         present = [
@@ -527,7 +527,7 @@ class Catalog:
             for name, _ in self._catalog.directory.files_below()
             if name.partition("/")[0] in folders and is_edited_file(name)
         ]
-        version = self.version()  # behind the list: what comes later stays
+        version = self.version()  # after the listing: later files stay
         named = {log_path(file.path, self._catalog.uri) for file in version.files}
         for name in present:
             if name not in named and (version_in(name) or 0) <= version.number:

@@ -1,8 +1,8 @@
-"""Looks at the catalog: of an object store, only what is new is fetched at each but the first.
+"""Cached reads of the catalog: from an object store, only new entries and files are fetched.
 
-Opening a Delta table there costs a request or two for each entry of its log, and each file of rows
-two more. So whoever only reads gets the table that was opened before, brought up to date; and
-files, which are never written again under their names, are fetched once.
+Opening a Delta table there costs a request or two for each entry of its log, and two more for each
+file of rows. So a reader gets the table that was opened before, brought up to date; and files,
+which are never written again under their names, are fetched once.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["CatalogLooks"]
 
-MOST_OF_A_FILE = 1 << 20  # one that is larger is read in the columns that are wanted
+MOST_OF_A_FILE = 1 << 20  # of a larger file only the required columns are read
 MOST_BYTES = 64 << 20
 
 
 class CatalogLooks:
-    """What one process has seen of the catalog.
+    """The cache of the catalog in one process.
 
     Args:
-        directory: The catalog's.
+        directory: The catalog's directory.
     """
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._lock = Lock()
         self._table: DeltaTable | None = None
-        self._entry = (0.0, 0)  # when that of its version was written, and its size
+        self._entry = (0.0, 0)  # when the entry of its version was written, and its size
         self._files: OrderedDict[str, pa.Buffer] = OrderedDict()
         self._bytes = 0
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes: what was seen stays behind."""
+        """Pickle the cache without its contents."""
         return (CatalogLooks, (self._directory,))
 
     def newest(self) -> DeltaTable | None:
-        """The catalog as it is now, to be read alone: others bring it up to date as well.
+        """Return the newest version of the catalog, only to be read: it is shared.
 
         Returns:
-            None if there is none.
+            The table; None if there is no catalog.
 
         Raises:
             DamagedLakeError: The log of the catalog can't be read.
@@ -62,10 +62,10 @@ class CatalogLooks:
             return self._table
 
     def _is_up_to_date_after_refresh(self) -> bool:
-        """Whether the table that was opened is still of this log, and shows what is new in it."""
+        """Bring the open table up to date, and return whether it is still of this log."""
         table = self._table
         if table is None or self._entry_of(table.version()) != self._entry:
-            return False  # perhaps another lake, in the place of the one that was there
+            return False  # perhaps another lake at the same location
         version = table.version()
         try:
             table.update_incremental()
@@ -79,7 +79,7 @@ class CatalogLooks:
         return self._directory.modified_and_size(f"{LOG_DIRECTORY}/{version:020d}.json")
 
     def open_file(self, path: str) -> pa.NativeFile:
-        """A file of rows.
+        """Open a file of rows.
 
         Raises:
             MissingFileError: The file does not exist.

@@ -1,4 +1,4 @@
-"""Rows of the catalog: read from a file, and with some of them replaced, changed or left out."""
+"""Rows of the catalog: read from a file; some of them replaced, changed or deleted."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = [
 HoldsChange: TypeAlias = Callable[[list[dict[str, object]]], list[dict[str, object]]]
 
 HOLDS = "holds"
-# which rows of lakes of older versions do not have
+# which are missing in rows of older lakes
 _LATER_COLUMNS = SNAPSHOT_SCHEMA.names[SNAPSHOT_SCHEMA.get_field_index("operators") + 1 :]
 
 
 def with_columns_of(columns: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """Columns, and behind them those that only another schema has; in what is nested, too."""
+    """Return columns, followed by those that only another schema has; also in nested columns."""
     known = {field.name: field for field in columns}
     merged = [
         field.with_type(_merged(field.type, wanted.field(field.name).type))
@@ -53,10 +53,10 @@ def _merged(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 def rows_of(
     file: pq.ParquetFile, columns: list[str], snapshot_id: str | None
 ) -> list[dict[str, object]]:
-    """Rows of a file of the catalog: all, or those of one snapshot.
+    """Return rows of a file of the catalog: all, or those of one snapshot.
 
     Raises:
-        ValueError: A column is missing that each version of a lake has.
+        ValueError: A column is missing that every version of a lake has.
     """
     stored = file.schema_arrow.names
     missing = sorted(set(columns) - {*stored, *_LATER_COLUMNS})
@@ -72,13 +72,13 @@ def rows_of(
 def rows_replaced(
     job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.Table, *, held: bool = False
 ) -> pa.Table:
-    """Rows of a file with others in the place of those of some snapshots.
+    """Return rows of a file, with the rows of some snapshots replaced.
 
     Args:
         job: The job.
-        rows_by_id: The rows that are to be, by the id of the snapshot.
+        rows_by_id: The new rows, by the id of the snapshot.
         rows: The rows of the file.
-        held: Whether those with a hold are replaced as well, and keep it.
+        held: Whether rows with a hold are replaced as well, and keep it.
 
     Raises:
         HeldError: There is a hold on one of these snapshots.
@@ -100,7 +100,7 @@ def rows_replaced(
 
 
 def rows_without(job: str, snapshot_ids: list[str], rows: pa.Table) -> pa.Table:
-    """Rows of a file but those of some snapshots; the same object if it has none of them.
+    """Return rows of a file but those of some snapshots; the same object if nothing changes.
 
     Raises:
         HeldError: There is a hold on one of these snapshots.
@@ -112,7 +112,7 @@ def rows_without(job: str, snapshot_ids: list[str], rows: pa.Table) -> pa.Table:
 
 
 def rows_with_holds(snapshot_id: str, change: HoldsChange, rows: pa.Table) -> pa.Table:
-    """Rows of a file with other holds of one snapshot; the same object if nothing changes."""
+    """Return rows of a file with one snapshot's holds changed; the same object if they stay."""
     before, names = _holds_of(rows), rows.column("snapshot_id").to_pylist()
     holds = [
         change(held) if name == snapshot_id else held
@@ -126,7 +126,7 @@ def rows_with_holds(snapshot_id: str, change: HoldsChange, rows: pa.Table) -> pa
 
 
 def _holds_of(rows: pa.Table) -> list[list[dict[str, object]]]:
-    """What is said of the holds of each row, be the row believed or not."""
+    """Return the holds of each row, valid or not."""
     listed_holds = (
         rows.column(HOLDS).to_pylist() if HOLDS in rows.column_names else [None] * len(rows)
     )
@@ -134,7 +134,7 @@ def _holds_of(rows: pa.Table) -> list[list[dict[str, object]]]:
 
 
 def _refuse_held(job: str, rows: pa.Table) -> None:
-    """Raise if there is a hold on one of some rows.
+    """Refuse to change rows if there is a hold on one of them.
 
     Raises:
         HeldError: There is one.
@@ -145,7 +145,7 @@ def _refuse_held(job: str, rows: pa.Table) -> None:
 
 
 def held_error(job: str, snapshot_id: str, reasons: Iterable[str]) -> HeldError:
-    """What to raise where there are holds on a snapshot, for these reasons."""
+    """Return the error for a snapshot with holds, with their reasons."""
     why = "; ".join(filter(None, reasons))
     return HeldError(
         f"there is a hold on snapshot {snapshot_id!r} of job {job!r}"

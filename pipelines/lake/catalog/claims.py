@@ -1,16 +1,16 @@
-"""Claims: what writers of a lake say in the catalog's log beside its snapshots.
+"""Claims: announcements of a lake's writers in the catalog's log, beside its snapshots.
 
 A claim is a property of the `snapshots` table, so that one entry of the log changes snapshots and
-claims at once, and rows stay snapshots alone.
+claims at once, and rows are snapshots only.
 
 ===================================  =========================================================
-`statelake.attempt.<token>`          someone writes files below that token
+`statelake.attempt.<token>`          a process writes files below that token
 `statelake.erasure.<request>`        rows of some jobs are being erased
-`statelake.deletion.<token>`         files that are no snapshot's any more are about to be deleted
+`statelake.deletion.<token>`         files that no snapshot needs are about to be deleted
 ===================================  =========================================================
 
-Who can write into the lake can write a claim, too. One that breaks a rule is refused by name before
-anything is written; snapshots are read all the same.
+Whoever can write into the lake can write a claim, too. One that breaks a rule is refused by name
+before anything is written; snapshots can still be read.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class AttemptClaim:
 
     Attributes:
         job: The job.
-        snapshot_id: The snapshot that is to come of it; empty if it only keeps others.
+        snapshot_id: The snapshot to create; empty if it only keeps others.
         operation: `import`, `edit` and the like, for messages.
         builds_on: The snapshots whose files it keeps: by job and id, the digest of their files.
         tables: The tables that it may write into.
-        process: Who: says how long to wait, and decides nothing.
+        process: Its process, by which others know how long to wait; nothing else depends on it.
     """
 
     job: str
@@ -102,13 +102,13 @@ class ErasureClaim:
     """An erasure that has not ended.
 
     Attributes:
-        jobs: The jobs that nobody else may write to.
-        every_job: Whether jobs that come later are closed as well.
-        token: The token of the process that does it, below which its new files lie.
-        switched: Whether snapshots name the new files, so that it can only be gone on with.
+        jobs: The jobs to which no other writer may write.
+        every_job: Whether jobs that are created later are closed as well.
+        token: The token of its process, below which its new files are.
+        switched: Whether snapshots name the new files, so that it can only be continued.
         replaced: By table and old file, the fields of the new one; None if no row is left.
-        said: What will be recorded; empty before the switch.
-        process: Who: says how long to wait, and decides nothing.
+        said: The record that will be written; empty before the switch.
+        process: Its process, by which others know how long to wait; nothing else depends on it.
     """
 
     jobs: Sequence[str]
@@ -122,15 +122,15 @@ class ErasureClaim:
 
 @dataclass(frozen=True)
 class DeletionClaim:
-    """Files that are about to be deleted, unless a snapshot or an attempt has them.
+    """Files that are about to be deleted, unless a snapshot or an attempt needs them.
 
     Attributes:
         job: The job.
         files: By the path of a table, files below it.
-        tokens: Of attempts that were taken back: all below these goes.
+        tokens: The tokens of attempts that were taken back: all files below these are deleted.
         carried: Carried files, by their names.
         tables: The tables in which files below these tokens may lie.
-        shown: Tables whose newest version shows a snapshot that is gone.
+        shown: Tables whose newest version shows a dropped snapshot.
     """
 
     job: str
@@ -179,33 +179,33 @@ class Claims:
     deletions: Mapping[str, DeletionClaim] = field(default_factory=dict)
 
     def with_attempt(self, token: str, claim: AttemptClaim) -> Claims:
-        """These, with an attempt more."""
+        """Return these claims with one more attempt."""
         return replace(self, attempts={**self.attempts, token: claim})
 
     def without_attempt(self, token: str) -> Claims:
-        """These, without an attempt."""
+        """Return these claims without an attempt."""
         return replace(self, attempts=_without(self.attempts, token))
 
     def with_erasure(self, request: str, claim: ErasureClaim) -> Claims:
-        """These, with an erasure more, or with another state of it."""
+        """Return these claims with one more erasure, or with its new state."""
         return replace(self, erasures={**self.erasures, request: claim})
 
     def without_erasure(self, request: str) -> Claims:
-        """These, without an erasure."""
+        """Return these claims without an erasure."""
         return replace(self, erasures=_without(self.erasures, request))
 
     def with_deletion(self, token: str, claim: DeletionClaim) -> Claims:
-        """These, with a deletion more, if it is of anything."""
+        """Return these claims with one more deletion, unless it is empty."""
         if not (claim.files or claim.tokens or claim.carried or claim.shown):
             return self
         return replace(self, deletions={**self.deletions, token: claim})
 
     def without_deletion(self, token: str) -> Claims:
-        """These, without a deletion."""
+        """Return these claims without a deletion."""
         return replace(self, deletions=_without(self.deletions, token))
 
     def erasures_of(self, job: str) -> dict[str, ErasureClaim]:
-        """The erasures of a job, by their requests."""
+        """Return the erasures of a job, by their requests."""
         return {
             request: claim
             for request, claim in self.erasures.items()
@@ -213,7 +213,7 @@ class Claims:
         }
 
     def attempts_on(self, jobs: Iterable[str]) -> dict[str, AttemptClaim]:
-        """The attempts that write to some jobs, or keep files of theirs, by their tokens."""
+        """Return the attempts that write to some jobs, or keep their files, by their tokens."""
         among = set(jobs)
         return {
             token: claim
@@ -222,17 +222,17 @@ class Claims:
         }
 
     def builders_on(self, job: str, snapshot_id: str) -> dict[str, AttemptClaim]:
-        """The attempts that keep files of a snapshot, by their tokens."""
+        """Return the attempts that keep files of a snapshot, by their tokens."""
         name = base_name(job, snapshot_id)
         return {token: claim for token, claim in self.attempts.items() if name in claim.builds_on}
 
     def tokens(self) -> set[str]:
-        """The tokens below which files may lie that no snapshot names."""
+        """Return the tokens below which there may be files that no snapshot names."""
         named = {token for claim in self.deletions.values() for token in claim.tokens}
         return named | set(self.attempts) | {claim.token for claim in self.erasures.values()}
 
     def to_properties(self) -> dict[str, str]:
-        """The properties of the catalog that say these."""
+        """Return the properties of the catalog that hold these claims."""
         return {
             f"{PREFIX}{kind}.{name}": json.dumps(_plain(claim), separators=(",", ":"))
             for kind, claims in self._by_kind()
@@ -246,14 +246,14 @@ class Claims:
 
 
 def read_claims(properties: Mapping[str, str | None], place: str) -> Claims:
-    """The claims that the catalog's properties say.
+    """Read the claims in the catalog's properties.
 
     Args:
         properties: The properties.
         place: The catalog, for the error.
 
     Raises:
-        DamagedLakeError: One breaks a rule: no writer of ours said that.
+        DamagedLakeError: One breaks a rule: statelake did not write it.
     """
     claims: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
     for key, text in sorted(properties.items()):
@@ -264,12 +264,12 @@ def read_claims(properties: Mapping[str, str | None], place: str) -> Claims:
 
 
 def base_name(job: str, snapshot_id: str) -> str:
-    """How a claim names a snapshot of a job."""
+    """Return the name of a job's snapshot in claims."""
     return json.dumps([job, snapshot_id], ensure_ascii=False)
 
 
 def job_of(base: str) -> str:
-    """The job in a `base_name`; empty for other texts."""
+    """Return the job in a `base_name`; empty for other texts."""
     try:
         job, _ = json.loads(base)
     except (ValueError, TypeError, RecursionError):
@@ -278,7 +278,7 @@ def job_of(base: str) -> str:
 
 
 def is_claim(key: str) -> bool:
-    """Whether a property of the catalog is a claim."""
+    """Return whether a property of the catalog is a claim."""
     return key.startswith(PREFIX) and key.removeprefix(PREFIX).partition(".")[0] in _KINDS
 
 
@@ -301,10 +301,10 @@ def _read_claim(kind: str, name: str, text: str, place: str) -> Claim:
 
 
 def _problem_of(name: str, claim: Claim) -> str:
-    """What a claim says that could not be; empty if all could be.
+    """Return the rule that a claim breaks; empty if it is valid.
 
-    What is deleted by a claim must be a file of ours in a table of its job: that is all that a
-    forged one can reach, and no snapshot has it then.
+    A claim may only delete files that statelake wrote in tables of its job: a forged one can reach
+    no others, and these only if no snapshot needs them.
     """
     if not isinstance(claim, ErasureClaim) and not is_token(name):
         return f"{name!r:.200} is no token"

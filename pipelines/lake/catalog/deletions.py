@@ -1,13 +1,13 @@
-"""Files that nobody needs any more are deleted: named in the log before, or found by a sweep.
+"""Delete files that are no longer needed: named in the log before, or found by a sweep.
 
-A deletion says in the catalog's log which files it is about, so that whoever writes next finishes
-one that was killed. A sweep finds what nobody ever named: files that a task wrote after its attempt
-was taken back, or the rows of a commit that failed. It lists what is there, and then looks at the
-catalog: each file below a token came after that token's attempt had begun. So a file that no
-snapshot has, of an attempt that is not there, is nobody's, and never will be anyone's.
+A deletion lists its files in the catalog's log, so that the next writer finishes one that was
+killed. A sweep finds files that were never named: those that a task wrote after its attempt was
+taken back, or the rows of a commit that failed. It lists the files, and then reads the catalog:
+every file below a token was written after that token's attempt had begun. So a file that no
+snapshot names, of an attempt that has ended, is not needed, and never will be.
 
-Only files go that are called as statelake or a Delta engine calls them, in tables of the lake, one
-by one, and none that a snapshot, an open attempt or the newest version of a table has.
+Only files in tables of the lake, with names as statelake or a Delta engine gives them, are deleted,
+one by one, and none that a snapshot, an open attempt or the newest version of a table has.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ __all__ = [
 ]
 
 OLD_NOTES = ("_statelake/attempts", "_statelake/erasures")
-"""Where older versions of statelake said what the catalog's log says now."""
+"""Directories of older versions of statelake, for claims that are now in the catalog's log."""
 
-# what versions say that take others back, and that show another snapshot than the one that is gone
+# makers of versions that take others back, and of versions that replace a dropped snapshot
 UNDO, DROP = "undo-", "drop"
 ALIVE = "_statelake/alive"
 LOG = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Freed:
     """Files that were deleted, or would be.
 
     Attributes:
-        files: How many.
+        files: Their number.
         size: Their bytes.
     """
 
@@ -117,10 +117,10 @@ class _Looks:
         self._records: list[SnapshotRecord] = []
 
     def newest(self) -> tuple[CatalogVersion, list[SnapshotRecord]]:
-        """The catalog as it is now, and its records.
+        """Return the newest version of the catalog, and its records.
 
         Raises:
-            DamagedLakeError: A row can't be believed: who knows which files it needs?
+            DamagedLakeError: A row is invalid, so that the files that it needs are not known.
         """
         version = self._lake.version()
         if version.number != self._number:
@@ -131,12 +131,12 @@ class _Looks:
         return version, self._records
 
     def follow(self, work: Callable[[CatalogVersion, list[SnapshotRecord]], Result]) -> Result:
-        """Do what follows from the newest records: again, if others have changed them meanwhile.
+        """Do work that depends on the newest records; again, if others have changed them meanwhile.
 
-        An erasure deletes the files that it has exchanged.
+        It may fail because an erasure deletes the files that it has exchanged.
 
         Raises:
-            StateError: It can't be done, and the catalog is the same as before.
+            StateError: It failed, and the catalog has not changed.
         """
         while True:
             version, records = self.newest()
@@ -148,18 +148,18 @@ class _Looks:
 
 
 def finish_deletions(lake: Catalog, jobs: Collection[str] | None = None) -> Freed:
-    """Delete what deletions in the catalog's log name, and take them out of it.
+    """Carry out the deletions in the catalog's log, and remove them from it.
 
-    One that fails keeps no other from its end, and stays for the next writer.
+    One that fails does not stop the others, and is left to the next writer.
 
     Args:
         lake: The lake.
-        jobs: The jobs whose deletions must succeed; of another's it is only logged that one
-            failed. Those of all jobs by default.
+        jobs: The jobs whose deletions must succeed, by default all; a failure of another job's is
+            only logged.
 
     Raises:
-        DamagedLakeError: A row or a table of one of these jobs can't be believed: who knows which
-            files it needs?
+        DamagedLakeError: A row or a table of one of these jobs is invalid, so that the files that
+            it needs are not known.
     """
     freed, failed = Freed(), None
     for token, claim in lake.version().claims.deletions.items():
@@ -181,10 +181,10 @@ def _without(token: str, version: CatalogVersion) -> CatalogChange:
 
 
 def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
-    """Delete the files of a deletion that nobody has at this moment; it may be done once more.
+    """Delete those files of a deletion that are not needed now; it may be repeated.
 
     Raises:
-        DamagedLakeError: A row of the job can't be believed.
+        DamagedLakeError: A row of the job is invalid.
     """
     freed, looks = Freed(), _Looks(lake, claim.job)
     for path in sorted({*claim.files, *claim.tables, *claim.shown}):
@@ -195,7 +195,7 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
             if (size := _size_of(table, name)) is not None
         }
         if path in claim.tables and claim.tokens:
-            # of the whole table: the directory of a token may be a link, and those are not listed
+            # list the whole table: the directory of a token may be a link, and links are not listed
             present = table.directory.files_below(DATA_DIRECTORY)
             sizes |= {name: size for name, size in present if token_of(name) in claim.tokens}
             if not sizes and table.open() is None:
@@ -211,7 +211,7 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
 
 
 def _size_of(table: StateTable, name: str) -> int | None:
-    """The bytes of a file; None if it does not exist, or is a link, which is left alone.
+    """Return the bytes of a file; None if it does not exist, or is a link, which is left alone.
 
     Raises:
         UnsafePathError: A directory is a link.
@@ -227,9 +227,9 @@ def _size_of(table: StateTable, name: str) -> int | None:
 def _delete_unneeded(
     looks: _Looks, table: StateTable, present: Mapping[str, int], *, forced: bool = False
 ) -> Freed:
-    """Let a table show a snapshot that there is, and delete those files that nobody has."""
+    """Make a table show an existing snapshot, and delete those files that are not needed."""
     latest = looks.follow(partial(_show_newest, table, forced))
-    version, records = looks.newest()  # behind the list: what comes later stays
+    version, records = looks.newest()  # after the listing: later files stay
     needed = named_files(records, table.path)
     if latest is not None:
         needed |= {file.path for file in files_of(latest)}
@@ -237,7 +237,7 @@ def _delete_unneeded(
 
 
 def _running(version: CatalogVersion) -> set[str]:
-    """The tokens of whoever may still write files, or name them."""
+    """Return the tokens of attempts and erasures that may still write files, or name them."""
     claims = version.claims
     return set(claims.attempts) | {claim.token for claim in claims.erasures.values()}
 
@@ -245,7 +245,7 @@ def _running(version: CatalogVersion) -> set[str]:
 def _nobodys(
     present: Mapping[str, int], needed: Collection[str], running: Collection[str]
 ) -> dict[str, int]:
-    """Files of ours that are not needed, and whose attempt is not there any more."""
+    """Return the files below tokens that are not needed, and whose attempt has ended."""
     return {
         name: size
         for name, size in present.items()
@@ -260,7 +260,7 @@ def _delete(table: StateTable, files: Mapping[str, int]) -> Freed:
 
 
 def named_files(records: Iterable[SnapshotRecord], path: str) -> set[str]:
-    """The files of a table that some snapshots have."""
+    """Return the files of a table that some snapshots have."""
     return {
         unit.path
         for record in records
@@ -273,9 +273,9 @@ def named_files(records: Iterable[SnapshotRecord], path: str) -> set[str]:
 def _take_back(
     table: StateTable, token: str, _: CatalogVersion, records: list[SnapshotRecord]
 ) -> None:
-    """If a table's newest version is an attempt's, let it show what it showed before.
+    """Restore a table's former content if its newest version is an attempt's.
 
-    That is the newest version that a snapshot has or that someone else made: versions of other
+    That is the newest version that a snapshot has or that another engine made: versions of other
     attempts may be taken back, too.
     """
     latest = table.open()
@@ -299,9 +299,10 @@ def _take_back(
 def _show_newest(
     table: StateTable, forced: bool, version: CatalogVersion, records: list[SnapshotRecord]
 ) -> DeltaTable | None:
-    """If a table shows a snapshot that is gone, let it show the newest there is: how it is then.
+    """Make a table that shows a dropped snapshot show the newest one, and return the table.
 
-    What others have edited and not committed stays, unless it is known to be what is gone.
+    Edits that are not committed stay, unless `forced`: then the table is known to show the dropped
+    snapshot.
     """
     latest = table.open()
     if latest is None:
@@ -327,16 +328,16 @@ def _show_newest(
 def sweep_tables(
     lake: Catalog, job: str | None, paths: Iterable[str], *, dry_run: bool = False
 ) -> Freed:
-    """Delete files of a job's tables that nobody named: tasks wrote them, or other engines.
+    """Delete files of a job's tables that no log names, written by tasks or by other engines.
 
     Args:
         lake: The lake.
-        job: The job; None if it is not known whose tables they are, as a folder does not say it.
+        job: The job; None if it is not known, since the name of a folder does not prove it.
         paths: Its tables.
-        dry_run: Only look.
+        dry_run: Only count them.
 
     Raises:
-        DamagedLakeError: A row of the job, or of any if it is not known, can't be believed.
+        DamagedLakeError: A row of the job, or of any job if it is not known, is invalid.
     """
     freed, looks = Freed(), _Looks(lake, job)
     for path in paths:
@@ -353,7 +354,7 @@ def sweep_tables(
 
 
 def _unneeded(looks: _Looks, table: StateTable, present: Mapping[str, int]) -> Freed:
-    """What a sweep of a table would delete."""
+    """Return the files that a sweep of a table would delete."""
     version, records = looks.newest()
     latest, needed = table.open(), named_files(records, table.path)
     if latest is not None and not table.maker(latest.version()):
@@ -363,9 +364,9 @@ def _unneeded(looks: _Looks, table: StateTable, present: Mapping[str, int]) -> F
 
 
 def _edit_leftovers(table: StateTable, latest: DeltaTable | None) -> list[tuple[str, int]]:
-    """Files that an edit with Spark wrote and that are in the table no more.
+    """Return the files that an edit with Spark wrote and that are no longer in the table.
 
-    No snapshot needs them: a commit writes edited partitions again as files of our own.
+    No snapshot needs them: a commit writes edited partitions again as files of its own.
     """
     if latest is None:
         return []
@@ -391,9 +392,9 @@ def sweep_carried(
 
     Args:
         lake: The lake.
-        names: Of these, and of those that some attempts wrote; of all by default.
-        tokens: These attempts.
-        dry_run: Only look.
+        names: Delete only these, and those that some attempts wrote; all by default.
+        tokens: The tokens of these attempts.
+        dry_run: Only count them.
     """
     present = [
         (path.removeprefix(f"{CARRIED_DIRECTORY}/"), size)
@@ -405,7 +406,7 @@ def sweep_carried(
         ]
     if not present:
         return Freed()
-    version = lake.version()  # behind the list: what comes later stays
+    version = lake.version()  # after the listing: later files stay
     records, bad = version.records()
     if bad:
         LOG.warning("carried files stay, as nobody knows which are needed: %s", bad[0].error)
@@ -413,7 +414,7 @@ def sweep_carried(
     needed = {carried.blob for record in records for carried in record.carried}
     freed = Freed()
     for name, size in present:
-        # an open attempt may still name what no snapshot has
+        # an open attempt may still name a file that no snapshot has
         may_come = token_in(name) in version.claims.attempts
         if is_carried_name(name) and name not in needed and not may_come:
             if not dry_run:
@@ -423,15 +424,16 @@ def sweep_carried(
 
 
 def sweep_rows(lake: Catalog, path: str, *, dry_run: bool = False) -> Freed:
-    """Delete what failed commits of a table of rows left: files that no version ever named.
+    """Delete files that failed commits of a table of rows left, and no version ever named.
 
-    The name of such a file says which version may name it. Where that is the next one, an entry
-    that changes nothing is written first: whoever was about to commit there works it out again.
+    The name of such a file says which version may name it. If that is the next one, an entry that
+    changes nothing is written first: a writer that was about to commit there computes its change
+    again.
 
     Args:
         lake: The lake.
         path: The table.
-        dry_run: Only look.
+        dry_run: Only count them.
     """
     table = lake.table(path)
     present = [
@@ -445,7 +447,7 @@ def sweep_rows(lake: Catalog, path: str, *, dry_run: bool = False) -> Freed:
     for name, size in present:
         version = version_in(name) or 0
         if version > log.version() and not dry_run:
-            with suppress(CommitFailedError):  # then somebody else's entry is there
+            with suppress(CommitFailedError):  # then another writer's entry is there
                 properties = CommitProperties()
                 columns, partition = pa.schema(log.schema().to_arrow()), _partition_of(log)
                 DeltaCommit(table.directory, columns, partition, properties).write(log)
@@ -464,7 +466,7 @@ def _partition_of(log: DeltaTable) -> str | None:
 
 
 def _is_named(table: StateTable, version: int, path: str) -> bool:
-    """Whether a version of a table names a file; so it is where the entry can't be read."""
+    """Return whether a version of a table names a file; true if its entry can't be read."""
     try:
         lines = table.directory.read(log_entry(version)).splitlines()
         added = [json.loads(line).get("add") or {} for line in lines]
@@ -474,12 +476,12 @@ def _is_named(table: StateTable, version: int, path: str) -> bool:
 
 
 def sweep_parts(lake: Catalog, folders: Iterable[str], *, dry_run: bool = False) -> Freed:
-    """Delete files that dead writers left before these got their names, of a local disk.
+    """Delete unfinished files on a local disk, which dead writers left before renaming them.
 
     Args:
         lake: The lake.
-        folders: Where to look, and in all that is below; the whole lake if one is empty.
-        dry_run: Only look.
+        folders: The folders to search, with all below them; the whole lake if one is empty.
+        dry_run: Only count them.
     """
     running = _running(lake.version()) if lake.exists() else set()
     freed = Freed()
@@ -496,7 +498,7 @@ def remove_left_directories(exports: Iterable[str] = (), *, dry_run: bool = Fals
 
     Args:
         exports: The local directories in which savepoints were written.
-        dry_run: Only look.
+        dry_run: Only count them.
     """
     left = stale_temporary_directories()
     left += [path for directory in exports for path in left_exports(directory)]
@@ -504,7 +506,7 @@ def remove_left_directories(exports: Iterable[str] = (), *, dry_run: bool = Fals
 
 
 def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
-    """Delete signs of life of attempts and erasures that are not there any more."""
+    """Delete signs of life of attempts and erasures that have ended."""
     names = [name for name in lake.directory.names(ALIVE) if is_token(name)]
     running = _running(lake.version())
     gone = [name for name in names if name not in running]
@@ -515,18 +517,18 @@ def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
 
 
 def sweep_runs(lake: Catalog, job: str, *, dry_run: bool = False) -> Freed:
-    """Delete what runs of a job left behind that are done, and whose snapshots were dropped.
+    """Delete the files of a job's finished runs whose snapshots were dropped.
 
-    No run can begin with these; what says what they were of stays.
+    No run can begin with these; the files that describe the runs stay.
 
     Args:
         lake: The lake.
         job: The job, as its directory of runs is called.
-        dry_run: Only look.
+        dry_run: Only count them.
     """
     runs = f"{job}/{RUNS}"
     done = []
-    with suppress(UnsafePathError):  # no run is of a job that is called so
+    with suppress(UnsafePathError):  # a job of that name has no runs
         done = [
             run
             for run in lake.directory.names(runs)
@@ -534,9 +536,9 @@ def sweep_runs(lake: Catalog, job: str, *, dry_run: bool = False) -> Freed:
         ]
     if not done:
         return Freed()
-    version = lake.version()  # behind the list: the snapshot of a run comes before it is done
+    version = lake.version()  # after the listing: a run's snapshot exists before the run is done
     if version.listed(job)[1]:
-        return Freed()  # nobody knows what was dropped
+        return Freed()  # it is not known which snapshots were dropped
     freed = Freed()
     for run in done:
         for path, size in lake.directory.files_below(f"{runs}/{run}"):
@@ -549,9 +551,9 @@ def sweep_runs(lake: Catalog, job: str, *, dry_run: bool = False) -> Freed:
 
 
 def sweep_notes(lake: Catalog, *, dry_run: bool = False) -> Freed:
-    """Delete what attempts and erasures of older versions of statelake said of themselves.
+    """Delete the notes that attempts and erasures of older versions of statelake wrote.
 
-    Nobody reads that any more. An erasure that had not ended is told; no file of others is touched.
+    They are no longer read. An erasure that had not ended is reported; other files are not touched.
     """
     freed = Freed()
     for path in (
@@ -575,7 +577,7 @@ def sweep_notes(lake: Catalog, *, dry_run: bool = False) -> Freed:
 
 
 def table_paths(lake: Catalog, folder: str) -> Iterator[str]:
-    """The tables below one of the lake's folders: those of a job."""
+    """Yield the tables below one of the lake's folders: those of a job."""
     for area in AREAS:
         above = f"{folder}/{area}"
         for name in lake.directory.names(above):

@@ -1,11 +1,11 @@
-"""Drop snapshots, and free the bytes that only they needed.
+"""Drop snapshots, and delete the files that only they needed.
 
-One entry of the catalog's log takes the rows out, which makes the snapshots not exist, and names
+One entry of the catalog's log removes the rows, so that the snapshots no longer exist, and names
 the files that no other row has. Then these are deleted: by this process, or, if it is killed, by
-whoever writes next. So it is for the last snapshot of a job, too.
+the next writer. The last snapshot of a job is dropped in the same way.
 
-A row that can't be believed can be dropped by its name: what it says counts for nothing. But while
-one stays nobody knows which files are needed, and nothing is dropped at all.
+An invalid row can be dropped by its name: its content is ignored. But while one stays it is not
+known which files are needed, and nothing is dropped at all.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ __all__ = [
     "tables_of_job",
 ]
 
-CARRIED = ""  # in the place of a table, for files that are carried
+CARRIED = ""  # in place of a table, for carried files
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class DropPlan:
-    """What a drop would do.
+    """The plan of a drop.
 
     Attributes:
         going: The snapshots that would be dropped.
         kept: The others.
-        frees: About how many bytes only those that go need.
+        frees: The approximate number of bytes that only the dropped snapshots need.
         held: The snapshots among `kept` that only a hold, or work that builds on them, keeps.
     """
 
@@ -90,12 +90,12 @@ class DropPlan:
 
 @dataclass(frozen=True)
 class DropResult:
-    """What a drop freed.
+    """The result of a drop.
 
     Attributes:
-        dropped: The snapshots that are gone.
+        dropped: The snapshots that were dropped.
         kept: The others.
-        files: Files that were removed.
+        files: The number of deleted files.
         freed_bytes: Their bytes.
         held: The snapshots among `kept` that only a hold, or work that builds on them, keeps.
     """
@@ -110,18 +110,18 @@ class DropResult:
 def plan_drop(
     lake: Catalog, job: str, *, snapshot_ids: list[str] | None = None, keep: int | None = None
 ) -> DropPlan:
-    """Say what `drop_snapshots` would do, with nothing changed.
+    """Plan what `drop_snapshots` would do, and change nothing.
 
     Args:
         lake: The lake.
         job: The job.
         snapshot_ids: The snapshots to drop.
-        keep: How many of the newest to keep, where no ids are given.
+        keep: How many of the newest to keep, if no ids are given.
 
     Raises:
         HeldError: There is a hold on one of those named.
         NotFoundError: There is no such snapshot.
-        DamagedLakeError: A row of the job can't be believed, and is not dropped by its name.
+        DamagedLakeError: A row of the job is invalid, and is not dropped by its name.
     """
     version = lake.version()
     dropped, held = _chosen(version, job, snapshot_ids, keep)
@@ -137,13 +137,13 @@ def plan_drop(
 
 
 def bytes_freed(going: Iterable[SnapshotRecord], staying: Iterable[SnapshotRecord]) -> int:
-    """Bytes of the files that only the snapshots which go need."""
+    """Return the bytes of the files that only the dropped snapshots need."""
     needed = _sizes(staying)
     return sum(size for file, size in _sizes(going).items() if file not in needed)
 
 
 def _sizes(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
-    """The bytes of each file that some snapshots need, by its table (or `CARRIED`) and its path."""
+    """Return the bytes of each file that some snapshots need, by table (or `CARRIED`) and path."""
     sizes = {
         (table.path, unit.path): unit.size
         for record in records
@@ -164,16 +164,16 @@ def drop_snapshots(
         lake: The lake.
         job: The job.
         snapshot_ids: The snapshots to drop.
-        keep: How many of the newest to keep, where no ids are given, beside those with a hold and
-            those that somebody builds on at this moment.
+        keep: How many of the newest to keep, if no ids are given, besides those with a hold and
+            those on which an attempt builds at this moment.
 
     Raises:
         HeldError: There is a hold on one of those named; nothing is dropped.
-        ConflictError: Somebody builds on one of those named, or the job is being erased from;
-            nothing is dropped.
+        ConflictError: An attempt builds on one of those named, or an erasure of the job has not
+            ended; nothing is dropped.
         NotFoundError: There is no such snapshot.
-        DamagedLakeError: A row of the job can't be believed, and is not dropped by its name.
-        UnsafePathError: A table of the job leads elsewhere.
+        DamagedLakeError: A row of the job is invalid, and is not dropped by its name.
+        UnsafePathError: A table's path leads out of the lake.
     """
     version = lake.version()
     dropped, held = _chosen(version, job, snapshot_ids, keep)
@@ -205,11 +205,11 @@ def drop_snapshots(
 def _chosen(
     version: CatalogVersion, job: str, snapshot_ids: list[str] | None, keep: int | None
 ) -> tuple[list[str], list[str]]:
-    """The snapshots that are dropped, and those that would be but for a hold or a builder.
+    """Return the snapshots to drop, and those that only a hold or an attempt keeps.
 
     Raises:
         NotFoundError: There is no such job or snapshot.
-        DamagedLakeError: A row can't be believed, and is not dropped by its name.
+        DamagedLakeError: A row is invalid, and is not dropped by its name.
     """
     summaries, bad = version.listed(job)
     known = [record.snapshot_id for record in summaries]
@@ -245,7 +245,7 @@ def _refuse_unbelieved(bad: Iterable[BadRow], named: Collection[str]) -> None:
 def _builders(
     job: str, snapshot_ids: Iterable[str], version: CatalogVersion
 ) -> Mapping[str, AttemptClaim]:
-    """The attempts that build on some snapshots."""
+    """Return the attempts that build on some snapshots."""
     claims = version.claims
     return {
         token: claim
@@ -262,11 +262,11 @@ def _drop(
     named: Collection[str],
     token: str,
 ) -> CatalogChange:
-    """What takes snapshots out of the catalog, and names their files.
+    """Return the change that removes snapshots from the catalog, and names their files.
 
     Raises:
-        ConflictError: Somebody builds on one, or the job is being erased from.
-        DamagedLakeError: A row of the job can't be believed, and is not dropped by its name.
+        ConflictError: An attempt builds on one, or an erasure of the job has not ended.
+        DamagedLakeError: A row of the job is invalid, and is not dropped by its name.
     """
     refuse_during_erasure(version.claims, job)
     claims = without_gone(version.claims)
@@ -297,7 +297,7 @@ def _drop(
 
 
 def _contents(records: Iterable[SnapshotRecord]) -> set[tuple[str, frozenset[str]]]:
-    """The tables of some snapshots, each with the files that it has in one of them."""
+    """Return the tables of some snapshots, each with the files that it has in one of them."""
     return {
         (table.path, frozenset(unit.path for unit in table.units))
         for record in records
@@ -306,26 +306,27 @@ def _contents(records: Iterable[SnapshotRecord]) -> set[tuple[str, frozenset[str
 
 
 def _shows(lake: Catalog, path: str, files: Collection[str]) -> bool:
-    """Whether the newest version of a table has just these files, whoever made it."""
+    """Return whether the newest version of a table has exactly these files, whoever made it."""
     latest = lake.table(path).open()
     return latest is not None and files == {file.path for file in files_of(latest)}
 
 
 def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = True) -> Freed:
-    """Delete what nobody names: what killed commands left, in all jobs, and in none.
+    """Delete files that killed commands left, inside and outside of the folders of jobs.
 
     Args:
         lake: The lake.
-        exports: The local directories in which savepoints were written: unfinished ones go.
-        dry_run: Only look. Else a process of another machine that may be at work is watched for a
-            lease: what it does is taken back if it gives no sign of life.
+        exports: The local directories in which savepoints were written: unfinished ones are
+            deleted.
+        dry_run: Only count them. Otherwise a process of another machine that may be running is
+            watched for a lease: its work is taken back if it gives no sign of life.
 
     Returns:
-        What was found, or deleted.
+        The files that were found, or deleted.
 
     Raises:
-        NotALakeError: There is neither a lake nor what a killed first import has left.
-        DamagedLakeError: A row or a table of a job can't be believed; all else is cleaned.
+        NotALakeError: There is neither a lake nor files that a killed first import left.
+        DamagedLakeError: A row or a table of a job is invalid; all else is cleaned.
     """
     freed = Freed()
     if not lake.exists():  # a first import that was killed leaves a part of its first entry
@@ -336,7 +337,7 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
     failures: list[StateError] = []
 
     def done(work: Callable[[], Freed | None]) -> Freed:
-        """What is damaged keeps nothing else from being cleaned."""
+        """Do a part of the cleaning; a damaged part does not stop the others."""
         try:
             return work() or Freed()
         except StateError as error:
@@ -348,7 +349,7 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
     folders = {areas_of(job)[0].partition("/")[0]: job for job in lake.jobs()}
     for folder in lake.directory.names():
         if not folder.startswith(("_", ".")):
-            # a job may begin at any moment, or have no row that can be read: then all are asked
+            # a job may begin at any moment, or have only unreadable rows: then all jobs are checked
             job = folders.get(folder)
             tables = list(table_paths(lake, folder))
             freed += done(partial(sweep_tables, lake, job, tables, dry_run=dry_run))
@@ -367,7 +368,7 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
 
 
 def tables_of_job(lake: Catalog, job: str, records: list[SnapshotRecord]) -> list[str]:
-    """A job's tables: of its snapshots, and those that others left.
+    """Return a job's tables: those of its snapshots, and those that were left over.
 
     Raises:
         DamagedLakeError: A table of a snapshot can't be opened.

@@ -1,7 +1,7 @@
-"""Holds: snapshots that may not be dropped until somebody says so, and why.
+"""Holds: snapshots that may not be dropped until they are released, and the reasons.
 
-A hold is a part of the snapshot's row in the catalog. So no drop overtakes it: whichever of the two
-is committed first, the other one sees it.
+A hold is a part of the snapshot's row in the catalog. So it can't race with a drop: whichever of
+the two is committed first, the other one sees it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["held_snapshots", "hold_snapshot", "refuse_held", "release_snapshot"]
 
 
 def held_snapshots(lake: Catalog, job: str) -> dict[str, list[HoldRecord]]:
-    """The holds of each snapshot of a job that has some, by its id, the oldest snapshot first.
+    """Return the holds of a job's snapshots that have any, by id, the oldest snapshot first.
 
     Raises:
         NotALakeError: There is no lake.
-        DamagedLakeError: A row of the job can't be believed, so that nobody knows of its holds.
+        DamagedLakeError: A row of the job is invalid, so that its holds are not known.
     """
     summaries, bad = lake.listed(job)
     if bad:
@@ -33,7 +33,7 @@ def held_snapshots(lake: Catalog, job: str) -> dict[str, list[HoldRecord]]:
 
 
 def refuse_held(lake: Catalog, snapshots: Iterable[tuple[str, str]]) -> None:
-    """Raise if one of some snapshots may not be changed.
+    """Refuse to change snapshots if there is a hold on one of them.
 
     Args:
         lake: The lake.
@@ -51,12 +51,12 @@ def refuse_held(lake: Catalog, snapshots: Iterable[tuple[str, str]]) -> None:
 
 
 def hold_snapshot(lake: Catalog, job: str, snapshot_id: str, reason: str = "") -> list[HoldRecord]:
-    """Let nobody drop a snapshot: what holds there are now.
+    """Keep a snapshot from being dropped, and return its holds.
 
     Holding it again for the same reason changes nothing; each other reason is a hold of its own.
 
     Raises:
-        LakeError: The reason is no text.
+        LakeError: The reason is not valid text.
         NotFoundError: There is no such snapshot.
         DamagedLakeError: The snapshot's row breaks a rule of the catalog.
     """
@@ -71,14 +71,14 @@ def hold_snapshot(lake: Catalog, job: str, snapshot_id: str, reason: str = "") -
         return [*holds, {"reason": reason, "since": since}]
 
     _set_holds(lake, job, snapshot_id, with_it)
-    # a drop that came first has taken the row, so that there was none to change
+    # a drop that was first has removed the row, so that there was no row to change
     return lake.snapshot(job, snapshot_id).holds
 
 
 def release_snapshot(
     lake: Catalog, job: str, snapshot_id: str, reason: str | None = None
 ) -> list[str]:
-    """End the holds of a snapshot, also of one whose row can't be believed: their reasons.
+    """End the holds of a snapshot, also of an invalid row, and return their reasons.
 
     Args:
         lake: The lake.
@@ -113,7 +113,7 @@ def release_snapshot(
 
 
 def _set_holds(lake: Catalog, job: str, snapshot_id: str, change: HoldsChange) -> None:
-    """Give a snapshot other holds, also one whose row can't be believed."""
+    """Change the holds of a snapshot, also of an invalid row."""
     lake.transact(
         lambda _: CatalogChange(edits={job: partial(rows_with_holds, snapshot_id, change)})
     )

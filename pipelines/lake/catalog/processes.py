@@ -1,9 +1,9 @@
-"""Which process says something of itself, and whether it is still there.
+"""The process that wrote a claim, and whether it is still running.
 
-That is advice: it says whether to wait, and no more. What is safe never depends on it. A process is
-known to be gone only where the same table of processes would show it: the same start of the
-kernel, and the same namespace of process numbers. Elsewhere nobody knows: equal numbers mean
-nothing in two containers, and clocks nothing at all.
+That is advice: it only says whether to wait. Safety never depends on it. A process is known to be
+gone only if this process would see it in its table of processes: the same boot of the kernel, and
+the same namespace of process numbers. Otherwise it is unknown: equal numbers mean nothing in two
+containers, and clocks nothing at all.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PROCESS_RULES: Mapping[str, Rule] = {
 
 
 def this_process() -> dict[str, Any]:
-    """What a note says of the process that writes it.
+    """Return the description of this process for its claims.
 
     Returns:
-        `host` and `started` for people; `process`, when it began as the kernel counts (`begun`),
+        `host` and `started` for people; `process`, its start time in the kernel's ticks (`begun`),
         and the table of processes that shows it (`processes`).
     """
     return {
@@ -54,34 +54,34 @@ def this_process() -> dict[str, Any]:
 
 
 def is_gone(process: Mapping[str, Any]) -> bool:
-    """Whether a process certainly does no more; False where nobody knows."""
+    """Return whether a process has certainly ended; False if it is not known."""
     if not process.get("processes") or process["processes"] != _process_table():
         return False
     return bool(_begun(int(process["process"])) != process["begun"])
 
 
 def is_this_process(process: Mapping[str, Any]) -> bool:
-    """Whether a note is of this very process."""
+    """Return whether a description is of this very process."""
     own = this_process()
     return all(process.get(name) == own[name] for name in ("process", "begun", "processes"))
 
 
 def described(process: Mapping[str, Any]) -> str:
-    """A process, as messages call it."""
+    """Return the name of a process in messages."""
     return f"process {process['process']} on {process['host']}"
 
 
 def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """What a process says of itself in a file, and of what it does.
+    """Read a note in a file: the description of a process, and of its work.
 
     Args:
-        directory: Where the file is.
+        directory: The directory of the file.
         path: The file.
-        rules: What it says beside its process.
+        rules: The rules of its fields besides the process.
 
     Raises:
-        MissingFileError: The file is gone.
-        DamagedLakeError: No process of ours wrote that.
+        MissingFileError: The file does not exist.
+        DamagedLakeError: It is not a valid note.
     """
     if directory.size(path) > LONGEST_NOTE:
         raise _foreign("no note is that long", directory.full(path))
@@ -105,7 +105,7 @@ def _foreign(problem: str, place: str) -> DamagedLakeError:
 
 @cache
 def _process_table() -> str:
-    """What tells the table of processes that this one sees from all others; empty if nothing does.
+    """Return the identity of this process's table of processes; empty if it is not known.
 
     Source: proc(5), `random/boot_id`; namespaces(7).
     """
@@ -117,7 +117,7 @@ def _process_table() -> str:
 
 
 def _begun(process: int) -> str | None:
-    """When a process began, in ticks of its kernel; None if no process has that number.
+    """Return when a process began, in ticks of its kernel; None if no process has that number.
 
     Source: proc(5), `stat`, field 22.
     """
@@ -125,6 +125,6 @@ def _begun(process: int) -> str | None:
         text = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
     except OSError:
         return None
-    # behind the name, which may have spaces and parentheses, the third field is next
+    # the third field follows the name, which may have spaces and parentheses
     fields = text.rpartition(")")[2].split()
     return None if fields[0] in {"Z", "X"} else fields[19]

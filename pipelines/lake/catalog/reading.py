@@ -1,8 +1,8 @@
-"""Snapshots read as their records say: each as it was, or as it is, and never something between.
+"""Consistent reads of snapshots: each before or after an erasure, and never a mixture.
 
 A record names every file of its snapshot, and readers open those files and no others; the logs of
 tables are for other engines. An erasure exchanges records in one commit, and a drop removes them;
-both delete files afterwards. So whoever fails while reading looks at the records again.
+both delete files afterwards. So a reader that fails reads the records again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from statelake.state_core.errors import ConflictError, NotFoundError, StateError
 __all__ = ["SnapshotReading"]
 
 READINGS = 5
-HELD = 64  # results that are held back, so that most readers find all of it or begin again
+HELD = 64  # results that are held back, so that most readers get all results or begin again
 Result = TypeVar("Result")
 Key = tuple[str, str]
 
 
 class SnapshotReading:
-    """Snapshots that are read, each by one record from begin to end.
+    """Snapshots that are read, each by one record from beginning to end.
 
     Args:
         lake: The lake.
@@ -41,17 +41,17 @@ class SnapshotReading:
         self._given = False
 
     def add(self, record: SnapshotRecord) -> SnapshotRecord:
-        """Read one more snapshot: the record by which it is read, which may be an earlier one."""
+        """Add a snapshot, and return the record by which it is read, perhaps an earlier one."""
         return self.records.setdefault((record.job, record.snapshot_id), record)
 
     def whole(self, read: Callable[..., Result]) -> Result:
-        """Read to the end before anything is given on, again from the start after an erasure.
+        """Read to the end before a result is returned; again from the start after an erasure.
 
         Args:
             read: Called with the records.
 
         Raises:
-            ConflictError: Erasures came between each time.
+            ConflictError: An erasure interfered each time.
             NotFoundError: A snapshot was dropped meanwhile.
         """
         for _ in range(READINGS):
@@ -65,13 +65,13 @@ class SnapshotReading:
         raise _erased(exchanged)
 
     def each(self, read: Callable[..., Iterator[Result]]) -> Iterator[Result]:
-        """Give on what is read, the first results together: again from the start until then.
+        """Yield results, the first ones together: until then, start again after an erasure.
 
         Args:
             read: Called with the records.
 
         Raises:
-            ConflictError: An erasure came between.
+            ConflictError: An erasure interfered.
             NotFoundError: A snapshot was dropped meanwhile.
         """
 
@@ -87,7 +87,7 @@ class SnapshotReading:
 
     @contextmanager
     def in_part(self) -> Iterator[None]:
-        """Say of an error whether an erasure or a drop is behind it, as a part was given on.
+        """Replace an error by its cause, an erasure or a drop, since some results were yielded.
 
         Raises:
             ConflictError: A snapshot was erased from meanwhile.
@@ -101,7 +101,7 @@ class SnapshotReading:
             raise
 
     def check(self) -> None:
-        """Look whether the records are still those of the snapshots.
+        """Check that the records are still those of the snapshots.
 
         Raises:
             ConflictError: A snapshot was erased from meanwhile.
@@ -111,7 +111,7 @@ class SnapshotReading:
             raise _erased(exchanged)
 
     def _exchanged(self) -> dict[Key, SnapshotRecord]:
-        """The records now of snapshots that had other files when they began to be read."""
+        """Return the new records of snapshots whose files were exchanged since reading began."""
         exchanged = {}
         for (job, snapshot_id), record in self.records.items():
             try:

@@ -1,4 +1,4 @@
-"""Channels with records in flight of a snapshot in a lake, from what it carries."""
+"""Channels with in-flight records of a snapshot in a lake, from its unmanaged state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["recorded_channels", "recorded_value"]
 
 
 def recorded_channels(lake: Directory, record: SnapshotRecord) -> list[Channel]:
-    """The channels of a snapshot with records in flight.
+    """Return the channels of a snapshot that have in-flight records.
 
     Args:
         lake: The lake's directory.
@@ -31,7 +31,7 @@ def recorded_channels(lake: Directory, record: SnapshotRecord) -> list[Channel]:
 
 
 def recorded_value(record: SnapshotRecord, operator: str, state: str) -> TypeSerializer:
-    """The serializer of a state's values, of a list's elements.
+    """Return the serializer of a state's values, or of a list's elements.
 
     Raises:
         NotFoundError: There is no such operator or state, or it has no values.

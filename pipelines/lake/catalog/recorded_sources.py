@@ -1,4 +1,4 @@
-"""Sources and sinks of a snapshot in a lake, decoded from its tables and from what it carries."""
+"""Sources and sinks of a snapshot in a lake, decoded from its tables and its unmanaged state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["recorded_sinks", "recorded_sources", "sources_among"]
 
 
 def recorded_sources(lake: str, record: SnapshotRecord) -> list[Source]:
-    """The sources of a snapshot of the lake at a location.
+    """Return the sources of a snapshot of the lake at a location.
 
     Raises:
         LakeError: A table, or the carried `_metadata`, can't be read.
@@ -28,7 +28,7 @@ def recorded_sources(lake: str, record: SnapshotRecord) -> list[Source]:
 def sources_among(
     lake: str, operators: Sequence[OperatorRecord], carried: Sequence[OperatorState]
 ) -> list[Source]:
-    """The sources among some operators.
+    """Return the sources among some operators.
 
     Args:
         lake: The lake's location.
@@ -52,7 +52,7 @@ def sources_among(
 
 
 def recorded_sinks(lake: str, record: SnapshotRecord) -> list[Sink]:
-    """The sinks of a snapshot of the lake at a location.
+    """Return the sinks of a snapshot of the lake at a location.
 
     Raises:
         LakeError: A table can't be read.
@@ -65,7 +65,7 @@ def recorded_sinks(lake: str, record: SnapshotRecord) -> list[Sink]:
 
 
 def _elements(lake: str, operator: OperatorRecord, states: Collection[str]) -> list[StateElement]:
-    """The elements of some list states, by state, subtask and position."""
+    """Return the elements of some list states, by state, subtask and position."""
     elements = []
     for state in operator.operator_states:
         if state.name not in states or state.key_type:

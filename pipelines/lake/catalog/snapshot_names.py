@@ -1,12 +1,12 @@
-"""How people name a snapshot: by its id, `latest`, a date, or the beginning of its id.
+"""Names of a snapshot: its id, `latest`, a date, or the beginning of its id.
 
 ====================  ===============================================================
 `monday`              the snapshot of that id, whatever else it could mean
 `latest`              the job's newest, as `statelake snapshots` lists them
 `latest~2`            the second before it
 `2026-11-20`          of those taken on that day (UTC) or before, the one taken last
-`2026-11-20T06:00`    the same for a time; UTC if it says nothing else
-`mon`                 the only one whose id begins so
+`2026-11-20T06:00`    the same for a time; UTC if it has no time zone
+`mon`                 the only one whose id begins with that
 ====================  ===============================================================
 """
 
@@ -26,19 +26,19 @@ _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(?:Z|[+-]\d{2}:\d
 
 
 def resolve_snapshot(lake: Catalog, job: str, name: str) -> str:
-    """The id of the snapshot that is meant.
+    """Return the id of the snapshot with a name.
 
     Args:
         lake: The lake.
         job: The job.
-        name: What it is called, in one of the ways above.
+        name: Its name, in one of the forms above.
 
     Returns:
-        Its id. A name that means none comes back as it is, for whoever opens it to say so.
+        Its id. A name without a snapshot is returned as it is, so that opening it fails.
 
     Raises:
-        NotFoundError: There are fewer snapshots, none as old, or several that begin so.
-        DamagedLakeError: A row of the catalog can't be believed, and it could be the one.
+        NotFoundError: There are fewer snapshots, none is as old, or several ids begin with it.
+        DamagedLakeError: A row of the catalog is invalid, and could be the one.
     """
     records, bad = lake.listed(job)
     ids = [record.snapshot_id for record in records]
@@ -80,15 +80,15 @@ def resolve_snapshot(lake: Catalog, job: str, name: str) -> str:
 
 
 def _until(name: str) -> datetime | None:
-    """Before which time a snapshot was taken that a date or a time means; None for other names."""
+    """Return the time before which a date or a time searches; None for other names."""
     match = _TIME.fullmatch(name)
     if match is None:
         return None
-    # all of the day, the minute or the second that it says
+    # include the whole day, minute or second
     step = timedelta(seconds=1) if match[2] else timedelta(minutes=1)
     try:
         at = datetime.fromisoformat(name.replace("Z", "+00:00"))
         at = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
         return at + (step if match[1] else timedelta(days=1))
-    except (ValueError, OverflowError):  # the 31st of November, or the last day that there is
+    except (ValueError, OverflowError):  # the 31st of November, or the last day of all
         return None

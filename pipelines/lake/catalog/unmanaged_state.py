@@ -1,8 +1,8 @@
-"""What of a snapshot has no tables: kept as it is, so that nothing is lost on the way.
+"""Unmanaged state: the parts of a snapshot without tables, kept as bytes so that nothing is lost.
 
 Raw state, coordinator state, master states and in-flight buffers are opaque. Their handles stay in
-a `_metadata` without the rest, which lies in the catalog; their files are kept in the lake once
-each, under a name that is their digest. By that they are told from what anybody else put there.
+a `_metadata` without the rest, which is kept in the catalog; their files are kept in the lake once
+each, named by their digest. The digest distinguishes them from any other files.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ def carry_state(
     token: str,
     previous: SnapshotRecord | None = None,
 ) -> tuple[bytes, list[CarriedFile]]:
-    """Keep in the lake what has no tables.
+    """Keep unmanaged state in the lake.
 
     Args:
         metadata: The `_metadata`.
         files: Its files.
         lake: The lake.
-        token: The attempt that this is for: new files are called by it.
+        token: The token of the attempt, which is in the names of new files.
         previous: The snapshot that the attempt builds on, whose files need not be written again.
 
     Returns:
-        A `_metadata` without the rest whose handles name the kept files, and those files.
+        A `_metadata` of unmanaged state only, whose handles name the kept files, and those files.
     """
     carried: dict[str, CarriedFile] = {}
     kept_as: dict[tuple[str, int, int], str] = {}
@@ -90,7 +90,7 @@ def carry_state(
 
 
 def without_tables(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """The same `_metadata` with every managed handle left out: that state has tables."""
+    """Return the same `_metadata` without the managed handles, whose state has tables."""
 
     def strip(operator: OperatorState) -> OperatorState:
         if operator.subtasks is None:
@@ -105,11 +105,11 @@ def without_tables(metadata: CheckpointMetadata) -> CheckpointMetadata:
 
 
 def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:
-    """What a snapshot carries, as its row has it.
+    """Return the `_metadata` of a snapshot's unmanaged state, from its row.
 
     Raises:
-        DamagedLakeError: It has the state of tables, files that are not carried, or operators that
-            are not those of the row.
+        DamagedLakeError: It has managed state, files that are not carried, or operators other than
+            those of the row.
         SnapshotError: The bytes are not a `_metadata`.
     """
     metadata = read_metadata(record.metadata, "carried _metadata")
@@ -123,7 +123,7 @@ def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:
 
 
 def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
-    """What of a carried `_metadata` is not what the row says; empty if all of it is."""
+    """Return a contradiction between a carried `_metadata` and its row; empty if there is none."""
     sizes = {carried.blob: carried.size for carried in record.carried}
     foreign: list[StreamHandle] = []
 
@@ -152,14 +152,14 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
 
 
 def carried_source(handle: StreamHandle, lake: Directory) -> ByteSource:
-    """The bytes of a handle in a carried `_metadata`.
+    """Return the bytes of a handle in a carried `_metadata`.
 
     Args:
-        handle: One that `carried_metadata` has not refused.
+        handle: A handle that `carried_metadata` has accepted.
         lake: The lake's directory.
 
     Raises:
-        MissingFileError: The file is not there.
+        MissingFileError: The file does not exist.
     """
     if isinstance(handle, RelativeHandle):
         return lake.source(f"{CARRIED_DIRECTORY}/{handle.path}")
@@ -167,7 +167,7 @@ def carried_source(handle: StreamHandle, lake: Directory) -> ByteSource:
 
 
 def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
-    """The bytes of a file that is carried.
+    """Yield the bytes of a carried file.
 
     Args:
         carried: Its name in the lake.
@@ -175,7 +175,7 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
 
     Raises:
         MissingFileError: The file does not exist.
-        DamagedLakeError: At the end: these were not the bytes that were carried.
+        DamagedLakeError: The bytes differ from the name's digest, which is known only at the end.
     """
     path, digest = f"{CARRIED_DIRECTORY}/{carried}", hashlib.sha256()
     for block in _blocks(lake.source(path)):
@@ -189,7 +189,7 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
 
 
 def _keep(source: ByteSource, lake: Directory, token: str, known: dict[str, str]) -> str:
-    """The name of a file with these bytes in the lake: one that is known, or a new copy."""
+    """Return the name of a file with these bytes in the lake: a known one, or a new copy."""
     digest = digest_of(source)
     if digest not in known or not _is_whole(known[digest], lake):
         name = known[digest] = carried_name(digest, token)
@@ -200,13 +200,13 @@ def _keep(source: ByteSource, lake: Directory, token: str, known: dict[str, str]
 
 
 def _is_whole(name: str, lake: Directory) -> bool:
-    """Whether a carried file is there, with the bytes that its name says."""
+    """Return whether a carried file exists, and its bytes have the digest in its name."""
     path = f"{CARRIED_DIRECTORY}/{name}"
     return lake.is_file(path) and digest_of(lake.source(path)) == digest_in(name)
 
 
 def digest_of(source: ByteSource) -> str:
-    """The SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
     for block in _blocks(source):
         digest.update(block.data)
@@ -214,7 +214,7 @@ def digest_of(source: ByteSource) -> str:
 
 
 def _blocks(source: ByteSource) -> Iterator[npt.NDArray[np.uint8]]:
-    """A file's bytes, in pieces of which each is valid until the next."""
+    """Yield a file's bytes in pieces, each of which is valid until the next."""
     block = np.empty(min(BLOCK_BYTES, max(1, source.size)), np.uint8)
     for at in range(0, source.size, len(block)):
         piece = block[: min(len(block), source.size - at)]
