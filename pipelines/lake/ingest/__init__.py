@@ -1,11 +1,11 @@
-"""A snapshot into tables.
+"""Import of a snapshot into tables.
 
 ====================  ===============================================================
 `importing`           plans the work, and commits every table; the catalog's row comes last
 `import_slice`        one slice's work
-`large_slices`        the same for one that is too large for one task, by several
-`large_slice_tasks`   what these do
-`import_targets`      which table a state goes to, and what the snapshot before has of it
+`large_slices`        the same for a slice that is too large for one task, by several tasks
+`large_slice_tasks`   the work of these tasks
+`import_targets`      the tables of an import, and their files in the previous snapshot
 ====================  ===============================================================
 
 How rows become files is `tables/unit_writer`.

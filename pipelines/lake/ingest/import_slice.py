@@ -1,8 +1,8 @@
 """Import one slice: key groups of an operator become Parquet files of every state's table.
 
 A plain function of a task, so that Spark can map it over executors and a thread pool over cores.
-It reads a window at a time, keeps the rows of open files alone, and touches no log: what it wrote
-exists only when the driver commits it.
+It reads a window at a time, holds only the rows of open files, and writes to no log: its files
+belong to a table only when the driver commits them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TableTarget:
     """A table that a slice writes to.
 
     Attributes:
-        path: Below the lake.
+        path: Its path below the lake.
         partition_by: Its partition column.
         states: The states that it holds: one, or all queues of timers.
         known: Fingerprints of the previous snapshot's files, by their first and last key group; one
@@ -54,14 +54,14 @@ class TableTarget:
 
 @dataclass(frozen=True)
 class ImportTask:
-    """One slice of an import: key groups that follow on each other, of files of one operator.
+    """One slice of an import: consecutive key groups, of files of one operator.
 
     Attributes:
         source: The snapshot's directory.
         opening: The token by which it is opened once in each process.
-        allow_external: Directories elsewhere that its handles may lead to.
+        allow_external: Directories elsewhere to which its handles may lead.
         operator_id: The operator.
-        parts: What is read, in order of key group.
+        parts: The parts of files to read, in order of key group.
         max_parallelism: The operator's max parallelism.
         lake: The lake's location.
         attempt: The token under which files are named.
@@ -82,18 +82,18 @@ class ImportTask:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """All its key groups."""
+        """The key groups of all its parts."""
         return KeyGroupRange(self.parts[0].key_groups.first, self.parts[-1].key_groups.last)
 
 
 @dataclass
 class SliceResult:
-    """What a slice read and wrote.
+    """The result of a slice.
 
     Attributes:
-        units: By table: the files that hold rows; those that were not written have no path.
-        key_groups: By state: entries and bytes.
-        written_bytes: The size of the files that were written.
+        units: By table, the files that hold its rows; those that were not written have no path.
+        key_groups: By state, entries and bytes of each key group.
+        written_bytes: The size of the written files.
     """
 
     units: dict[str, list[UnitRecord]] = field(default_factory=dict)
@@ -104,12 +104,12 @@ class SliceResult:
 def opened_snapshot(
     source: str, opening: str, allow_external: tuple[str, ...], uids: tuple[str, ...] = ()
 ) -> Snapshot:
-    """A snapshot, opened once in a process for all tasks of an import.
+    """Return a snapshot, opened once in a process for all tasks of an import.
 
     Args:
         source: The snapshot's directory.
         opening: The token of the import: another opens it anew, as files may have changed.
-        allow_external: Directories elsewhere that its handles may lead to.
+        allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise.
 
     Raises:
@@ -124,7 +124,7 @@ def _opened(
     opening: str,  # noqa: ARG001 - see above
     allow_external: tuple[str, ...],
     uids: tuple[str, ...],
-    registered: int,  # noqa: ARG001 - what was opened before knows nothing of what came since
+    registered: int,  # noqa: ARG001 - a snapshot opened before does not know what was registered since
 ) -> Snapshot:
     return open_snapshot(source, allow_external=allow_external, uids=uids)
 
@@ -141,7 +141,7 @@ def import_slice(task: ImportTask) -> SliceResult:
 
 
 def slice_name(task: ImportTask) -> str:
-    """What a slice is called where it is told of."""
+    """Return the name of a slice in messages."""
     groups = task.key_groups
     return f"operator {task.operator_id}, key groups {groups.first} to {groups.last}"
 
@@ -150,11 +150,11 @@ class _Slice:
     def __init__(self, task: ImportTask, files: Sequence[KeyedFile]) -> None:
         self.task = task
         self.parts = [(files[part.file], part.key_groups) for part in task.parts]
-        self.states = files[task.parts[0].file].states  # of all parts the same
+        self.states = files[task.parts[0].file].states  # the same in all parts
         self.measure = Measure([state.name for state in self.states], task.key_groups)
 
     def run(self) -> SliceResult:
-        """Measure first where something is known to compare with, and write what differs."""
+        """Measure first if the previous snapshot has files to compare, and write what differs."""
         task, measure = self.task, self.measure
         compare = any(target.known for target in task.targets)
         if compare:
@@ -187,7 +187,7 @@ class _Slice:
         return SliceResult(units, counted, written)
 
     def _entries(self) -> Iterator[tuple[KeyedFile, Entries]]:
-        """The entries of all parts, in order of key group."""
+        """Yield the entries of all parts, in order of key group."""
         for file, key_groups in self.parts:
             for entries in phase_of_each("read", file.entries(key_groups)):
                 yield file, entries
@@ -198,13 +198,13 @@ class _Slice:
 
 
 class _SliceTable:
-    """What a slice writes into one table.
+    """The rows of a slice for one table.
 
     Args:
         task: The slice.
         target: The table.
-        measure: What is in the slice, as far as it is read.
-        measured: Whether all of it is read.
+        measure: The measure of the slice, as far as it has been read.
+        measured: Whether all of it has been read.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class _SliceTable:
         self.units: list[UnitRecord] = []
         groups = [bucket.key_groups for bucket in self.buckets]
         self.sizes = measure.range_bytes(self.names, groups) if measured else []
-        self.differs = True  # from the files of the snapshot before
+        self.differs = True  # from the files of the previous snapshot
         unchanged = self._unchanged() if measured else []
         directory = table_directory(task.lake, target.path)
         self.writer = UnitWriter(directory, task.attempt, self.partitioning, unchanged)
@@ -228,7 +228,7 @@ class _SliceTable:
         self.holds_rows = False
 
     def _unchanged(self) -> list[KeyGroupRange]:
-        """Plan all files, and take those that the snapshot before has."""
+        """Plan all files, and take those that the previous snapshot has."""
         known = self.target.known
         starts = {self.partitioning.partition_of(first) for first, _ in known}
         self.cuts.follow(starts, self.sizes)
@@ -244,7 +244,7 @@ class _SliceTable:
         return kept
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Take rows of key groups whose files are not ended."""
+        """Append rows of key groups whose files have not ended."""
         with phase("wrote"):
             self.writer.append(rows, self.buckets[self.at].last)
         self.holds_rows = True
@@ -273,7 +273,7 @@ class _SliceTable:
         self.units.append(UnitRecord(path, partition, span.first, span.last, rows, size, content))
 
     def _bytes(self) -> int:
-        """What the table's states have in the bucket at hand."""
+        """Return the bytes of the table's states in the current bucket."""
         if self.sizes:
             return self.sizes[self.at]
         if not self.holds_rows:

@@ -1,4 +1,4 @@
-"""Which tables an import writes, and which of their files can stay from a snapshot before it."""
+"""The tables that an import writes, and their files that can stay from the previous snapshot."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["key_serializer", "known_units", "previous_units", "table_targets", "
 def table_targets(
     lake: Catalog, job: str, operator: Operator, partitions: int | None = None
 ) -> list[TableTarget]:
-    """The tables of an operator: one a state, and one for all timers if they are alike.
+    """Return the tables of an operator: one a state, and one for all timers if they are alike.
 
     Args:
         lake: The lake.
         job: The job.
         operator: The operator.
-        partitions: How many partitions each is to have; those that have a partition a key group
-            can't be told, so another table is made beside them.
+        partitions: How many partitions each is to have. A table with a partition for each key
+            group has a fixed number, so that another table is created beside it.
     """
     by_group = operator.max_parallelism <= MAX_PARTITIONS and partitions is None
     return [
@@ -35,7 +35,7 @@ def table_targets(
 
 
 def tables_of(job: str, operator: Operator) -> dict[str, tuple[str, ...]]:
-    """The states in each table of an operator's keyed state, by the table's path in a new lake."""
+    """Return the states in each table of keyed state, by the table's path in a new lake."""
     tables: list[tuple[str, tuple[str, ...]]] = [
         (keyed_table(job, operator.label, state.name), (state.name,))
         for state in operator.keyed_states
@@ -51,12 +51,12 @@ def tables_of(job: str, operator: Operator) -> dict[str, tuple[str, ...]]:
 
 
 def _place(lake: Catalog, path: str, *, by_group: bool) -> tuple[str, str]:
-    """The path and the partition column of a table: beside the one there is if that can't serve.
+    """Return a table's path and partition column: another path if the existing one can't be used.
 
     Args:
         lake: The lake.
-        path: Where the table is to be.
-        by_group: Whether a table with a partition for each key group serves.
+        path: The preferred path.
+        by_group: Whether a table with a partition for each key group can be used.
     """
     table = lake.table(path).open()
     columns = [BUCKET] if table is None else table.metadata().partition_columns
@@ -68,20 +68,20 @@ def _place(lake: Catalog, path: str, *, by_group: bool) -> tuple[str, str]:
 
 
 def previous_units(previous: SnapshotRecord | None, path: str) -> list[UnitRecord]:
-    """The files that a snapshot has of a table."""
+    """Return the files that a snapshot has of a table."""
     tables = [] if previous is None else previous.tables
     return next((table.units for table in tables if table.path == path), [])
 
 
 def key_serializer(operator: Operator) -> bytes:
-    """The snapshot of the keys' serializer, as Flink wrote it; empty without keyed state."""
+    """Return the snapshot of the key serializer, as Flink wrote it; empty without keyed state."""
     return operator.keyed_files[0].key_serializer if operator.keyed_states else b""
 
 
 def known_units(
     operator: Operator, previous: SnapshotRecord | None
 ) -> dict[str, dict[tuple[int, int], bytes]]:
-    """Fingerprints of the previous snapshot's units, where its types are this one's."""
+    """Return fingerprints of the previous snapshot's units, where the types are the same."""
     if previous is None:
         return {}
     before = [other for other in previous.operators if other.operator_id == operator.operator_id]
@@ -106,10 +106,10 @@ def known_units(
 
 
 def _types(state: KeyedState) -> tuple[object, ...]:
-    """What must be the same for equal bytes to be equal rows.
+    """Return the types that must be the same for equal bytes to be equal rows.
 
-    Serializers of one name may read the same bytes as other values: the constants of an enum can
-    be others, and a subclass be known to one POJO that another says nothing of.
+    Serializers of one name may read the same bytes as different values: an enum can have other
+    constants, and one POJO serializer can know a subclass that the other does not.
     """
     source = DataInput(state.meta_info, f"state {state.name!r}")
     serializers = read_state_meta_info(source).serializers.items()

@@ -1,8 +1,8 @@
-"""Import a snapshot: slices write files, one commit a table makes versions, one row makes it exist.
+"""Import a snapshot: slices write files, each table gets one commit, and the catalog one row.
 
-The order is what keeps the lake whole: the attempt in the catalog's log, files below its token, a
+The order keeps the lake consistent: the attempt in the catalog's log, files below its token, a
 version of every table, and the entry that adds the snapshot and ends the attempt. A crash before
-that entry leaves an attempt, by which the next writer finds and deletes what was left.
+that entry leaves an attempt, by which the next writer finds and deletes the files that were left.
 """
 
 from __future__ import annotations
@@ -75,15 +75,15 @@ ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
         record: The snapshot in the catalog.
-        new: False if it was there already and nothing was done.
-        kept_units: Files of the previous snapshot that hold this one's rows too.
+        new: False if it had been imported before and nothing was done.
+        kept_units: Files of the previous snapshot that hold this one's rows, too.
         written_units: Files that were written.
-        engine: Where it ran.
-        times: Where time went.
+        engine: The engine that ran it.
+        times: The times of its stages.
     """
 
     record: SnapshotRecord
@@ -114,21 +114,21 @@ def import_snapshot(
         lake: The lake to import into.
         source: The snapshot's directory.
         job: The job; its tables are below that name.
-        snapshot_id: How it is to be called; by default as Flink called it.
+        snapshot_id: Its id in the lake; by default the name that Flink gave it.
         engine: `auto`, `spark`, `local`, or an engine.
-        allow_external: Directories elsewhere that its handles may lead to.
-        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
-        note: Kept with it.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for snapshots from before Flink 2.0.
+        note: A note to keep with it.
         taken_at: When the job took it, which Flink does not write into it; by default when its
             file `_metadata` was last written, which a copy changes.
         partitions: How many partitions each table of keyed state is to have, 1 to 128; by default
-            as many as its bytes ask for, and those of the snapshot before.
+            a number that fits its bytes, and that of the previous snapshot.
         progress: Called with (done, total) in bytes after each slice.
 
     Raises:
-        SnapshotError: The snapshot can't be read; the lake is as it was.
+        SnapshotError: The snapshot can't be read; the lake has not changed.
         ConflictError: Another snapshot has that id.
-        LakeError: The job or the snapshot has no name, or there can't be so many partitions.
+        LakeError: The name of the job or the snapshot, or the number of partitions, is not valid.
     """
     check_names(job, snapshot_id)
     if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
@@ -161,9 +161,9 @@ class _Import:
         self.partitions = partitions
         self.directory = snapshot_directory(source)
         files = StateFiles(self.directory, allow_external)
-        self.digest = hashlib.sha256(files.metadata()).hexdigest()  # let go before it is opened
+        self.digest = hashlib.sha256(files.metadata()).hexdigest()  # not kept in memory
         self.opening = secrets.token_hex(8)
-        # where opening costs requests, tasks here share this one
+        # opening costs requests in an object store: local tasks share this snapshot
         if self.directory.is_object_store:
             location = self.directory.location
             self.snapshot = opened_snapshot(location, self.opening, allow_external, uids)
@@ -182,21 +182,21 @@ class _Import:
         engine = choose_engine(choice)
         try:
             for _ in range(ATTEMPTS):
-                with suppress(BasisChangedError):  # then against what is there now
+                with suppress(BasisChangedError):  # then try again with the newest snapshot
                     return self._attempt(name, engine, progress)
             return self._attempt(name, engine, progress)
-        except ConflictError:  # perhaps as another process has imported the same meanwhile
+        except ConflictError:  # perhaps another process has imported the same one meanwhile
             present = self._present(name)
             if present is None:
                 raise
             return ImportResult(present, new=False)
 
     def _attempt(self, name: str, engine: Engine, progress: Progress | None) -> ImportResult:
-        """Import against the snapshot that is the job's newest now.
+        """Import the snapshot on the basis of the job's newest one.
 
         Raises:
-            BasisChangedError: It was dropped or erased from meanwhile, or this attempt was taken
-                back.
+            BasisChangedError: That one was dropped or erased from meanwhile, or this attempt was
+                taken back.
         """
         self.leaves_files = engine.repeats
         previous = self._previous()
@@ -220,14 +220,14 @@ class _Import:
         return ImportResult(record, True, len(units) - written, written, engine.name, times)
 
     def _previous(self) -> SnapshotRecord | None:
-        """The snapshot whose files this one may share; none where it is not known which is that."""
+        """Return the snapshot whose files this one may share; None if it is not known."""
         try:
             return self.lake.latest(self.job)
         except DamagedLakeError:
             return None
 
     def _operators(self) -> list[Operator]:
-        """The operators that have tables."""
+        """Return the operators that have tables."""
         return [
             operator
             for operator in self.snapshot.operators
@@ -257,7 +257,7 @@ class _Import:
         return [piece for pieces in results for piece in pieces]
 
     def _present(self, name: str) -> SnapshotRecord | None:
-        """The same snapshot, if it was imported before under that id."""
+        """Return the same snapshot, if it was imported before under that id."""
         if not self.lake.exists():
             return None
         summaries, bad = self.lake.listed(self.job)
@@ -333,8 +333,8 @@ class _Import:
         previous: SnapshotRecord | None,
         token: str,
     ) -> SnapshotRecord:
-        """Commit every table, and describe the snapshot."""
-        # first what may still fail for the snapshot's sake: a table that is made stays
+        """Commit every table, and return the snapshot's record."""
+        # first the steps that may fail because of the snapshot: a table that is created stays
         files = StateFiles(self.directory, self.allow_external)
         with files.unchanged():
             stripped = without_raw_timers(self.snapshot.metadata, files)
@@ -387,7 +387,7 @@ class _Import:
         previous: SnapshotRecord | None,
         token: str,
     ) -> TableRecord:
-        """Make what was written and what was kept the table's next version."""
+        """Commit the written and the kept files as the table's next version."""
         partitioning = Partitioning(operator.max_parallelism, target.partition_by)
         before = {
             (previous_unit.first, previous_unit.last): previous_unit
@@ -412,7 +412,7 @@ class _Import:
         previous: SnapshotRecord | None,
         token: str,
     ) -> list[TableRecord]:
-        """The next version of each table of operator state."""
+        """Commit the next version of each table of operator state."""
         tables = []
         for state in operator.operator_states:
             path = self.operator_tables[operator.operator_id, state.name]
@@ -437,7 +437,7 @@ class _Import:
         partition_by: str | None,
         token: str,
     ) -> int:
-        """Make files the table's next version, and remove those that were only on the way to it."""
+        """Commit files as the table's next version, and delete the temporary ones."""
         table = self.lake.table(path)
         if self.leaves_files:
             table.remove_others(token, [unit.path for unit in units])

@@ -1,4 +1,4 @@
-"""What tasks do for a slice that is imported in pieces (`large_slices`)."""
+"""Tasks of a slice that is imported in pieces (`large_slices`)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PIECE_BYTES = SLICE_BYTES
 
 @dataclass(frozen=True)
 class CutTask:
-    """Find where the pieces of a slice begin; or guess it, which takes less reading."""
+    """Task: find where the pieces of a slice begin; or guess it, which reads less."""
 
     whole: ImportTask
     guess: bool
@@ -53,11 +53,11 @@ class CutTask:
 
 @dataclass(frozen=True)
 class PieceTask:
-    """Import a piece of a slice.
+    """Task: import a piece of a slice.
 
     Attributes:
-        whole: The slice, with those tables that are to be written.
-        piece: What is read of it.
+        whole: The slice, with the tables to write.
+        piece: The piece of the file to read.
         measured: Whether it was measured before.
     """
 
@@ -77,11 +77,11 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class PieceResult:
-    """What a piece holds.
+    """The result of a piece.
 
     Attributes:
         measure: Its entries, in its own key groups alone; None if it was measured before.
-        parts: The file of each table that it has rows of.
+        parts: The file of each table of which it has rows.
     """
 
     measure: Measure | None
@@ -89,19 +89,19 @@ class PieceResult:
 
 
 class WrongGuess:
-    """There is no entry where a piece was guessed to begin, or to end."""
+    """No entry begins or ends where a piece was guessed to."""
 
 
 @dataclass(frozen=True)
 class MoveTask:
-    """Move what pieces wrote into a file that has the rows before theirs."""
+    """Task: move files of pieces into a file that has the rows before theirs."""
 
     moves: list[Move]
 
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Make one file of several of a table, in a store where no file can be written into."""
+    """Task: join several files of a table, in a store where files can't be extended."""
 
     lake: str
     table: str
@@ -110,14 +110,14 @@ class JoinTask:
 
 
 def task_name(task: object) -> str:
-    """What a task is called where it is told of."""
+    """Return the name of a task in messages."""
     if isinstance(task, ImportTask):
         return slice_name(task)
     if isinstance(task, CutTask | PieceTask):
         return f"a part of {slice_name(task.whole)}"
     if isinstance(task, MoveTask):
         return f"joining {task.moves[0].to}"
-    assert isinstance(task, JoinTask)  # noqa: S101 - there are no others
+    assert isinstance(task, JoinTask)  # noqa: S101 - there is no other kind
     return f"joining a file of {task.table}"
 
 
@@ -126,7 +126,7 @@ def cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
     if isinstance(task, ImportTask):
         return import_slice(task)
     file = _file(task.whole)
-    assert isinstance(file, CuttableFile)  # noqa: S101 - or it is not large
+    assert isinstance(file, CuttableFile)  # noqa: S101 - otherwise it is not large
     with phase("cut"):
         return file.cut(task.whole.key_groups, PIECE_BYTES, guess=task.guess)
 
@@ -134,7 +134,7 @@ def cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
 def _import_piece(task: PieceTask) -> PieceResult:
     """Measure a piece, and write its rows."""
     whole, file = task.whole, _file(task.whole)
-    assert isinstance(file, CuttableFile)  # noqa: S101 - or it was not cut
+    assert isinstance(file, CuttableFile)  # noqa: S101 - otherwise it was not cut
     measure = None
     if not task.measured:
         measure = Measure([state.name for state in file.states], task.piece.key_groups)
@@ -167,12 +167,12 @@ def _import_piece(task: PieceTask) -> PieceResult:
 def run_task(
     task: PieceTask | MoveTask | JoinTask,
 ) -> PieceResult | WrittenFile | WrongGuess | None:
-    """Do what is to be done of a large slice."""
+    """Run a task of a large slice."""
     if isinstance(task, PieceTask):
         try:
             return _import_piece(task)
         except StateError:
-            if task.piece.guessed:  # if it is damaged, then who cuts it says so
+            if task.piece.guessed:  # if the file is damaged, cutting it raises the error
                 return WrongGuess()
             raise
     with phase("joined"):
@@ -185,12 +185,12 @@ def run_task(
 
 
 def new_path(attempt: str, paths: Sequence[str]) -> str:
-    """A path of the attempt that no file has, for what files of a table become."""
+    """Return an unused path of the attempt, for the file into which files of a table are joined."""
     return f"{DATA_DIRECTORY}/{new_folder(attempt)}/{posixpath.basename(paths[0])}"
 
 
 def _file(whole: ImportTask) -> KeyedFile:
-    """The file that a large slice is of."""
+    """Return the keyed file of a large slice."""
     snapshot = opened_snapshot(whole.source, whole.opening, whole.allow_external)
     (operator,) = (op for op in snapshot.operators if op.operator_id == whole.operator_id)
     return operator.keyed_files[whole.parts[0].file]

@@ -1,11 +1,11 @@
 """A slice that is too large for one task: read in pieces, whose rows become one file again.
 
-A key group is in one slice, so that one with most bytes would hold up all the others. Where its
-file can be read in pieces, one task finds where these begin, others write the rows of one each, and
-the last join what those wrote: a file of each table, with the rows as one task would have written
-them. On a local disk most of it is joined while the last pieces are written.
+A key group is in one slice, so that one with most of the bytes would delay all the others. If its
+file can be read in pieces, one task finds where these begin, others write the rows of one piece
+each, and the last tasks join their files: one file of each table, with the rows as one task would
+have written them. On a local disk most files are joined while the last pieces are written.
 
-Until then parts are files of the attempt that no log names. Whoever commits removes them.
+Until then parts are files of the attempt that no log names. The commit deletes them.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 LARGE_BYTES = 2 * PIECE_BYTES
-SHARE = 64  # a smaller part of all bytes than that holds up nobody
-HUGE_BYTES = 4 << 30  # but is cut on local disks, where reading and moving bytes takes little
-CUT_SPEED, MEASURE_SPEED, MOVE_SPEED = 16, 4, 2  # times that of an import
-LATE_PIECES = 4  # a fourth of them is written while what the others wrote is moved
+SHARE = 64  # a smaller share of all bytes delays nothing
+HUGE_BYTES = 4 << 30  # but is cut on local disks, where reading and moving bytes is cheap
+CUT_SPEED, MEASURE_SPEED, MOVE_SPEED = 16, 4, 2  # relative to the speed of an import
+LATE_PIECES = 4  # a fourth of them is written while the files of the others are moved
 
 
 def large_bytes(operators: Iterable[Operator], *, local: bool) -> int:
-    """How many bytes a slice may have that one task imports.
+    """Return the largest number of bytes of a slice that one task imports.
 
     Args:
         operators: All operators of the snapshot.
@@ -73,13 +73,13 @@ def large_bytes(operators: Iterable[Operator], *, local: bool) -> int:
 
 
 def is_large(operator: Operator, task: ImportTask, size: int, large: int) -> bool:
-    """Whether a slice is imported in pieces: a large one, of one bucket, whose file allows it.
+    """Return whether to import a slice in pieces: a large one of one bucket, whose file allows it.
 
     Args:
         operator: Its operator.
         task: The slice.
         size: Its bytes as stored.
-        large: What `large_bytes` says.
+        large: The result of `large_bytes`.
     """
     if size <= large or len(task.parts) > 1:
         return False
@@ -103,14 +103,14 @@ def import_slices(
     large: Collection[int],
     progress: Progress | None = None,
 ) -> list[SliceResult]:
-    """Import slices; what each of them holds, in order.
+    """Import slices, and return the result of each, in order.
 
     Args:
-        stopwatch: Measures what they take.
-        engine: Where tasks run.
+        stopwatch: Measures their times.
+        engine: The engine that runs tasks.
         tasks: The slices.
         sizes: Their bytes as stored.
-        large: Which of them are imported in pieces.
+        large: The indices of those that are imported in pieces.
         progress: Called with (done, total) in bytes after each task.
 
     Raises:
@@ -148,7 +148,7 @@ def import_slices(
 
 
 def _import_large(stages: _Stages, slices: Sequence[_LargeSlice]) -> None:
-    """Import slices in pieces; no more is done of one whose pieces were guessed wrong."""
+    """Import slices in pieces; one whose pieces were guessed wrong is not continued."""
 
     def works(of: Callable[[_LargeSlice], list[_Work]]) -> list[_Work]:
         return [work for large in slices if not large.guessed_wrong for work in of(large)]
@@ -166,7 +166,7 @@ def _import_large(stages: _Stages, slices: Sequence[_LargeSlice]) -> None:
 
 @dataclass(frozen=True)
 class _Work:
-    """A task of a large slice, and how much it is in bytes that are imported."""
+    """A task of a large slice, and its cost as a number of imported bytes."""
 
     large_slice: _LargeSlice
     task: PieceTask | MoveTask | JoinTask
@@ -174,7 +174,7 @@ class _Work:
 
 
 class _Stages:
-    """Maps tasks of one kind after those of another, and tells how far all of it is."""
+    """Runs the tasks of one kind after those of another, and reports the progress of all."""
 
     def __init__(
         self, stopwatch: Stopwatch, engine: Engine, total: int, progress: Progress | None
@@ -191,14 +191,14 @@ class _Stages:
         tasks: Sequence[Task],
         weights: Sequence[int],
     ) -> list[Result]:
-        """The function of every task, in order."""
+        """Return the function's result of every task, in order."""
         told = None if self.progress is None else self._told
         results = self.stopwatch.map(self.engine, function, tasks, weights, told, name=task_name)
         self.done += sum(weights)
         return results
 
     def run(self, works: Sequence[_Work]) -> None:
-        """Have tasks done, and give each result to its slice, in order."""
+        """Run tasks, and pass each result to its slice, in order."""
         if works:
             results = self.map(
                 run_task, [work.task for work in works], [work.weight for work in works]
@@ -207,7 +207,7 @@ class _Stages:
                 work.large_slice.take(result)
 
     def end(self) -> None:
-        """Say that all is done."""
+        """Report that all is done."""
         if self.progress is not None:
             self.progress(self.total, self.total)
 
@@ -221,7 +221,7 @@ class _LargeSlice:
 
     Args:
         whole: The slice.
-        pieces: What it was cut into.
+        pieces: Its pieces.
     """
 
     def __init__(self, whole: ImportTask, pieces: Sequence[FilePiece]) -> None:
@@ -236,7 +236,7 @@ class _LargeSlice:
         self.is_local = Directory(whole.lake).confined().local
 
     def to_measure(self) -> list[_Work]:
-        """Its pieces, where the snapshot before has files to compare with."""
+        """Return the tasks that measure its pieces, if there are known files to compare."""
         if not any(target.known for target in self.whole.targets):
             return []
         whole = replace(self.whole, targets=())
@@ -246,7 +246,7 @@ class _LargeSlice:
         ]
 
     def to_write(self) -> list[_Work]:
-        """Its pieces, as far as they have rows of tables that are not as they were."""
+        """Return the tasks of its pieces with rows of changed tables."""
         measured = bool(self.measures)
         targets = tuple(
             replace(target, known={})
@@ -262,7 +262,7 @@ class _LargeSlice:
         ]
 
     def take(self, result: PieceResult | WrittenFile | WrongGuess | None) -> None:
-        """Take what came of the next task."""
+        """Take the result of the next task."""
         self.guessed_wrong |= isinstance(result, WrongGuess)
         if isinstance(result, WrittenFile):
             self.files.append(result)
@@ -279,7 +279,7 @@ class _LargeSlice:
                 self.moved[part.table] = MovedFiles(directory, part.path)
 
     def to_move(self) -> list[_Work]:
-        """What pieces wrote that are behind the first, on a local disk."""
+        """Return the tasks that move files of pieces behind the first, on a local disk."""
         tasks = plan_moves(self.moves)
         self.moves = []
         return [
@@ -288,7 +288,7 @@ class _LargeSlice:
         ]
 
     def to_join(self) -> list[_Work]:
-        """The tables of which there are several parts; one that is alone is the file itself."""
+        """Return the tasks that join the parts of a table; a single part is the file itself."""
         works = []
         for table, parts in self.parts.items():
             paths = [part.path for part in parts]
@@ -304,7 +304,7 @@ class _LargeSlice:
         return [*works, *self.to_move()]
 
     def result(self) -> SliceResult:
-        """What the slice holds, and what was written of it."""
+        """Return the result of the slice."""
         measure = self._measure
         units = {
             target.path: [self._unit(target)]
@@ -317,7 +317,7 @@ class _LargeSlice:
 
     @cached_property
     def _measure(self) -> Measure:
-        """All pieces together."""
+        """The measure of all pieces together."""
         whole = Measure(list(self.measures[0].states), self.whole.key_groups)
         for measure in self.measures:
             whole.merge(measure)
@@ -327,12 +327,12 @@ class _LargeSlice:
         return [name for name in target.states if name in self._measure.states]
 
     def _differs(self, target: TableTarget) -> bool:
-        """Whether a table has rows here, and not those that the snapshot before has."""
+        """Return whether a table has rows here that differ from the previous snapshot's."""
         unit = self._unit(target)
         return unit.rows > 0 and target.known.get((unit.first, unit.last)) != unit.fingerprint
 
     def _unit(self, target: TableTarget) -> UnitRecord:
-        """The only file of a table; without a path where it is that of the snapshot before."""
+        """Return the only file of a table; without a path if it is the previous snapshot's."""
         states, within = self._states(target), self.whole.key_groups
         span = self._measure.span(states, within)
         partitioning = Partitioning(self.whole.max_parallelism, target.partition_by)
