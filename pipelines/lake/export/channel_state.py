@@ -1,7 +1,7 @@
-"""Records in flight of a snapshot that is exported: carried with everything as it was, or left out.
+"""In-flight records in an export: carried if nothing is rescaled, or left out.
 
-The records lie by channel, from subtask to subtask. Flink itself gives them to other subtasks when
-it restores them at another parallelism, for it knows how the job sends them; no snapshot says so.
+The records are stored by channel, from subtask to subtask. Flink itself redistributes them when it
+restores at another parallelism, since it knows how the job partitions them; no snapshot says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["dropped_records", "refuse_moved_channels", "without_channel_state"]
 
 
 def without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """The same `_metadata`, as of an aligned checkpoint."""
+    """Return the same `_metadata`, as of an aligned checkpoint."""
 
     def strip(operator: OperatorState) -> OperatorState:
         subtasks = operator.subtasks
@@ -38,7 +38,7 @@ def without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
 
 
 def dropped_records(lake: Catalog, record: SnapshotRecord) -> list[str]:
-    """What a job loses that is restored without channel state, operator by operator."""
+    """Return what a job loses without channel state, in words, operator by operator."""
     try:
         records = records_in_flight(recorded_channels(lake.directory, record))
     except SnapshotError as error:
@@ -52,14 +52,14 @@ def dropped_records(lake: Catalog, record: SnapshotRecord) -> list[str]:
 def refuse_moved_channels(
     before: Iterable[OperatorState], after: Iterable[tuple[int, int]]
 ) -> None:
-    """Refuse another parallelism or max parallelism of any operator beside channel state.
+    """Refuse another parallelism or max parallelism of any operator if there is channel state.
 
     Args:
         before: The operators.
         after: The parallelism and max parallelism that each is to have.
 
     Raises:
-        UnsupportedFormatError: An operator has channel state, and one is to be moved.
+        UnsupportedFormatError: An operator has channel state, and an operator is to be rescaled.
     """
     before = list(before)
     moved = any(

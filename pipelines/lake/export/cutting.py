@@ -1,4 +1,4 @@
-"""How an export cuts key groups: into slices, and into what is held in memory at once."""
+"""Cut key groups for an export: into slices, and into chunks that fit into memory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SLICE_BYTES = PART_BYTES
 
 
 def cut_slices(sizes: I64Array, key_groups: KeyGroupRange) -> Iterator[KeyGroupRange]:
-    """Cut key groups into what one task writes, if none of them is too large for that.
+    """Cut key groups into slices, each for one task unless it is a large key group.
 
     Args:
-        sizes: The bytes of each key group that there is, from 0 on.
+        sizes: The bytes of all key groups, from 0 on.
         key_groups: The key groups to cut.
     """
     return chunks_of(sizes, key_groups, SLICE_BYTES)
@@ -33,11 +33,11 @@ def cut_chunks(
     *,
     whole_groups: bool = False,
 ) -> list[KeyGroupRange | GroupPiece]:
-    """Cut key groups into what is held in memory at once: some of them, or a piece of a large one.
+    """Cut key groups into chunks that fit into memory: some of them, or a piece of a large one.
 
     Args:
-        tables: Where their rows are.
-        sizes: The bytes of each key group that there is, from 0 on.
+        tables: The tables with their rows.
+        sizes: The bytes of all key groups, from 0 on.
         key_groups: The key groups to cut.
         whole_groups: Whether a key group is never cut.
     """
@@ -46,7 +46,7 @@ def cut_chunks(
         chunk = sizes[groups.first : groups.last + 1]
         if whole_groups or chunk.sum() <= SLICE_BYTES:
             chunks.append(groups)
-        else:  # one has it all
+        else:  # one key group has most of the bytes
             chunks += plan_pieces(tables, groups.first + int(chunk.argmax()), CHUNK_BYTES)
     return chunks
 
@@ -54,7 +54,7 @@ def cut_chunks(
 def cut_parts(
     chunks: Sequence[KeyGroupRange | GroupPiece],
 ) -> list[list[KeyGroupRange | GroupPiece]]:
-    """The chunks of each task: a large key group has several tasks, with about as many bytes."""
+    """Return the chunks of each task: a large key group has several tasks of about equal size."""
     sizes = [chunk.size if isinstance(chunk, GroupPiece) else 0 for chunk in chunks]
     share = sum(sizes) / max(1, -(-sum(sizes) // SLICE_BYTES))
     parts: list[list[KeyGroupRange | GroupPiece]] = [[]]
@@ -69,7 +69,7 @@ def cut_parts(
 
 
 def chunk_weight(chunk: KeyGroupRange | GroupPiece, sizes: I64Array) -> int:
-    """About how many bytes a chunk has."""
+    """Return the approximate number of bytes of a chunk."""
     if isinstance(chunk, GroupPiece):
         return chunk.size
     return int(sizes[chunk.first : chunk.last + 1].sum())

@@ -1,9 +1,9 @@
 """Export one slice: rows of some key groups become a part of a keyed file.
 
-Plain functions of a task, as in `import_slice`. Where the max parallelism stays, key groups go
-straight from their tables into the file. Where it changes, or keys are masked, every key gets a new
+Plain functions of a task, as in `import_slice`. If the max parallelism stays, key groups go
+straight from their tables into the file. If it changes, or keys are masked, every key gets a new
 key group: then slices of the source sort their entries by new key group into spill files, and
-parts of the target put the pieces together.
+parts of the target are assembled from these.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ExportTask:
-    """Key groups that are written as they are.
+    """Task: write key groups whose numbers stay.
 
     Attributes:
-        directory: Where the part is to be.
-        attempt: What the part's name begins with.
-        header: The head of the file, if the part begins with it.
+        directory: The directory of the part.
+        attempt: The beginning of the part's name.
+        header: The header of the file, if the part begins with it.
         tables: The operator's tables.
-        chunks: The key groups, cut to what is held in memory at once; a large one in pieces.
+        chunks: The key groups, in chunks that fit into memory; a large one in pieces.
         max_parallelism: The number of key groups.
         compressed: Whether key groups are compressed.
-        shared: What becomes of rows on their way; nothing if it is None.
+        shared: How rows are sampled and masked; None if they stay.
     """
 
     directory: str
@@ -71,7 +71,7 @@ def export_slice(task: ExportTask) -> KeyedPart:
     """Write one part.
 
     Raises:
-        EncodeError: A value that its serializer can't write.
+        EncodeError: A serializer can't write a value.
         LakeError: A table can't be read.
     """
     directory = Directory(task.directory).confined()
@@ -82,7 +82,7 @@ def export_slice(task: ExportTask) -> KeyedPart:
 
 
 def _encoded(task: ExportTask) -> Iterator[tuple[int | None, memoryview]]:
-    """The bytes of each key group; None for more of the one before."""
+    """Yield each key group with its bytes; None for more bytes of the one before."""
     for chunk in task.chunks:
         if isinstance(chunk, GroupPiece):
             if chunk.begins_group:  # the piece itself may have no row
@@ -108,7 +108,7 @@ def _header(encoded: bytes) -> KeyedHeader | None:
 
 @dataclass(frozen=True)
 class ShuffleTask:
-    """Key groups whose entries get new ones, as their number or their keys become others."""
+    """Task: sort key groups whose entries get new ones, since their number or keys change."""
 
     directory: str
     attempt: str
@@ -123,7 +123,7 @@ def shuffle_slice(task: ShuffleTask) -> Spill:
     """Sort entries by their new key group into a spill file.
 
     Raises:
-        KeyGroupError: A key is not in the key group that its hash says, so the hash is not known.
+        KeyGroupError: A key is not in the key group of its hash, so the hash is not known.
     """
     prefix = prefix_bytes(task.new_max_parallelism)
     return spill_rows(Directory(task.directory).confined(), _moved(task), prefix, task.attempt)
@@ -161,7 +161,7 @@ def _rows(task: ShuffleTask, chunk: KeyGroupRange | GroupPiece) -> Iterator[Stat
 
 @dataclass(frozen=True)
 class AssembleTask:
-    """A part of new key groups that is put together from spill files."""
+    """Task: assemble a part of new key groups from spill files."""
 
     directory: str
     attempt: str
@@ -172,7 +172,7 @@ class AssembleTask:
 
 
 def assemble_slice(task: AssembleTask) -> KeyedPart:
-    """Write one part from what `shuffle_slice` left."""
+    """Write one part from the spill files of `shuffle_slice`."""
     directory = Directory(task.directory).confined()
     groups = phase_of_each("gathered", gathered_groups(directory, task.part))
     return write_keyed_part(
@@ -181,7 +181,7 @@ def assemble_slice(task: AssembleTask) -> KeyedPart:
 
 
 def slice_name(task: ExportTask | ShuffleTask | AssembleTask) -> str:
-    """What a slice is called where it is told of."""
+    """Return the name of a slice in messages."""
     if isinstance(task, AssembleTask):
         first, last = task.key_groups.first, task.key_groups.last
         return f"a part of new key groups {first} to {last}"

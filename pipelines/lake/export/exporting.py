@@ -64,16 +64,16 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What an export wrote.
+    """The result of an export.
 
     Attributes:
         path: The savepoint.
         metadata_version: The version of its `_metadata`.
-        files: State files in it.
+        files: The number of its state files.
         size: The bytes of those files.
-        engine: Where it ran.
-        left_out: What of the snapshot is not in it, in words.
-        times: Where time went.
+        engine: The engine that ran it.
+        left_out: The parts of the snapshot that are not in it, in words.
+        times: The times of its stages.
     """
 
     path: str
@@ -104,19 +104,19 @@ def export_snapshot(
     """Write a snapshot as a canonical savepoint.
 
     Args:
-        lake: Where the snapshot is.
+        lake: The lake with the snapshot.
         job: The snapshot's job.
         snapshot_id: The snapshot's id.
-        to: A directory that is not there yet.
-        parallelism: Of every operator with state; by default as it was. An operator whose max
-            parallelism is 1 stays alone, as in Flink.
-        max_parallelism: Of every other operator; by default as it was. Another one gives every
+        to: A directory that does not exist yet.
+        parallelism: That of every operator with state; unchanged by default. An operator whose max
+            parallelism is 1 keeps one subtask, as in Flink.
+        max_parallelism: That of every other operator; unchanged by default. Another one gives every
             key a new key group.
-        compression: `snappy` or `none`; by default as it was.
-        metadata_version: 3 to 6; by default as it was. 3 restores in every Flink since 1.11.
-        operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
-        sharing: A sample of the keys, and what is masked; by default it is all there is.
-        drop_channel_state: Whether the records in flight of an unaligned checkpoint are left out,
+        compression: `snappy` or `none`; unchanged by default.
+        metadata_version: 3 to 6; unchanged by default. 3 restores in every Flink since 1.11.
+        operator_state_version: 6, or 5 for Flink before 1.18; unchanged by default.
+        sharing: A sample of the keys, and masks; by default everything is exported unchanged.
+        drop_channel_state: Whether the in-flight records of an unaligned checkpoint are left out,
             which the job then never sees. Otherwise they are carried, if no operator is to have
             another parallelism or max parallelism.
         engine: `auto`, `spark`, `local`, or an engine.
@@ -124,11 +124,11 @@ def export_snapshot(
 
     Raises:
         NotFoundError: There is no such snapshot, or it was dropped meanwhile.
-        ConflictError: It was erased from meanwhile, time and again.
+        ConflictError: An erasure changed it meanwhile, each time.
         KeyGroupError: The parallelism is out of range, or keys can't be given new key groups.
         UnsupportedFormatError: It holds state that can't be redistributed, sampled or masked.
-        EncodeError: A value can't be masked as is said, or a state is not spoken of.
-        DamagedLakeError: What the lake says of it contradicts itself.
+        EncodeError: A value can't be masked as specified, or a state has no mask.
+        DamagedLakeError: The lake's records of it contradict each other.
         SnapshotError: The target can't be written.
     """
     chosen = choose_engine(engine)
@@ -175,7 +175,7 @@ class _Export:
         self.stopwatch = Stopwatch()
 
     def run(self, version: int | None, progress: Progress | None) -> ExportResult:
-        """Write state files, carry the rest, and commit."""
+        """Write state files, carry unmanaged state, and commit."""
         metadata = carried_metadata(self.record)
         metadata.version = version or self._default_version()
         left_out: list[str] = []
@@ -206,7 +206,7 @@ class _Export:
         )  # fmt: skip
 
     def _default_version(self) -> int:
-        """The source's; a version 2 can't be written by anyone any more."""
+        """Return the source's version, or the default for a version 2, which can't be written."""
         return max(self.record.metadata_version, DEFAULT_METADATA_VERSION)
 
     def _operator(
@@ -226,7 +226,7 @@ class _Export:
         )
 
     def _shape(self, state: OperatorState, has_tables: bool) -> tuple[int, int]:
-        """The parallelism and max parallelism that an operator is to have."""
+        """Return the parallelism and max parallelism that an operator is to have."""
         if state.max_parallelism == 1:
             return (1 if has_tables else state.parallelism), 1
         parallelism = self.parallelism if has_tables else None
@@ -258,7 +258,7 @@ class _Export:
     def _beside(
         self, state: OperatorState, record: OperatorRecord, parallelism: int
     ) -> dict[int, SubtaskState]:
-        """What each subtask has beside keyed state: what is carried, and its operator state."""
+        """Return each subtask with all but keyed state: carried state, and its operator state."""
         before = dict(state.subtasks or {}) if parallelism == state.parallelism else {}
         subtasks = {index: replace(subtask) for index, subtask in before.items()}
         handles = write_operator_states(
@@ -280,7 +280,7 @@ class _Export:
     def _refuse_unmovable(
         self, state: OperatorState, parallelism: int, max_parallelism: int
     ) -> None:
-        """State beside the keyed state that would have to be moved, too."""
+        """Refuse to rescale an operator with state that only Flink can redistribute."""
         if (parallelism, max_parallelism) == (state.parallelism, state.max_parallelism):
             return
         label = state.uid or state.operator_id
@@ -315,18 +315,18 @@ class _Export:
     def _write(
         self, keyed: OperatorRecord, ranges: Sequence[KeyGroupRange], progress: Progress | None
     ) -> list[KeyedPart]:
-        """Each key group into the file of its subtask."""
+        """Write each key group into the file of its subtask."""
         tables, header = self._tables(keyed), self._header(keyed)
         sizes = group_sizes(keyed.states, keyed.max_parallelism)
         shared = self.shared.get(keyed.operator_id)
         tasks, owners, weights = [], [], []
         for subtask, key_groups in enumerate(ranges):
-            # elsewhere parts can't be joined: they would be read and written again
+            # in a store parts can't be joined without reading and writing them again
             whole = None if self.target.directory.local else [key_groups]
             head = header
             for groups in whole or cut_slices(sizes, key_groups):
                 within = tuple(table.within(groups) for table in tables)
-                # where rows are left out, nobody knows which of them is a state's last
+                # if rows are left out, a state's last row is not known
                 chunks = cut_chunks(within, sizes, groups, whole_groups=shared is not None)
                 for part in [chunks] if whole else cut_parts(chunks):
                     tasks.append(
@@ -354,7 +354,7 @@ class _Export:
         max_parallelism: int,
         progress: Progress | None,
     ) -> list[KeyedPart]:
-        """Each entry into the file that its key's new key group belongs to."""
+        """Write each entry into the file of its key's new key group."""
         tables, header = self._tables(keyed), self._header(keyed)
         directory = self.target.directory.location
         everything = KeyGroupRange(0, keyed.max_parallelism - 1)
@@ -415,7 +415,7 @@ class _Export:
         )
 
     def _carry(self, handle: StreamHandle) -> StreamHandle:
-        """Copy a carried file beside the new `_metadata`."""
+        """Copy a carried file into the savepoint."""
         if not isinstance(handle, RelativeHandle):
             return handle
         if not self.target.directory.is_file(handle.path):

@@ -1,9 +1,9 @@
-"""A key group that is too large for one task, written in pieces that follow on each other.
+"""A key group that is too large for one task, written in consecutive pieces.
 
-In the unified format a key group holds its states one after the other; of each, the state's id and
-its entries, the last of which has a flag. So a piece needs to know no more of the others than what
-it begins and what it ends, and any executor can write it. A piece is some row groups of a file, or
-a table's rows as they are where that is little.
+In the unified format a key group has its states one after the other; each is the state's id and its
+entries, the last of which has a flag. So a piece only needs to know whether it begins or ends a
+state or the key group, and any executor can write it. A piece is some row groups of a file, or all
+of a table's rows of the key group if these are few.
 
 Source: `org.apache.flink.runtime.state.FullSnapshotAsyncWriter`.
 """
@@ -37,7 +37,7 @@ from statelake.state_core.serializers.framework.columns import U8Array
 
 __all__ = ["GroupPiece", "encoded_piece", "piece_rows", "plan_pieces"]
 
-ENCODED_BYTES = 8 << 20  # what is encoded at once of a row group
+ENCODED_BYTES = 8 << 20  # of a row group, encoded at once
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class GroupPiece:
 
     Attributes:
         key_group: The key group.
-        table: The table that they are in; with one file where row groups are said.
-        row_groups: The row groups of that file; None for all that the table has of the key group.
+        table: Their table; with one file if row groups are given.
+        row_groups: The row groups of that file; None for all the table's rows of the key group.
         size: The bytes of those row groups as they are encoded in the file.
         begins_group: Whether the key group begins with it.
         ends_group: Whether it ends with it.
@@ -86,7 +86,7 @@ def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list
     whole = [GroupPiece(key_group, table)]
     kinds = {table.parse(meta_info)[0].kind for _, meta_info in table.states}
     if StateKind.TIMERS in kinds or len(table.units) > 1:
-        return whole  # several states in one file, or rows in an order that nobody knows
+        return whole  # several states in one file, or rows in an unknown order
     sizes = _row_groups(table, table.units[0], key_group)
     if sum(sizes.values()) <= piece_bytes or len(sizes) == 1:
         return whole
@@ -108,7 +108,7 @@ def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list
 
 
 def _row_groups(table: TableRows, unit: UnitRecord, key_group: int) -> dict[int, int]:
-    """The row groups of a file that may have rows of a key group, with their bytes in memory."""
+    """Return the row groups that may have rows of a key group, with their bytes in memory."""
     with open_unit(table.lake, table.path, unit) as file:
         metadata = file.metadata
         paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
@@ -124,11 +124,11 @@ def _row_groups(table: TableRows, unit: UnitRecord, key_group: int) -> dict[int,
 
 
 def encoded_piece(piece: GroupPiece) -> Iterator[U8Array]:
-    """The bytes of a piece, at most a row group at a time.
+    """Yield the bytes of a piece, at most a row group at a time.
 
     Raises:
         LakeError: A row group has no row of the key group.
-        EncodeError: A value that its serializer can't write.
+        EncodeError: A serializer can't write a value.
     """
     prefix = prefix_bytes(piece.table.max_parallelism)
     if piece.row_groups is None:
@@ -146,14 +146,14 @@ def encoded_piece(piece: GroupPiece) -> Iterator[U8Array]:
 
 
 def piece_rows(piece: GroupPiece) -> Iterator[StateRows]:
-    """The rows of a piece, a state or a row group at a time; errors as of `encoded_piece`."""
+    """Yield the rows of a piece, a state or a row group at a time; raises as `encoded_piece`."""
     if piece.row_groups is None:
         return _whole(piece)
     return _by_row_group(piece, piece.row_groups)
 
 
 def _encoded(rows: StateRows, prefix: int, *, begins: bool, ends: bool) -> U8Array:
-    """The entries of some rows of one state, with its id before and its flag at the end."""
+    """Return the entries of some rows of one state, with its id before and its flag at the end."""
     entries = encode_rows(rows, prefix)
     if ends:
         last = int(entries.key_start[-1]) - prefix
@@ -165,7 +165,7 @@ def _encoded(rows: StateRows, prefix: int, *, begins: bool, ends: bool) -> U8Arr
 
 
 def _whole(piece: GroupPiece) -> Iterator[StateRows]:
-    """All rows that the table has of the key group, a state at a time."""
+    """Yield all rows of the table in the key group, a state at a time."""
     states: dict[int, list[StateRows]] = {}
     for rows in piece.table.read(KeyGroupRange(piece.key_group, piece.key_group)):
         states.setdefault(rows.state, []).append(rows)
@@ -176,7 +176,7 @@ def _whole(piece: GroupPiece) -> Iterator[StateRows]:
 
 
 def _by_row_group(piece: GroupPiece, row_groups: Sequence[int]) -> Iterator[StateRows]:
-    """The rows of a state, a part of a row group at a time.
+    """Yield the rows of a state, a part of a row group at a time.
 
     Raises:
         LakeError: A row group has no row of the key group.

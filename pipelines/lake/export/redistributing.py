@@ -1,8 +1,9 @@
-"""Operator state written back: from its tables to one file a subtask, at any parallelism.
+"""Write operator state: from its tables to one file a subtask, at any parallelism.
 
-At an unchanged parallelism every subtask gets what it had. At another, split and broadcast state go
-where Flink would put them; union state is written once, by the first subtask, since a restore gives
-all of it to everyone. Elements that a typed column can't hold exactly are passed on as their bytes.
+At an unchanged parallelism every subtask keeps its elements. At another, split and broadcast state
+are redistributed as in Flink; union state is written once, by the first subtask, since on restore
+every subtask gets all of it. Elements that a typed column can't hold exactly are written from their
+exact bytes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Plan = dict[str, list[ElementSlice]]
 
 @dataclass(frozen=True)
 class _Source:
-    """One state, and where its rows are."""
+    """One state, and the files with its rows."""
 
     state: OperatorStateRecord
     units: tuple[UnitRecord, ...]
@@ -57,7 +58,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Task:
-    """The files of some new subtasks, picklable."""
+    """Task: write the files of some new subtasks."""
 
     lake: str
     target: str
@@ -80,24 +81,24 @@ def write_operator_states(
     version: int | None = None,
     shared: SharedRows | None = None,
 ) -> dict[int, OperatorHandle]:
-    """Write the operator state of one operator for a parallelism.
+    """Write the operator state of one operator at a parallelism.
 
     Args:
         lake: The lake's location.
-        operator: What the catalog says of it.
-        parallelism: The new one.
-        target: Where the files go.
-        engine: Where they are written.
-        compressed: Whether their states are compressed, as far as the version knows of that.
-        version: 5 or 6; by default as it was, and 6 if it was compressed since.
-        shared: What becomes of elements on their way; nothing if it is None.
+        operator: The operator's record.
+        parallelism: The new parallelism.
+        target: The directory of the savepoint.
+        engine: The engine that writes the files.
+        compressed: Whether their states are compressed, if the version supports it.
+        version: 5 or 6; unchanged by default, or 6 if it is not known.
+        shared: How elements are sampled and masked; None if they stay.
 
     Returns:
-        The handle of each new subtask; none at all if there is no operator state.
+        The handle of each new subtask; empty without operator state.
 
     Raises:
         LakeError: A table can't be read.
-        EncodeError: A value that can't be written back to Flink.
+        EncodeError: A serializer can't write a value.
     """
     if not operator.operator_states:
         return {}
@@ -119,7 +120,7 @@ def write_operator_states(
 
 
 def _plans(operator: OperatorRecord, parallelism: int) -> list[Plan]:
-    """What each new subtask gets of each state."""
+    """Return the elements of each state that each new subtask gets."""
     old = {
         state.name: {subtask.subtask: subtask.elements for subtask in state.subtasks}
         for state in operator.operator_states
@@ -143,7 +144,7 @@ def _plans(operator: OperatorRecord, parallelism: int) -> list[Plan]:
 
 
 def _groups(plans: Sequence[Plan], operator: OperatorRecord) -> Iterable[list[Plan]]:
-    """Neighbours that one task writes: about as much state as one should hold."""
+    """Yield groups of consecutive subtasks, each with about as much state as a task should hold."""
     weight = {
         state.name: state.state_bytes / max(1, state.elements) for state in operator.operator_states
     }
@@ -191,7 +192,7 @@ def _write_subtasks(task: _Task) -> list[OperatorHandle]:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The encoded elements of one state, and where each old subtask's begin."""
+    """The encoded elements of one state, and the position of each old subtask's first one."""
 
     elements: pa.LargeBinaryArray
     starts: dict[int, int]
@@ -199,7 +200,7 @@ class _Rows:
 
     @classmethod
     def read(cls, task: _Task, source: _Source) -> _Rows:
-        """The rows that the task's plans name."""
+        """Read the rows that the task's plans name."""
         state, layout = parse_operator_state(source.state.meta_info)
         read = {
             part.subtask for plan in task.plans for part in plan.get(state.name, []) if len(part)
@@ -220,7 +221,7 @@ class _Rows:
         return cls(elements, starts, broadcast=False)
 
     def take(self, slices: Sequence[ElementSlice]) -> pa.LargeBinaryArray:
-        """Some elements, in order; of a broadcast state, all."""
+        """Return some elements, in order; all of a broadcast state."""
         if self.broadcast:
             return self.elements
         pieces = [
@@ -232,7 +233,7 @@ class _Rows:
 
 
 def refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:
-    """A subtask that had finished has no handle: what the lake holds of it would be lost.
+    """Refuse state of a finished subtask, which has no handle, so that the state would be lost.
 
     Raises:
         UnsupportedFormatError: A finished subtask has state in the lake.
@@ -240,7 +241,7 @@ def refuse_finished(subtasks: Mapping[int, SubtaskState], label: str) -> None:
     for index, subtask in subtasks.items():
         keyed, operator = subtask.managed_keyed, subtask.managed_operator
         groups = isinstance(keyed, KeyGroupsHandle) and any(keyed.offsets)
-        # of a broadcast state the others have copies
+        # other subtasks have copies of a broadcast state
         elements = operator is not None and any(
             state.offsets and state.mode is not DistributionMode.BROADCAST
             for state in operator.states.values()

@@ -23,18 +23,18 @@ __all__ = ["OperatorPlan", "group_totals", "plan_rescale"]
 
 @dataclass(frozen=True)
 class OperatorPlan:
-    """What becomes of one operator.
+    """The plan of one operator.
 
     Attributes:
         operator: The operator's uid or id.
         old: Its parallelism and max parallelism.
         new: Its parallelism and max parallelism afterwards.
-        estimated: Whether sizes are estimates: with another max parallelism keys spread anew, and
-            only reading them would tell how.
+        estimated: Whether sizes are estimates: another max parallelism gives keys new key groups,
+            which are only known when the keys are read.
         skew: The largest subtask's bytes over the mean; 1 is even.
-        subtasks: In order.
-        operator_states: Of each operator state, the elements that each subtask gets; of a union or
-            broadcast state, everyone gets all.
+        subtasks: The subtasks, in order.
+        operator_states: By operator state, how many elements each subtask gets; every subtask gets
+            all of a union or broadcast state.
     """
 
     operator: str
@@ -49,7 +49,7 @@ class OperatorPlan:
 def plan_rescale(
     record: SnapshotRecord, parallelism: int, max_parallelism: int | None = None
 ) -> list[OperatorPlan]:
-    """Plan a rescale of every operator with state; one whose max parallelism is 1 stays alone.
+    """Plan a rescale of every operator with state; max parallelism 1 keeps one subtask.
 
     Raises:
         KeyGroupError: The parallelism is out of range.
@@ -82,7 +82,7 @@ def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | Non
 
 
 def _elements(operator: OperatorRecord, name: str, parallelism: int) -> list[int]:
-    """How many elements of an operator state each new subtask gets."""
+    """Return how many elements of an operator state each new subtask gets."""
     before = [
         {
             operator_state.name: StateShare(DistributionMode[operator_state.mode], size[index])
@@ -98,7 +98,7 @@ def _elements(operator: OperatorRecord, name: str, parallelism: int) -> list[int
 def group_totals(
     operator: OperatorRecord,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Entries and bytes of each key group, over all states."""
+    """Return entries and bytes of each key group, over all states."""
     entries = np.zeros(operator.max_parallelism, np.int64)
     sizes = np.zeros(operator.max_parallelism, np.int64)
     for state in operator.states:
