@@ -63,10 +63,10 @@ __all__ = ["BadRow", "Catalog", "CatalogChange", "CatalogVersion"]
 
 MANY_FILES = 64
 READINGS = 10
-"""So often is a version read that others exchange meanwhile."""
+"""The number of attempts to read a version whose files are exchanged meanwhile."""
 
 RESERVE, RESERVED_BYTES = "_statelake/reserve", 1 << 20
-"""A file that gives way where a disk is full and a drop, which frees it, needs an entry."""
+"""A file that gives way to an entry when a drop has to free a full disk."""
 
 LOG = logging.getLogger(__name__)
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")

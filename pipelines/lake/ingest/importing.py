@@ -70,7 +70,7 @@ from statelake.state_core.model.snapshot import Operator
 __all__ = ["ImportResult", "import_snapshot"]
 
 ATTEMPTS = 4
-"""So often an import begins again where what it built on was dropped or erased from."""
+"""The number of attempts of an import whose base is dropped or erased from meanwhile."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""New versions of Delta tables: entries of their logs, durable and of one writer each.
+"""New versions of Delta tables: durable entries of their logs, each by one writer.
 
-An entry is written under a name that nothing has, so that of several writers one can. What a commit
-adds and removes follows from the version that it saw: if another writer's came first, all of it is
-worked out again (`until_committed`). No library puts it behind the other's by itself.
+An entry is written only if its name does not exist, so that only one of several writers succeeds.
+The files that a commit adds and removes depend on the version before: if another writer was first,
+all of it is computed again (`until_committed`). No library rebases it by itself.
 
-An object store may take a commit, and its answer be lost. Whoever asks again is told that there is
-such a version. So each commit says a token of its own, by which it is found in the log: what is
-there is neither written twice nor called another's.
+An object store may accept a commit, and its response be lost. A repeated request is then told that
+the version exists. So each commit has a token of its own, by which it is found in the log: a commit
+that succeeded is neither written twice nor taken for another writer's.
 
 Source: Delta's PROTOCOL.md, "Actions".
 """
@@ -54,9 +54,9 @@ ATTEMPTS = 50
 COMMIT_KEY = "statelake.commit"
 ENGINE = "statelake"
 CHECKPOINT_EVERY = 100
-"""So many entries behind one another are put together in a checkpoint."""
+"""The number of log entries between two checkpoints."""
 _MAX_BACK_OFF = 0.5
-_FIRST_FEATURES = ["appendOnly", "invariants"]  # what writer version 2 means
+_FIRST_FEATURES = ["appendOnly", "invariants"]  # the features of writer version 2
 _WRITABLE_FEATURES = {
     *_FIRST_FEATURES, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "checkConstraints",
     "changeDataFeed", "generatedColumns", "deletionVectors",
@@ -70,10 +70,10 @@ class DeltaCommit:
     """The files that one new version of a table adds and removes.
 
     Args:
-        directory: The table's.
-        schema: Its columns, the partition column among them.
-        partition_by: The partition column, if there is one.
-        properties: What is kept with the commit.
+        directory: The table's directory.
+        schema: Its columns, including the partition column.
+        partition_by: The partition column, if any.
+        properties: Properties that are kept with the commit.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class DeltaCommit:
         self._now = int(time.time() * 1000)
         self._actions: list[dict[str, Any]] = []
         self._paths: list[str] = []
-        self._bare: list[dict[str, Any]] = []  # what makes a table, without its files
+        self._bare: list[dict[str, Any]] = []  # the actions that create a table, without its files
 
     def add(
         self,
@@ -105,12 +105,11 @@ class DeltaCommit:
         """Add a file.
 
         Args:
-            path: Below the table.
+            path: Its path below the table.
             size: Its bytes.
-            rows: Its rows.
+            rows: The number of its rows.
             partition: The value of the partition column in it.
-            key_groups: The first and the last key group that it has rows of, by which engines
-                leave files out.
+            key_groups: The first and the last key group of its rows, by which engines skip files.
         """
         file_statistics: dict[str, Any] = {"numRecords": rows}
         if key_groups is not None:
@@ -130,7 +129,7 @@ class DeltaCommit:
         """Write rows into a new file, and add it.
 
         Args:
-            path: Below the table.
+            path: Its path below the table.
             rows: All rows of one partition.
             partition: The value of the partition column in it.
         """
@@ -141,7 +140,7 @@ class DeltaCommit:
         self.add(path, size, len(rows), partition)
 
     def remove(self, path: str, size: int, partition: object = None) -> None:
-        """Remove a file that the version before has; the arguments are those of `add`."""
+        """Remove a file of the version before; the arguments are those of `add`."""
         removed = {
             "path": quote(path, safe="/=~"), "dataChange": True, "deletionTimestamp": self._now,
             "extendedFileMetadata": True, "partitionValues": self._values(partition), "size": size,
@@ -149,19 +148,19 @@ class DeltaCommit:
         self._actions.append({"remove": removed})
 
     def write(self, table: DeltaTable, *, replace_all: bool = False) -> int:
-        """Make a version of a table.
+        """Write a new version of a table.
 
         Args:
-            table: The table, as it was when the commit was worked out.
-            replace_all: Remove every file that it has, and set its columns.
+            table: The table at the version from which the commit was computed.
+            replace_all: Whether to remove all its other files, and to set its columns.
 
         Returns:
             The version.
 
         Raises:
-            CommitFailedError: Another writer came first.
-            StateError: The log can't be written, or is gone, or the table needs what statelake
-                can't write.
+            CommitFailedError: Another writer was first.
+            StateError: The log can't be written, or is gone, or the table has a feature that
+                statelake can't write.
         """
         self._refuse_features(table)
         version = table.version() + 1
@@ -184,10 +183,10 @@ class DeltaCommit:
     def create(
         self, configuration: Mapping[str, str | None] | None = None, name: str | None = None
     ) -> None:
-        """Make the table, with the files that are added.
+        """Create the table, with the files that are added.
 
         Raises:
-            CommitFailedError: There is one already.
+            CommitFailedError: It exists already.
             StateError: The log can't be written.
         """
         metadata = self._metadata(str(uuid.uuid4()), name, self._now, configuration or {})
@@ -196,7 +195,7 @@ class DeltaCommit:
         self._put(0, [*self._bare, *self._actions], "Create")
 
     def _remove_others(self, table: DeltaTable) -> None:
-        """Remove the files of a version, but those that this commit names already."""
+        """Remove the files of a version, except those that this commit names already."""
         named = {file["path"] for action in self._actions for file in action.values()}
         present = file_actions(table)
         columns = [f"partition.{column}" for column in self.partition_by]
@@ -206,7 +205,7 @@ class DeltaCommit:
                 self.remove(unquote(file["path"]), file["size_bytes"], *values)
 
     def _metadata_after(self, table: DeltaTable) -> dict[str, Any]:
-        """The table's metadata as this commit leaves it."""
+        """Return the table's metadata after this commit."""
         before = table.metadata()
         configuration = (
             before.configuration if self.configuration is None else dict(self.configuration)
@@ -230,7 +229,7 @@ class DeltaCommit:
         }
 
     def _protocol_for(self, table: DeltaTable) -> list[dict[str, Any]]:
-        """What the table must be able to do with new columns, where it can't yet."""
+        """Return the protocol that new columns need, if the table does not have it."""
         protocol = table.protocol()
         if not self._has_time_without_zone() or "timestampNtz" in (protocol.reader_features or ()):
             return []
@@ -241,10 +240,10 @@ class DeltaCommit:
         return any(map(_has_time_without_zone, pa.schema(self.schema.to_arrow()).types))
 
     def _refuse_features(self, table: DeltaTable) -> None:
-        """Look whether statelake can write what the table asks of its writers.
+        """Refuse a table with a writer feature that statelake does not support.
 
         Raises:
-            UnreadableTableError: It can't.
+            UnreadableTableError: The table has one.
         """
         protocol = table.protocol()
         unknown = sorted(set(protocol.writer_features or ()) - _WRITABLE_FEATURES)
@@ -263,7 +262,7 @@ class DeltaCommit:
             )
 
     def _put(self, version: int, actions: list[dict[str, Any]], mode: str) -> None:
-        """Write an entry, unless that was done and its answer lost.
+        """Write an entry, unless it was written and only the response was lost.
 
         Raises:
             CommitFailedError: Another writer's entry has that version.
@@ -272,10 +271,10 @@ class DeltaCommit:
         data = _entry([info, *self._transactions(), *actions])
         path = log_entry(version)
         try:
-            # no log names a file that a power cut takes away
+            # sync first, so that no log names a file that a power cut removes
             self.directory.sync_files(self._paths)
         except MissingFileError:
-            if self.directory.is_file(path):  # a sweep took files that no other version may name
+            if self.directory.is_file(path):  # a sweep deleted files that no other version may name
                 raise CommitFailedError(f"version {version} already exists") from None
             raise
         self._paths.clear()
@@ -284,7 +283,7 @@ class DeltaCommit:
                 if self.directory.write_new(path, data) or self._is_ours(path):
                     return
                 if wait is not None and not self.directory.is_file(path):
-                    time.sleep(wait)  # a store said so of a request that it did not carry out
+                    time.sleep(wait)  # a store reported a conflict, but did not write
                     continue
             except SnapshotError as error:
                 if self.directory.local or is_lasting(error) or wait is None:
@@ -294,7 +293,7 @@ class DeltaCommit:
                 time.sleep(wait)
                 continue
             if is_torn(self.directory, version):
-                # nobody's commit: what replaces it adds no file, so that it may be replaced twice
+                # a torn entry is no commit: its replacement adds no file, so it may be repeated
                 info["commitInfo"].pop(COMMIT_KEY)
                 self.directory.write(path, _entry([info, *self._bare]))
             raise CommitFailedError(f"version {version} already exists")
@@ -325,14 +324,14 @@ class DeltaCommit:
         ]
 
     def _is_ours(self, path: str) -> bool:
-        """Whether an entry of the log is this commit."""
+        """Return whether an entry of the log is this commit."""
         with suppress(MissingFileError):
             data = self.directory.read(path)
             return f'"{COMMIT_KEY}":"{self._token}"'.encode() in data
         return False
 
     def _checkpoint(self, version: int) -> None:
-        """Put the log together now and then: a cache, without which all is read just as well."""
+        """Write a checkpoint of the log now and then: a cache, without which all can be read."""
         if version and version % CHECKPOINT_EVERY == 0:
             try:
                 open_log(self.directory).create_checkpoint()
@@ -344,12 +343,12 @@ class DeltaCommit:
 
 
 def _entry(actions: list[dict[str, Any]]) -> bytes:
-    """The bytes of a log's entry."""
+    """Return the bytes of a log's entry."""
     return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
 
 
 def _protocol(reading: list[str], writing: list[str]) -> dict[str, Any]:
-    """What readers and writers must be able to do."""
+    """Return the action with the features that readers and writers must support."""
     if not reading:
         return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
     return {
@@ -363,13 +362,13 @@ def _protocol(reading: list[str], writing: list[str]) -> dict[str, Any]:
 
 
 def _delta_schema(schema: pa.Schema) -> Schema:
-    """The columns as Delta has them.
+    """Return the columns as a Delta schema.
 
-    Spark's Delta opens no table with times without a zone and a column that is never null, as
-    delta-rs leaves the feature of the latter (`invariants`) out of a protocol that has the former's
-    (`timestampNtz`). So there the columns may be null, which statelake never writes.
+    Spark's Delta can't open a table with both times without a zone and a column that is never null,
+    since delta-rs leaves the feature of the latter (`invariants`) out of a protocol with that of
+    the former (`timestampNtz`). So there the columns may be null, which statelake never writes.
     """
-    columns = pa.schema(schema)  # of a table that there is, they come as Delta has them
+    columns = pa.schema(schema)  # columns of an existing table are a Delta schema
     if any(map(_has_time_without_zone, columns.types)):
         columns = pa.schema([column.with_nullable(True) for column in columns])
     return Schema.from_arrow(columns)
@@ -388,27 +387,27 @@ def until_committed(
     attempts: int = ATTEMPTS,
     remedy: str = "try again when they are done",
 ) -> Result:
-    """Try a commit until no other writer comes first.
+    """Repeat a commit until no other writer is first.
 
     Args:
-        attempt: Opens the table, works out what to commit and commits it; None if another writer
-            came first, which `CommitFailedError` says as well.
-        directory: The table's, for the error.
-        attempts: How often it is tried.
-        remedy: What to do if that was not often enough.
+        attempt: Opens the table, computes the commit and writes it. It returns None, or raises
+            `CommitFailedError`, if another writer was first.
+        directory: The table's directory, for the error.
+        attempts: The number of attempts.
+        remedy: The remedy of the error if all of them fail.
 
     Returns:
-        What the attempt gave.
+        The result of the attempt.
 
     Raises:
-        ConflictError: Others kept committing.
+        ConflictError: Other writers were first each time.
         DamagedLakeError: The log can't be written, or is gone.
     """
     for number in range(attempts):
         try:
             result = attempt()
         except CommitFailedError:
-            # whoever lost waits a little, each a different time: all of them get there
+            # writers that lost wait for different times, so that all of them succeed in the end
             time.sleep(random.uniform(0, min(_MAX_BACK_OFF, 0.01 * 2**number)))  # noqa: S311 - no secret
             continue
         except StateError:

@@ -1,8 +1,8 @@
-"""Several Parquet files made one, without decoding any: their row groups, and one footer of all.
+"""Join several Parquet files without decoding any: their row groups, and one footer.
 
-Row groups are copied as they are, or moved behind those of the first; in the footer, every offset
-of theirs becomes that of where they are now. Page indexes have offsets outside the footer, so it
-names none: readers do without. What a footer has beyond that is kept as it is.
+Row groups are copied as bytes, or moved behind those of the first file; in the footer, all their
+offsets are adjusted. Page indexes have offsets outside the footer, so the footer names no page
+index: readers do without. The rest of a footer is kept.
 
 Source: `parquet.thrift` of parquet-format 2.10.
 """
@@ -37,7 +37,7 @@ SCHEMA, ROWS, ROW_GROUPS = 2, 3, 4
 COLUMNS, GROUP_OFFSET, ORDINAL = 1, 5, 7
 METADATA = 3
 CHUNK_OFFSET = 2
-PAGE_INDEXES = (4, 5, 6, 7)  # offsets and lengths of the two
+PAGE_INDEXES = (4, 5, 6, 7)  # offsets and lengths of both indexes
 PAGE_OFFSETS = (9, 10, 11, 14)  # data, index, dictionary, Bloom filter
 LAST_ORDINAL = (1 << 15) - 1
 
@@ -46,15 +46,15 @@ def join_files(directory: Directory, paths: Sequence[str], path: str) -> int:
     """Write a file with the row groups of others, in their order.
 
     Args:
-        directory: Where all of them are.
+        directory: The directory of all of them.
         paths: The files, of one schema.
-        path: The new one.
+        path: The new file.
 
     Returns:
         Its bytes.
 
     Raises:
-        DamagedLakeError: A file is no Parquet, or of another schema.
+        DamagedLakeError: A file is not Parquet, or has another schema.
         SnapshotError: A file can't be read or written.
     """
     joined = _Joined()
@@ -73,11 +73,11 @@ class MovedFiles:
     """Files whose row groups are moved behind those of the first, on a local disk.
 
     Args:
-        directory: Where all of them are.
-        path: The first.
+        directory: The directory of all of them.
+        path: The first file.
 
     Raises:
-        DamagedLakeError: A file is no Parquet, or of another schema.
+        DamagedLakeError: A file is not Parquet, or has another schema.
         SnapshotError: A file can't be read.
     """
 
@@ -88,16 +88,16 @@ class MovedFiles:
         self._joined.add(directory.source(path))
 
     def add(self, path: str) -> Move:
-        """What is to be moved of the next file, which is empty then; errors as of the first."""
+        """Return the move of the next file, which is empty afterwards; raises as for the first."""
         at = self._joined.size
         end = self._joined.add(self._directory.source(path))
         return Move(self._directory, path, len(MAGIC), end, self.path, at)
 
     def end(self, path: str) -> tuple[Move, int]:
-        """What is to be moved when there is no more: a footer of all, which is put in a new file.
+        """Write the common footer into a new file, and return its move.
 
         Returns:
-            That, and the bytes that the first file has then.
+            The move, and the bytes of the first file afterwards.
 
         Raises:
             SnapshotError: The new file can't be written.
@@ -109,10 +109,10 @@ class MovedFiles:
 
 
 class _Joined:
-    """The file that others become.
+    """The file into which others are joined.
 
     Attributes:
-        size: Its bytes until now, without a footer.
+        size: Its bytes so far, without a footer.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class _Joined:
         self._rows = 0
 
     def add(self, source: FileSource) -> int:
-        """Put the row groups of a file behind those before; where they end in that file."""
+        """Append the row groups of a file, and return where they end in that file."""
         footer, end = _footer(source)
         self._fields = self._fields or footer
         if footer[SCHEMA] != self._fields[SCHEMA]:
@@ -131,7 +131,7 @@ class _Joined:
             self._rows += footer[ROWS][1]
             for row_group in footer[ROW_GROUPS][1][1]:
                 _move(row_group, self.size - len(MAGIC), len(self._row_groups))
-                self._row_groups.append(write_struct(row_group))  # a fortieth of the memory
+                self._row_groups.append(write_struct(row_group))  # takes a fortieth of the memory
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             problem = "a footer that is none of Parquet's"
             raise DamagedLakeError(problem, place=source.name) from error
@@ -139,14 +139,14 @@ class _Joined:
         return end
 
     def footer(self) -> bytes:
-        """What the file ends with."""
+        """Return the footer of the file."""
         row_groups = LIST, (STRUCT, self._row_groups)
         data = write_struct({**self._fields, ROWS: (I64, self._rows), ROW_GROUPS: row_groups})
         return data + len(data).to_bytes(4, "little") + MAGIC
 
 
 def _footer(source: FileSource) -> tuple[Fields, int]:
-    """A file's footer, and where it begins."""
+    """Return a file's footer, and its position."""
     most = source.size - TAIL - len(MAGIC)
     tail = b"" if most < 0 else _read(source, source.size - TAIL, TAIL).tobytes()
     size = int.from_bytes(tail[:4], "little")
@@ -163,7 +163,7 @@ def _footer(source: FileSource) -> tuple[Fields, int]:
 
 
 def _move(row_group: Fields, by: int, ordinal: int) -> None:
-    """Make the offsets of a row group those that it has in the new file."""
+    """Adjust the offsets of a row group to the new file."""
     _shift(row_group, (GROUP_OFFSET,), by)
     if ORDINAL in row_group:
         row_group[ORDINAL] = I16, min(ordinal, LAST_ORDINAL)
@@ -177,7 +177,7 @@ def _move(row_group: Fields, by: int, ordinal: int) -> None:
 def _shift(fields: Fields, numbers: Sequence[int], by: int) -> None:
     for number in numbers:
         _, value = fields.get(number, (I64, 0))
-        if value:  # where it is 0, nothing is said
+        if value:  # 0 means that it is absent
             fields[number] = I64, value + by
 
 

@@ -1,7 +1,7 @@
-"""The rows of one key, out of the files that may hold it.
+"""Rows of one key, from the files that may hold it.
 
-Of a file only row groups are read whose statistics let the key be in them; of these first the
-columns that make up the key, and the others only where the key is.
+Only row groups whose statistics admit the key are read: first their key columns, and the other
+columns only if the key is found.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ QUEUE_COLUMNS = ("service", "domain")
 
 @dataclass(frozen=True)
 class SoughtKey:
-    """A key that is looked for in the tables of an operator.
+    """A key to find in the tables of an operator.
 
     Attributes:
-        value: The key, as Arrow gives it to Python.
+        value: The key, as Arrow converts it to Python.
         encoded: Its bytes and its key group.
     """
 
@@ -52,23 +52,23 @@ class SoughtKey:
     encoded: EncodedKey
 
     def may_be_in(self, unit: UnitRecord) -> bool:
-        """Whether a file may hold it, by its key groups."""
+        """Return whether a file may hold it, by its key groups."""
         group = self.encoded.key_group
         return group is None or unit.first <= group <= unit.last
 
 
 def tables_of_operator(lake: str, operator: OperatorRecord) -> list[TableRows]:
-    """What reads each table of an operator's keyed state."""
+    """Return the readers of all tables of an operator's keyed state."""
     return [table_rows(lake, operator, table) for table in operator.keyed_tables]
 
 
 def key_serializer(table: TableRows) -> TypeSerializer:
-    """The serializer of the keys of an operator, of which this is a table."""
+    """Return the key serializer of the operator of a table."""
     return table.parse(table.states[0][1])[1].key
 
 
 def sought_key(table: TableRows, value: Any) -> SoughtKey:
-    """A key that is to be looked for in a table, and its likes of the same operator.
+    """Return a key to find in a table, and in the other tables of the same operator.
 
     Raises:
         EncodeError: The key is not of the operator's key type.
@@ -79,7 +79,7 @@ def sought_key(table: TableRows, value: Any) -> SoughtKey:
 def read_key(
     table: TableRows, unit: UnitRecord, key: SoughtKey
 ) -> Iterator[tuple[KeyedState, pa.Table]]:
-    """The rows of one key in one file of a table, a state at a time.
+    """Yield the rows of one key in one file of a table, a state at a time.
 
     Raises:
         LakeError: The file is missing, or its columns are not the state's.
@@ -114,7 +114,7 @@ def read_key(
 def _rows_of_key(
     keys: pa.Table, parsed: list[tuple[KeyedState, KeyedLayout]], key: SoughtKey
 ) -> Any:
-    """Which rows have the key, of a row group's columns that make up keys."""
+    """Return the numbers of the rows that have the key, from a row group's key columns."""
     numbered = keys.append_column("row", pa.array(np.arange(len(keys))))
     row_numbers = [np.zeros(0, np.int64)]
     for state, layout in parsed:
@@ -126,12 +126,12 @@ def _rows_of_key(
 
 
 def _has_key(rows: StateRows, key: SoughtKey) -> pa.BooleanArray:
-    """Whether each row has the key, by the bytes of its own."""
+    """Return whether each row has the key, by the bytes of its own."""
     column, raw = rows.batch.column(KEY), rows.batch.column(RAW_KEY)
     if rows.layout.opaque_key:
         stored = column.cast(pa.large_binary())
     elif type(key.value) in (int, str) and raw.null_count == len(raw):
-        # of whole numbers and text equal values are equal bytes, and no kernel has to be loaded
+        # equal integers and texts have equal bytes, and no kernel has to be loaded
         return pc.fill_null(pc.equal(column, pa.scalar(key.value, column.type)), False)
     else:
         stored = key_bytes(rows)
@@ -139,17 +139,17 @@ def _has_key(rows: StateRows, key: SoughtKey) -> pa.BooleanArray:
 
 
 def _may_hold(row_group: pq.RowGroupMetaData, key: SoughtKey) -> bool:
-    """Whether a row group may have the key, by the smallest and the largest of its columns."""
+    """Return whether a row group may have the key, by the bounds in its statistics."""
     sought: dict[str, Any] = {KEY_GROUP: key.encoded.key_group, KEY: key.value}
     for index in range(row_group.num_columns):
         column = row_group.column(index)
         value = sought.get(column.path_in_schema)
-        # floats have several zeros and no place for NaN, and bytes may be cut off
+        # statistics can't be used for floats (zeros and NaN) and bytes (which may be cut off)
         if type(value) not in (int, str) or not column.is_stats_set:
             continue
         statistics = column.statistics
         if statistics.null_count or not statistics.has_null_count:
-            continue  # keys that no column holds are null, and their bytes stand beside
+            continue  # keys that no column holds are null, with their exact bytes beside them
         if statistics.has_min_max and _outside(value, statistics.min, statistics.max):
             return False
     return True

@@ -1,7 +1,7 @@
-"""Tables of operator (non-keyed) state: written on import, read back by whoever needs the rows.
+"""Tables of operator state: written by an import, and read again.
 
-A table is not partitioned. A file of it holds the elements of some subtasks, `first` to `last` of
-its unit, in their order; a broadcast state is one file with one copy. A file whose content is the
+A table is not partitioned. Each file holds the elements of some subtasks, `first` to `last` of its
+unit, in their order; a broadcast state is one file with one copy. A file whose content is the
 previous snapshot's is not written again.
 """
 
@@ -71,7 +71,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class OperatorTask:
-    """The pieces that one task imports, picklable."""
+    """Task: import some pieces."""
 
     source: str
     allow_external: tuple[str, ...]
@@ -82,7 +82,7 @@ class OperatorTask:
 
 @dataclass
 class PieceResult:
-    """What a piece held: its unit, which has no path if it was not written, and its subtasks."""
+    """The result of a piece: its unit, without a path if it was not written, and its subtasks."""
 
     piece: Piece
     unit: UnitRecord
@@ -91,7 +91,7 @@ class PieceResult:
 
 
 def operator_table_paths(job: str, operators: Iterable[Operator]) -> dict[tuple[str, str], str]:
-    """The table of each operator state, by operator id and name."""
+    """Return the table of each operator state, by operator id and name."""
     return {
         (operator.operator_id, state.name): operator_table(job, operator.label, state.name)
         for operator in operators
@@ -102,7 +102,7 @@ def operator_table_paths(job: str, operators: Iterable[Operator]) -> dict[tuple[
 def alike_units(
     operators: Iterable[Operator], previous: SnapshotRecord | None
 ) -> dict[str, list[UnitRecord]]:
-    """The previous snapshot's files of tables whose types are still the same."""
+    """Return the previous snapshot's files of tables whose types are the same."""
     if previous is None:
         return {}
     now = {
@@ -126,12 +126,12 @@ def plan_operator_tasks(
     tables: dict[tuple[str, str], str],
     previous: dict[str, list[UnitRecord]],
 ) -> list[tuple[Piece, ...]]:
-    """Cut all operator states into pieces, and put small ones together.
+    """Cut all operator states into pieces, and group small ones.
 
     Args:
-        operators: The snapshot's.
+        operators: The snapshot's operators.
         tables: The table of each operator id and state.
-        previous: The units that the previous snapshot has of a table of the same types.
+        previous: The units of the previous snapshot's tables of the same types.
     """
     tasks: list[tuple[Piece, ...]] = []
     group: list[Piece] = []
@@ -154,7 +154,7 @@ def plan_operator_tasks(
 
 
 def _ranges(state: NonKeyedState) -> Iterator[tuple[int, int, int]]:
-    """First and last subtask of each piece, and its bytes."""
+    """Yield first and last subtask of each piece, and its bytes."""
     if state.broadcast:
         yield 0, 0, sum(part.size for part in state.parts)
         return
@@ -209,7 +209,7 @@ def _import_piece(task: OperatorTask, piece: Piece, state: NonKeyedState) -> Pie
 
 
 def _fingerprint(parts: Sequence[NonKeyedPart], broadcast: bool) -> tuple[bytes, list[int]]:
-    """A digest of the parts' content, and the bytes of each; of a broadcast's in any order."""
+    """Return a digest of the parts' content, and their bytes; of a broadcast's in any order."""
     digest, sizes = hashlib.sha256(), []
     for part in parts:
         elements = part.encoded()
@@ -226,7 +226,7 @@ def _fingerprint(parts: Sequence[NonKeyedPart], broadcast: bool) -> tuple[bytes,
 def write_operator_unit(
     directory: Directory, name: str, schema: pa.Schema, batches: Sequence[pa.RecordBatch]
 ) -> tuple[str, int]:
-    """Write one file of a table: its path below the table, and its bytes."""
+    """Write one file of a table, and return its path below the table and its bytes."""
     path = f"{DATA_DIRECTORY}/{name}.parquet"
     with directory.open_output(path) as output:
         with BoundedWriter(
@@ -240,7 +240,7 @@ def write_operator_unit(
 def read_operator_rows(
     lake: str, state: OperatorStateRecord, units: Iterable[UnitRecord]
 ) -> pa.RecordBatch:
-    """The rows of some files of a table, by subtask and position where it is a list's.
+    """Read the rows of some files of a table; those of a list by subtask and position.
 
     Raises:
         LakeError: A file is missing, or its columns are not the state's.
@@ -282,7 +282,7 @@ def describe_operator_states(
     tables: dict[tuple[str, str], str],
     results: Iterable[PieceResult],
 ) -> list[OperatorStateRecord]:
-    """What the catalog says of an operator's states, from what their pieces held."""
+    """Return the records of an operator's states, from the results of their pieces."""
     records = []
     by_state: dict[str, list[PieceResult]] = {}
     for result in results:

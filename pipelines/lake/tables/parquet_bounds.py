@@ -1,12 +1,12 @@
-"""What a Parquet file of a lake may unpack to: held against its bytes before any of it is unpacked.
+"""Bounds on the unpacked size of a lake's Parquet files, checked before anything is unpacked.
 
-A few bytes can stand for any number of rows, or for one value of a gigabyte. What a footer says of
-that is a claim, so the head of every page is read as well: how many values a page has, and to how
-many bytes it unpacks. Where values are written once and meant often (dictionaries, shared
-beginnings), their lengths are added up without putting them together.
+A few bytes can stand for any number of rows, or for one value of a gigabyte. A footer may state
+anything, so the head of every page is read as well: its number of values, and its unpacked bytes.
+If values are written once and used often (dictionaries, shared prefixes), their lengths are added
+up without unpacking them.
 
-Honest state may be as empty: a gigabyte of zeros takes 30 kB. So what writes a lake's files makes
-them as long as their content needs: zeros stand between their last page and their footer.
+Honest state may compress as well: a gigabyte of zeros takes 30 kB. So the writer of a lake's files
+makes them as long as the bounds require: zeros stand between their last page and their footer.
 
 Source: `parquet.thrift` of parquet-format 2.10.
 """
@@ -26,7 +26,7 @@ from statelake.state_core.errors import StateError
 
 __all__ = ["BoundedWriter", "check_parquet", "leaves_of", "open_parquet"]
 
-# fields of `PageHeader`, and of what it says of a page of each kind
+# fields of `PageHeader`, and of its header for each kind of page
 KIND, UNPACKED, PACKED = 1, 2, 3
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 ABOUT = {DATA: 5, DICTIONARY: 7, DATA_V2: 8}
@@ -36,25 +36,25 @@ DICTIONARIES, SHARED_BEGINNINGS = {2, 8}, {7}
 
 WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 TEXT, FIXED = "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"
-OFFSET = 4  # bytes of a text in memory, beside its letters
+OFFSET = 4  # bytes of a text in memory, besides its characters
 HEAD_BYTES, LONGEST_HEAD = 256, 1 << 20
 MEASURED_ROWS, MEASURED_BYTES = 1 << 16, 1 << 26
 
-WIDENED = 4  # bytes that a page may count for one in memory: small numbers are stored as wider ones
+WIDENED = 4  # bytes in a page for one in memory, at most: small numbers are stored as wider ones
 ZEROS = bytes(1 << 16)
 
 
 def open_parquet(source: pa.NativeFile, place: str, **options: Any) -> pq.ParquetFile:
-    """A file of a lake that unpacks to no more than its bytes allow.
+    """Open a file of a lake that unpacks to no more than its bytes allow.
 
     Args:
         source: The file.
-        place: What messages call it.
-        options: Of Arrow's reader.
+        place: Its name in messages.
+        options: Options of Arrow's reader.
 
     Raises:
         OversizedError: It has too many rows, or unpacks to too many bytes.
-        OSError, ArrowException: It is no Parquet file, or none that can be read.
+        OSError, ArrowException: It is not a valid Parquet file, or can't be read.
     """
     file = pq.ParquetFile(source, **options)
     check_parquet(file, source, place)
@@ -68,17 +68,17 @@ def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> No
         pages.check()
     except (StateError, pa.ArrowException):
         raise
-    except (ValueError, KeyError, TypeError) as error:  # what pages say of themselves is no Thrift
+    except (ValueError, KeyError, TypeError) as error:  # the head of a page is not valid Thrift
         raise pa.ArrowInvalid(f"a page's head can't be read ({error})") from error
 
 
 class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
-    """Writes a file that `open_parquet` reads, whatever its rows pack to.
+    """Writes a file that `open_parquet` accepts, however well its rows compress.
 
     Args:
-        output: Where it goes.
+        output: The file to write.
         schema: Its columns.
-        options: Of Arrow's writer.
+        options: Options of Arrow's writer.
     """
 
     def __init__(self, output: pa.NativeFile, schema: pa.Schema, **options: Any) -> None:
@@ -107,14 +107,14 @@ class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no t
 
 
 class _Pages:
-    """The pages of a file, as far as they are taken into account."""
+    """The sum of a file's pages, as they are checked."""
 
     def __init__(self, file: pq.ParquetFile, source: pa.NativeFile, place: str) -> None:
         self.file = file
         self.source = source
         self.place = place
         self.size = source.size()
-        # of a store each head would be a request: there, what the footer says is believed
+        # in a store each head would be a request: there, the footer is trusted
         self.is_near = isinstance(source, pa.OSFile | pa.BufferReader | pa.MemoryMappedFile)
         self.unpacked = self.packed = 0
 
@@ -131,15 +131,15 @@ class _Pages:
                 self._column(index, column, group.column(column))
 
     def _column(self, group: int, column: int, chunk: Any) -> None:
-        """Take a column of a row group into account."""
-        if chunk.num_values <= 0:  # no reader opens a page of it, and none may be there
+        """Check a column of a row group, and add its size."""
+        if chunk.num_values <= 0:  # no reader opens a page of it, and it may have no page
             return
         kind, start = chunk.physical_type, chunk.data_page_offset
         width = self.file.schema.column(column).length if kind == FIXED else WIDTHS.get(kind)
         if chunk.has_dictionary_page:
             start = min(start, chunk.dictionary_page_offset)
         at, end = start, start + chunk.total_compressed_size
-        self.packed += chunk.total_compressed_size  # of columns that share bytes, each time
+        self.packed += chunk.total_compressed_size  # shared bytes count for each column
         if not 0 <= at <= end <= self.size or self.packed > self.size:
             raise pa.ArrowInvalid("a column beyond the end of the file")
         if not self.is_near:
@@ -169,7 +169,7 @@ class _Pages:
             self._measure(group, chunk, longest if is_coded else 0)
 
     def _head(self, at: int, end: int) -> tuple[Fields, int]:
-        """The head of a page, and where its bytes begin."""
+        """Return the head of a page, and the position of its bytes."""
         length = HEAD_BYTES
         while True:
             data = self.source.read_at(min(length, end - at), at)
@@ -183,12 +183,12 @@ class _Pages:
                 return head, at + behind
 
     def _measure(self, group: int, chunk: Any, longest: int) -> None:
-        """Take the values of texts into account of which several are written as one.
+        """Add the sizes of texts that are written once and used several times.
 
         Args:
             group: The row group.
             chunk: The column.
-            longest: The bytes that one may have, if Arrow has to put values together; else 0.
+            longest: The largest size of a value, if Arrow has to assemble values; otherwise 0.
         """
         texts = [
             column.path
@@ -211,14 +211,14 @@ class _Pages:
 
 
 def _bytes_of(array: pa.Array) -> int:
-    """The bytes of values, each counted as often as it is meant."""
+    """Return the bytes of values, each counted as often as it is used."""
     if not pa.types.is_dictionary(array.type):
         return int(array.nbytes)
     return pc.sum(pc.binary_length(array.dictionary).take(array.indices)).as_py() or 0
 
 
 def leaves_of(array: pa.Array) -> Iterator[pa.Array]:
-    """The arrays that a nested one is made of."""
+    """Yield the leaf arrays of a nested array."""
     if pa.types.is_struct(array.type):
         for index in range(array.type.num_fields):
             yield from leaves_of(array.field(index))

@@ -1,7 +1,7 @@
-"""What must be true of a record before it is believed: who can write into a lake wrote it, too.
+"""Rules of records, checked before these are used: anyone with write access may have written them.
 
-The rules of single values are a table; those of a whole record are the functions behind it. A
-record that breaks one is refused by name, and nothing that it says is read, written or removed.
+The rules of single values are a table; those of a whole record are the functions after it. A record
+that breaks one is refused by name, and no file that it names is read, written or deleted.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ Fault = tuple[str, str]
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value must be.
+    """A rule of a value.
 
     Attributes:
-        kept: Whether a value is that.
-        wanted: What the rule asks for, in words.
+        kept: Returns whether a value keeps the rule.
+        wanted: The expected value, in words.
     """
 
     kept: Callable[[Any], bool]
@@ -58,7 +58,7 @@ class Rule:
 
 
 def between(low: float, high: float = math.inf) -> Rule:
-    """A number in a range, its ends included."""
+    """Return the rule of a number in a range, its ends included."""
     range_text = f"{low} to {high}" if high < math.inf else f"{low} or more"
     return Rule(lambda value: low <= value <= high, range_text)
 
@@ -121,7 +121,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
 
 
 def broken_rule(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> Fault | None:
-    """The first value that is not as it must be: its name, and what is wrong; None if all are."""
+    """Return the name and the fault of the first invalid value; None if all are valid."""
     for name, rule in rules.items():
         value = values.get(name)
         if not rule.kept(value):
@@ -130,7 +130,7 @@ def broken_rule(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> Fault |
 
 
 def record_fault(record: SnapshotRecord, *, whole: bool) -> str:
-    """What is wrong with a row of the catalog, the first thing; empty if nothing is.
+    """Return the first fault of a row of the catalog; empty if it is valid.
 
     Args:
         record: The row.
@@ -157,7 +157,7 @@ def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
 
 
 def _broken(value: Any, where: str) -> Iterator[Fault]:
-    """Values that break their rule, those of what is within too."""
+    """Yield values that break their rule, including those of nested records."""
     fault = broken_rule(field_values(value), RULES[type(value)])
     if fault is not None:
         yield where + fault[0], fault[1]
@@ -174,7 +174,7 @@ def _repeated(what: str, names: Iterable[object]) -> Iterator[Fault]:
 
 
 def _operator_faults(job: str, operator: OperatorRecord) -> Iterator[Fault]:
-    """What is wrong between an operator's states, their tables, and the files of these."""
+    """Yield contradictions between an operator's states, their tables, and the tables' files."""
     if operator.parallelism > operator.max_parallelism:
         yield "parallelism", f"{operator.parallelism}, above max_parallelism"
     yield from _repeated("states", (state.name for state in operator.states))
@@ -226,7 +226,7 @@ def _operator_state_faults(state: OperatorStateRecord, operator: OperatorRecord)
     if min(indexes) < 0 or max(indexes) >= operator.parallelism:
         yield where, "a subtask that the operator has not"
     if state.mode == DistributionMode.BROADCAST.name:
-        subtasks = subtasks[:1]  # every one has a copy, and the table has one
+        subtasks = subtasks[:1]  # every subtask has a copy, and the table has one
     counted = (
         sum(subtask.elements for subtask in subtasks),
         sum(subtask.state_bytes for subtask in subtasks),
@@ -236,7 +236,7 @@ def _operator_state_faults(state: OperatorStateRecord, operator: OperatorRecord)
 
 
 def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) -> Iterator[Fault]:
-    """A table's files: of key groups or subtasks that there are, none of them twice."""
+    """Yield faults of a table's files: key groups or subtasks that do not exist, or occur twice."""
     partitioning = Partitioning(operator.max_parallelism, table.partition_by)
     where = f"table {table.path!r}"
     by_group = table.partition_by == KEY_GROUP and operator.max_parallelism <= MAX_PARTITIONS

@@ -1,8 +1,8 @@
-"""What the catalog knows of a snapshot: the rows of the `snapshots` table, as values.
+"""Records of snapshots: the rows of the catalog's `snapshots` table, as values.
 
-One `SnapshotRecord` is one snapshot of one job: where it came from, its operators and states, and
-for each of its tables the Delta version and the files that hold it. Everything that `snapshots`,
-`rescale` and the next import need is here, so they open no table.
+One `SnapshotRecord` is one snapshot of one job: its source, its operators and states, and for each
+of its tables the Delta version and its files. `snapshots`, `rescale` and the next import need
+nothing else, so they open no table.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class KeyGroupRecord:
 
 @dataclass
 class UnitRecord:
-    """One file of a table, and what was in it: the unit of what is rewritten.
+    """One file of a table, and its content: the unit in which tables are rewritten.
 
     Attributes:
-        path: Below the table.
+        path: Its path below the table.
         partition: The value of the partition column.
         first: The first key group that it may hold.
         last: The last key group that it may hold.
-        rows: Its rows.
+        rows: The number of its rows.
         size: The file's bytes.
-        fingerprint: Of its content, whatever the order of entries; empty if it is not known.
+        fingerprint: A hash of its content, whatever the order of entries; empty if unknown.
     """
 
     path: str
@@ -72,7 +72,7 @@ class UnitRecord:
 
 @dataclass
 class TableRecord:
-    """One table of the snapshot: its version, and its files in it."""
+    """One table of the snapshot: its version, and its files at that version."""
 
     path: str
     version: int
@@ -93,7 +93,7 @@ class StateRecord:
         user_key_type: The Java type of a map's keys.
         ttl: Whether each value carries the time of its last access.
         meta_info: Its meta info, as Flink wrote it.
-        entries: In all key groups.
+        entries: The entries in all key groups.
         state_bytes: The bytes of keys and values, in all key groups.
         key_groups: The key groups that have entries.
     """
@@ -111,7 +111,7 @@ class StateRecord:
     key_groups: list[KeyGroupRecord] = field(default_factory=list)
 
     def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
-        """This state with what other key groups have, in order, and its counts again."""
+        """Return this state with other key groups, in order, and its counts updated."""
         ordered = sorted(groups, key=lambda group: group.key_group)
         return replace(
             self,
@@ -123,7 +123,7 @@ class StateRecord:
 
 @dataclass
 class SubtaskRecord:
-    """What one subtask has of an operator state: elements, and their bytes."""
+    """One subtask's share of an operator state: elements, and their bytes."""
 
     subtask: int
     elements: int
@@ -190,7 +190,7 @@ class OperatorRecord:
 
     @property
     def label(self) -> str:
-        """How it is called: its uid, or else its id."""
+        """Its uid, or else its id."""
         return self.uid or self.operator_id
 
     @property
@@ -215,30 +215,30 @@ class OperatorRecord:
         return sum(state.state_bytes for state in self.all_states)
 
     def table_of(self, state: AnyState) -> TableRecord:
-        """The table that holds one of its states."""
+        """Return the table that holds one of its states."""
         return next(table for table in self.tables if table.path == state.table)
 
     def states_in(self, table: TableRecord) -> list[AnyState]:
-        """The states that a table holds: one, or all its timers."""
+        """Return the states that a table holds: one, or all its timers."""
         return [state for state in self.all_states if state.table == table.path]
 
     def with_states(
         self, states: list[StateRecord], operator_states: list[OperatorStateRecord]
     ) -> OperatorRecord:
-        """The operator with these of its states, and without tables that none of them has."""
+        """Return the operator with only these of its states, and only their tables."""
         left = replace(self, states=states, operator_states=operator_states)
         paths = {state.table for state in left.all_states}
         return replace(left, tables=[table for table in self.tables if table.path in paths])
 
     def with_table(self, new: TableRecord) -> OperatorRecord:
-        """The operator with another version of one of its tables."""
+        """Return the operator with another version of one of its tables."""
         tables = [new if old.path == new.path else old for old in self.tables]
         return replace(self, tables=tables)
 
 
 @dataclass
 class CarriedFile:
-    """A file of the source, kept as it is: `handle` is its name there, `blob` its name here."""
+    """A file of the source, kept as bytes: `handle` is its name there, `blob` its name here."""
 
     handle: str
     blob: str
@@ -247,7 +247,7 @@ class CarriedFile:
 
 @dataclass
 class HoldRecord:
-    """Why a snapshot may not be dropped, and since when."""
+    """A hold: why a snapshot may not be dropped, and since when."""
 
     reason: str
     since: datetime
@@ -259,31 +259,31 @@ class SnapshotRecord:
 
     Attributes:
         job: The job.
-        snapshot_id: Unique within the job.
-        parent: The snapshot that it was made from; empty for an import.
+        snapshot_id: Its id, unique within the job.
+        parent: The snapshot from which it was made; empty for an import.
         origin: `import` or `commit`.
         kind: `savepoint` or `checkpoint`.
         format: `canonical`, `native` or `checkpoint`.
         metadata_version: The version of its `_metadata`.
         checkpoint_id: The checkpoint's number in the job.
-        taken_at: When it was taken, as whoever imported it said; if nobody did, when its file
-            `_metadata` was last written, which a copy changes.
+        taken_at: When it was taken, as given to the import; by default when its file `_metadata`
+            was last written, which a copy changes.
         imported_at: When this row was written.
-        source: Where it was read from.
+        source: The location from which it was imported.
         digest: The digest of its `_metadata`, by which the same snapshot is recognised.
         compression: `snappy` or `none`, as it was written.
-        note: What the user said of it.
-        entries: In all states.
+        note: The user's note.
+        entries: The entries of all states.
         state_bytes: The bytes of all keys and values.
-        written_bytes: How much this snapshot added to the lake.
-        metadata: Its `_metadata` without the state that has tables: what an export begins with.
+        written_bytes: The bytes that this snapshot added to the lake.
+        metadata: Its `_metadata` without the state that has tables: the basis of an export.
         carried: Files of state that has no tables: raw state, in-flight buffers.
         operators: The operators with keyed or operator state.
-        holds: Why it may not be dropped; while there is one, nobody does.
-        erased: The erasures by which rows of it went, by their requests.
-        sequence: Its place among the job's snapshots: the version of the catalog that it came
-            with, 0 in lakes that do not have it yet.
-        applied: The digest of the change by which a migration made it; empty of all others, and in
+        holds: The holds: while there is one, it may not be dropped.
+        erased: The erasures that deleted rows of it, by their requests.
+        sequence: Its place among the job's snapshots: the version of the catalog that added it; 0
+            in lakes that do not have it yet.
+        applied: The digest of the change by which a migration made it; empty for all others, and in
             lakes that do not have it yet.
     """
 
@@ -324,13 +324,13 @@ class SnapshotRecord:
         return keyed + [state for operator in self.operators for state in operator.operator_states]
 
     def files_digest(self) -> str:
-        """The digest of what files it has: another one once an erasure has exchanged some."""
+        """Return the digest of its files, which changes when an erasure exchanges some."""
         named = sorted(f"{table.path}/{unit.path}" for table in self.tables for unit in table.units)
         named += sorted(carried.blob for carried in self.carried)
         return hashlib.sha256("\n".join(named).encode("utf-8", "surrogatepass")).hexdigest()
 
     def with_operators(self, operators: list[OperatorRecord]) -> SnapshotRecord:
-        """The snapshot with other operators, and its counts again."""
+        """Return the snapshot with other operators, and its counts updated."""
         return replace(
             self,
             operators=operators,
@@ -346,14 +346,14 @@ class SnapshotRecord:
         written: int,
         note: str,
     ) -> SnapshotRecord:
-        """The snapshot that is made of this one now.
+        """Return the record of a new snapshot that is made from this one.
 
         Args:
             snapshot_id: Its id.
             origin: How it was made: `edit`, `commit`, `migrate`.
             operators: Its operators.
-            written: Bytes that were written for it.
-            note: Kept with it.
+            written: The bytes that were written for it.
+            note: A note to keep with it.
         """
         return replace(
             self.with_operators(operators),
@@ -370,16 +370,16 @@ class SnapshotRecord:
         )
 
     def to_row(self) -> dict[str, Any]:
-        """The row of the `snapshots` table."""
+        """Return the row of the `snapshots` table."""
         return _to_dict(self)
 
     def to_table(self) -> pa.Table:
-        """The row as a table, without a Python object for each value within."""
+        """Return the row as a table, without a Python object for each nested value."""
         return pa.Table.from_struct_array(_to_arrow(SnapshotRecord, [self]))
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> SnapshotRecord:
-        """The reverse of `to_row`; columns that this version does not know are left out.
+        """Return the record of a row, without columns that this version does not know.
 
         Raises:
             DamagedLakeError: A value is not of its type.
@@ -389,7 +389,7 @@ class SnapshotRecord:
 
 
 def key_group_records(measure: Measure, state: str) -> list[KeyGroupRecord]:
-    """The key groups in which a state has entries."""
+    """Return the key groups in which a state has entries."""
     counts, sizes = measure.counts(state), measure.sizes(state)
     return [
         KeyGroupRecord(measure.key_groups.first + at, int(counts[at]), int(sizes[at]))
@@ -421,7 +421,7 @@ def _arrow_fields(cls: Any) -> list[pa.Field]:
 
 @cache
 def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
-    """The name of each field, its type, and the type of a list's elements."""
+    """Return the name of each field, its type, and the type of a list's elements."""
     hints = get_type_hints(cls)
     return [
         (name, hints[name], get_args(hints[name])[0] if get_origin(hints[name]) is list else None)
@@ -430,13 +430,13 @@ def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
 
 
 def field_values(record: Any) -> dict[str, Any]:
-    """The value of each field of a record."""
+    """Return the value of each field of a record."""
     kind: Any = type(record)
     return {name: getattr(record, name) for name, _, _ in _fields(kind)}
 
 
 def _to_dict(record: Any) -> dict[str, Any]:
-    """The fields, those of records within too: `asdict` takes five times as long."""
+    """Return all fields, also of nested records: `asdict` takes five times as long."""
     row = field_values(record)
     kind: Any = type(record)
     for name, _, item in _fields(kind):
@@ -446,7 +446,7 @@ def _to_dict(record: Any) -> dict[str, Any]:
 
 
 def _to_arrow(cls: Any, records: Sequence[Any]) -> pa.StructArray:
-    """Records of a class, field by field."""
+    """Return records of a class as an array, field by field."""
     columns = []
     for name, hint, item in _fields(cls):
         values = [getattr(record, name) for record in records]

@@ -1,12 +1,12 @@
-"""Where delta-rs finds a table's log: in a directory that was opened, whatever its path leads to.
+"""The log of a table for delta-rs, in a directory that was opened safely.
 
 delta-rs takes paths, and follows links. So on a disk it gets a directory of this process's own, in
 which `_delta_log` leads to the descriptor of the log that was opened name by name. A table that is
-exchanged for a link meanwhile is read and written where it was. All that delta-rs may do there is
-in the log: it neither reads nor writes rows.
+replaced by a link meanwhile is still read and written at its old place. delta-rs only works on the
+log: it neither reads nor writes rows.
 
-A log is looked at before (`check_log_files`). delta-rs would wait for a pipe for ever, and a
-checkpoint of the second kind names further files, of which it reads those elsewhere too.
+The files of a log are checked first (`check_log_files`). delta-rs would wait for a pipe for ever,
+and a checkpoint of the second kind names further files, which it would read even elsewhere.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ __all__ = [
 ]  # fmt: skip
 
 LOG_DIRECTORY = "_delta_log"
-DESCRIPTORS = "/proc/self/fd"  # macOS has none of directories: there delta-rs gets the path
-# seconds before a store is asked again; delta-rs itself has asked often for what it may ask again
+DESCRIPTORS = "/proc/self/fd"  # without directories on macOS: there delta-rs gets the path
+# seconds before a store is asked again, after delta-rs itself has retried what it may retry
 WAITS = (0.2, 1, 5)
-# what delta-rs says of a store that refuses, and of one that it has asked as often as it may
+# errors of delta-rs about a store that refuses, and about one that it has asked often enough
 _REFUSED = re.compile("necessary privileges|401 Unauthorized|403 Forbidden|(?i:authenticat)")
 _ASKED_ENOUGH = re.compile(r"after (\d+) retries, max_retries\D+\1\b")
 _ENTRY = re.compile(r"\d{20}\.json", re.ASCII)
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet", re.ASCII)
 LAST_CHECKPOINT = "_last_checkpoint"
-# of Spark, for versions that are not committed yet, and for checkpoints that were removed
+# directories of Spark, for versions not yet committed, and for deleted checkpoints
 _EMPTY_DIRECTORIES = {"_commits", "_sidecars", "_staged_commits"}
 _ANY_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(.+)", re.ASCII)
 _KNOWN_CHECKPOINT = re.compile(r"parquet(\.crc|#\d+)?")  # `#1` while delta-rs writes it
@@ -64,10 +64,10 @@ _COLOUR = re.compile(r"\x1b\[\d*m")
 
 
 def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
-    """A table whose log was opened.
+    """Open a table safely.
 
     Args:
-        directory: The table's.
+        directory: The table's directory.
         version: Its version, the latest by default.
 
     Raises:
@@ -75,7 +75,7 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
         TableNotFoundError: The directory has no log.
         DeltaError: The log can't be read, or has no such version.
         UnreadableTableError: It has a checkpoint that names further files.
-        UnsafePathError: There is a link, or what is no file.
+        UnsafePathError: There is a link, or an entry that is not a file.
     """
     try:
         check_log_files(directory.confined(), version)
@@ -95,20 +95,20 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
 
 
 def check_log_files(directory: ConfinedDirectory, version: int | None = None) -> None:
-    """Look at a log's files before delta-rs does, which reads whatever is there. Of a local disk.
+    """Check the files of a log on a local disk before delta-rs reads them.
 
     Args:
-        directory: The table's.
-        version: The version that is to be opened, the latest by default.
+        directory: The table's directory.
+        version: The version to open, the latest by default.
 
     Raises:
         MissingFileError: There is no log.
-        UnreadableTableError: It has a checkpoint that is not one file with all that it says.
+        UnreadableTableError: It has a checkpoint that is not a single complete file.
         OversizedError: A checkpoint unpacks to more than its bytes allow.
         UnsafePathError: There is a link, a directory, a pipe or a device.
     """
     handle = directory.folder(LOG_DIRECTORY)
-    if handle is None:  # of a store, in which all is a file
+    if handle is None:  # in a store everything is a file
         return
     place = directory.full(LOG_DIRECTORY)
     checkpoints = []
@@ -128,12 +128,12 @@ def check_log_files(directory: ConfinedDirectory, version: int | None = None) ->
                     checkpoints.append(entry.name)
     finally:
         os.close(handle)
-    if checkpoints:  # the latest is the only one that is read
+    if checkpoints:  # only the latest one is read
         _check_checkpoint(directory, f"{LOG_DIRECTORY}/{max(checkpoints)}")
 
 
 def _check_directory(directory: ConfinedDirectory, entry: os.DirEntry[str]) -> None:
-    """Refuse what is no file in a log, but for empty directories of Spark."""
+    """Refuse an entry of a log that is not a file, except for empty directories of Spark."""
     path = f"{LOG_DIRECTORY}/{entry.name}"
     if entry.name not in _EMPTY_DIRECTORIES or not entry.is_dir(follow_symlinks=False):
         raise UnsafePathError(
@@ -150,7 +150,7 @@ def _check_directory(directory: ConfinedDirectory, entry: os.DirEntry[str]) -> N
 
 
 def _check_checkpoint(directory: ConfinedDirectory, path: str) -> None:
-    """Refuse a checkpoint that names further files, whatever it is called."""
+    """Refuse a checkpoint that names further files, whatever its name."""
     place = directory.full(path)
     try:
         with directory.open_input(path) as source:
@@ -174,7 +174,7 @@ def _check_checkpoint(directory: ConfinedDirectory, path: str) -> None:
 
 
 def _opened(uri: str, directory: Directory, version: int | None) -> DeltaTable:
-    """A table; where a store breaks off, tried some times more."""
+    """Open a table; try again if a store's connection fails."""
     options = storage_options(directory)
     for wait in (None,) if directory.local else (*WAITS, None):
         try:
@@ -191,21 +191,21 @@ def _opened(uri: str, directory: Directory, version: int | None) -> DeltaTable:
 
 
 def log_entry(version: int) -> str:
-    """The path of a version's entry below its table."""
+    """Return the path of a version's entry below its table."""
     return f"{LOG_DIRECTORY}/{version:020d}.json"
 
 
 def file_actions(log: DeltaTable) -> pa.Table:
-    """A version's files, one a row: path, size, partition and statistics, as flat columns."""
+    """Return a version's files, one a row: path, size, partition and statistics as flat columns."""
     # not `pa.table`, which imports pandas to see whether this is a data frame
     return pa.RecordBatchReader.from_stream(log.get_add_actions(flatten=True)).read_all()
 
 
 def is_torn(directory: Directory, version: int) -> bool:
-    """Whether a version's entry on a disk was cut off, as a power failure leaves one.
+    """Return whether a version's entry on a disk was cut off, as by a power failure.
 
-    Entries of statelake's are never cut off; those of other writers may be. One that was counts as
-    not written.
+    Entries that statelake writes are never cut off; those of other writers may be. One that was
+    counts as not written.
 
     Raises:
         MissingFileError: There is no such entry.
@@ -220,7 +220,7 @@ def is_torn(directory: Directory, version: int) -> bool:
 
 
 def _whole_version(directory: Directory) -> int | None:
-    """The version before the newest one if that one's entry was cut off; otherwise None."""
+    """Return the version before the newest one if the newest entry was cut off; otherwise None."""
     if not directory.local:
         return None
     entries = [name for name in directory.names(LOG_DIRECTORY) if _ENTRY.fullmatch(name)]
@@ -233,7 +233,7 @@ def _whole_version(directory: Directory) -> int | None:
 
 
 def _without_torn_checkpoint(directory: Directory) -> bool:
-    """Delete a checkpoint that was cut off, where no entry was cleaned up; whether it was there."""
+    """Delete checkpoints that were cut off, if the log has all entries; return whether it did."""
     names = directory.names(LOG_DIRECTORY)
     torn = [
         name
@@ -254,13 +254,13 @@ def _ends_as_parquet(directory: Directory, name: str) -> bool:
 
 
 def is_lasting(error: Exception) -> bool:
-    """Whether a store need not be asked again: it refuses, or delta-rs has asked often."""
+    """Return whether asking a store again is useless: it refuses, or was asked often enough."""
     text = _COLOUR.sub("", str(error))
     return bool(_REFUSED.search(text) or _ASKED_ENOUGH.search(text))
 
 
 def remedy_of(error: Exception, other: str) -> str:
-    """What to do about an error of delta-rs: look at the credentials, if the store refuses."""
+    """Return the remedy of an error of delta-rs: check the credentials, if the store refuses."""
     if not is_lasting(error):
         return other
     if _REFUSED.search(str(error)):
@@ -269,7 +269,7 @@ def remedy_of(error: Exception, other: str) -> str:
 
 
 def problem_of(error: Exception, directory: Directory) -> str:
-    """What delta-rs says of a table, with the path that the table has."""
+    """Return delta-rs's message about a table, with the table's own path."""
     text = re.sub(
         rf"(/[^\s/]+)*/{LOG_PREFIX}\w+", lambda _: directory.uri, _COLOUR.sub("", str(error))
     )
@@ -302,7 +302,7 @@ class _LogPlace:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-        if self._made is not None and self._owner == os.getpid():  # not what a fork has of it
+        if self._made is not None and self._owner == os.getpid():  # a fork must not close it
             with suppress(OSError):
                 Path(self._made.path, LOG_DIRECTORY).unlink(missing_ok=True)
                 Path(self._made.path).rmdir()

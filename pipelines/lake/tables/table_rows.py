@@ -1,4 +1,4 @@
-"""Rows of a snapshot's tables, read back from their files for whoever writes or compares them."""
+"""Rows of a snapshot's tables, read from their files."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ FETCHED_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class TableRows:
-    """What is needed to read one table of a snapshot back, picklable.
+    """A picklable reader of one table of a snapshot.
 
     Attributes:
         lake: The lake's location.
         path: The table's path.
-        partitioning: How it is partitioned.
+        partitioning: Its partitioning.
         key_serializer: The snapshot of the key serializer, as Flink wrote it.
-        states: Id in the header that is to be written, and meta info, of each state in it.
+        states: The id in a savepoint's header, and the meta info, of each state in it.
         units: Its files.
-        plain: Whether it was written without the decoders of users that there are now.
+        plain: Whether it was written without the users' decoders of now.
     """
 
     lake: str
@@ -76,11 +76,11 @@ class TableRows:
         return self.partitioning.max_parallelism
 
     def parse(self, meta_info: bytes) -> tuple[KeyedState, KeyedLayout]:
-        """A state of the table, and the layout that its rows have."""
+        """Return a state of the table, and the layout of its rows."""
         return parse_keyed_state(meta_info, self.key_serializer, without_decoders=self.plain)
 
     def within(self, key_groups: KeyGroupRange) -> TableRows:
-        """Only the files that may hold these key groups."""
+        """Return the reader of only the files that may hold these key groups."""
         units = tuple(
             unit
             for unit in self.units
@@ -89,7 +89,7 @@ class TableRows:
         return replace(self, units=units)
 
     def read(self, key_groups: KeyGroupRange) -> list[StateRows]:
-        """The rows of these key groups, in order of key group, a state at a time."""
+        """Read the rows of these key groups, in order of key group, a state at a time."""
         parsed = [(index, *self.parse(meta_info)) for index, meta_info in self.states]
         columns = table_columns(parsed[0][1])
         tables = [
@@ -114,7 +114,7 @@ class TableRows:
 def read_unit(
     lake: str, path: str, unit: UnitRecord, columns: pa.Schema, partitioning: Partitioning
 ) -> pa.Table:
-    """The rows of one file, with the types that the state has.
+    """Read the rows of one file, with the state's types.
 
     Raises:
         LakeError: The file is missing, or its columns are not the state's.
@@ -127,7 +127,7 @@ def read_unit(
 
 
 def null_counts(file: pq.ParquetFile) -> dict[str, int]:
-    """How many nulls each column has, by its path; columns that do not say it are left out."""
+    """Return the number of nulls of each column, by its path; without columns of unknown number."""
     counts: dict[str, int] = {}
     for group in range(file.metadata.num_row_groups):
         row_group = file.metadata.row_group(group)
@@ -143,16 +143,16 @@ def null_counts(file: pq.ParquetFile) -> dict[str, int]:
 def open_unit(
     lake: str, path: str, unit: UnitRecord, *, whole: bool = False
 ) -> Iterator[pq.ParquetFile]:
-    """One file of a table, for as long as it is read.
+    """Open one file of a table, until the context ends.
 
     Args:
         lake: The lake's location.
-        path: The table's.
+        path: The table's path.
         unit: The file.
-        whole: Whether all of it will be read, which asks an object store for less.
+        whole: Whether all of it will be read, which needs fewer requests to an object store.
 
     Raises:
-        LakeError: It is missing, can't be read, or has not the rows that the catalog says.
+        LakeError: It is missing, can't be read, or does not have the rows of its record.
         OversizedError: It unpacks to more than its bytes allow.
     """
     directory = table_directory(lake, path)
@@ -176,7 +176,7 @@ def open_unit(
 
 
 def _opened(directory: Directory, unit: UnitRecord, *, whole: bool) -> pa.NativeFile:
-    """A file, fetched at once if it is small and in an object store."""
+    """Open a file; one that is small and in an object store is fetched at once."""
     if whole and directory.is_object_store and unit.size <= FETCHED_BYTES:
         return pa.BufferReader(directory.read(unit.path))
     return directory.open_input(unit.path)
@@ -185,13 +185,13 @@ def _opened(directory: Directory, unit: UnitRecord, *, whole: bool) -> pa.Native
 def typed_rows(
     table: pa.Table, unit: UnitRecord, columns: pa.Schema, partitioning: Partitioning, place: str
 ) -> pa.Table:
-    """Rows of a file with the columns and types that the state has.
+    """Return rows of a file with the state's columns and types.
 
     Args:
         table: The rows as read.
         unit: The file.
-        columns: Some or all columns of the table, the key group among them.
-        partitioning: How the table is partitioned.
+        columns: Some or all columns of the table, including the key group.
+        partitioning: The table's partitioning.
         place: The file's path, for messages.
 
     Raises:
@@ -216,7 +216,7 @@ def typed_rows(
 
 
 def _of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
-    """Only these key groups, in ascending order, otherwise in the order of the files."""
+    """Return rows of these key groups only, by key group and then in the order of the files."""
     groups = rows.column(KEY_GROUP).to_numpy()
     inside = (groups >= key_groups.first) & (groups <= key_groups.last)
     if not inside.all():
@@ -228,7 +228,7 @@ def _of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
 
 
 def rows_of_queue(rows: pa.Table, state: KeyedState) -> pa.Table:
-    """Of a table of timers, the rows of one queue."""
+    """Return the rows of one queue from a table of timers; all rows of other tables."""
     if state.kind is not StateKind.TIMERS:
         return rows
     domain, service = state.timer_service
@@ -239,12 +239,12 @@ def rows_of_queue(rows: pa.Table, state: KeyedState) -> pa.Table:
 
 
 def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> TableRows:
-    """What reads a table of a snapshot back.
+    """Return the reader of a table of a snapshot.
 
     Raises:
-        LakeError: The values would be written as another type than they were imported as.
+        LakeError: The values would be written with another type than they were imported with.
     """
-    # by which states go in the header of a savepoint
+    # the index of a state is its id in the header of a savepoint
     states = [held for held in enumerate(operator.states) if held[1].table == table.path]
     for _, state in states:
         if is_decoded_otherwise(operator, state):
@@ -268,13 +268,13 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
 
 
 def parse_recorded(operator: OperatorRecord, state: StateRecord) -> KeyedState:
-    """A state of a snapshot as its table was written, be it without decoders that there are now."""
+    """Return a state with the types of its table, perhaps without the decoders of now."""
     plain = _is_plain(operator, state)
     return parse_keyed_state(state.meta_info, operator.key_serializer, without_decoders=plain)[0]
 
 
 def is_decoded_otherwise(operator: OperatorRecord, state: StateRecord) -> bool:
-    """Whether a state's values were decoded as neither now nor without decoders."""
+    """Return whether a state's values were decoded in another way than now or without decoders."""
     if DECODED not in state.value_type or _is_plain(operator, state):
         return False
     now = parse_keyed_state(state.meta_info, operator.key_serializer)[0]
@@ -282,7 +282,7 @@ def is_decoded_otherwise(operator: OperatorRecord, state: StateRecord) -> bool:
 
 
 def _is_plain(operator: OperatorRecord, state: StateRecord) -> bool:
-    """Whether the types that were recorded are those without decoders, and only those."""
+    """Return whether the recorded types are those without decoders, and not those of now."""
     recorded = (
         operator.key_type, state.namespace_type, state.value_type, state.user_key_type,
     )  # fmt: skip
@@ -298,7 +298,7 @@ def _types(state: KeyedState) -> tuple[str, str, str, str]:
 
 
 def group_sizes(states: Sequence[StateRecord], max_parallelism: int) -> I64Array:
-    """The bytes of some states in each key group."""
+    """Return the bytes of some states in each key group."""
     sizes = np.zeros(max_parallelism, np.int64)
     for state in states:
         for key_group in state.key_groups:
@@ -312,9 +312,9 @@ def chunks_of(
     """Cut key groups into ranges of about `chunk_bytes` of state.
 
     Args:
-        sizes: The bytes of each key group that there is, from 0 on.
-        key_groups: Those that are cut.
-        chunk_bytes: A range has more only if one key group has.
+        sizes: The bytes of all key groups, from 0 on.
+        key_groups: The key groups to cut.
+        chunk_bytes: The size of a range, which only a single key group may exceed.
     """
     first, held = key_groups.first, 0
     for group in range(key_groups.first, key_groups.last + 1):

@@ -1,9 +1,9 @@
-"""One Delta table of the lake: its files, and commits that name them exactly.
+"""A Delta table of the lake: its files, and commits that name them exactly.
 
-Files that statelake writes lie in `_data/` below the table. Delta engines read them by the log,
-and no VACUUM looks into a directory whose name begins with an underscore; the log itself is told
-never to expire. So a snapshot that is kept stays readable, and only `statelake drop` removes
-bytes. The log is written through delta-rs, which costs milliseconds where Spark costs a second.
+Files that statelake writes are in `_data/` below the table. Delta engines read them by the log,
+and VACUUM skips directories whose names begin with an underscore; the log itself is configured
+never to expire. So a snapshot that is kept stays readable, and only `statelake drop` deletes
+files. The log is opened with delta-rs, which takes milliseconds where Spark takes a second.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class TableFile:
     """A Parquet file of a table.
 
     Attributes:
-        path: Below the table.
+        path: Its path below the table.
         size: Its bytes.
-        rows: Its rows, -1 if the log does not say.
-        partition: The value of the partition column, -1 if there is none.
-        key_groups: The first and the last key group that it has rows of, where that is known and
-            not the partition.
+        rows: The number of its rows, -1 if the log does not say.
+        partition: The value of the partition column, -1 without one.
+        key_groups: The first and the last key group of its rows, if they are known and not the
+            partition.
     """
 
     path: str
@@ -96,7 +96,7 @@ class TableFile:
 
     @classmethod
     def of(cls, unit: UnitRecord) -> TableFile:
-        """A file that a snapshot has."""
+        """Return a file of a snapshot."""
         key_groups = (unit.first, unit.last) if names_key_groups(unit.path) else None
         return cls(unit.path, unit.size, unit.rows, unit.partition, key_groups)
 
@@ -105,7 +105,7 @@ class StateTable:
     """A Delta table below a lake.
 
     Args:
-        directory: The lake's.
+        directory: The lake's directory.
         path: The table's path below it.
     """
 
@@ -115,19 +115,19 @@ class StateTable:
 
     @property
     def uri(self) -> str:
-        """Where it is."""
+        """The table's location."""
         return self.directory.uri
 
     def open(self, version: int | None = None) -> DeltaTable | None:
-        """The table at a version, the latest by default; None if there is no table.
+        """Open the table at a version, the latest by default; None if there is no table.
 
         Raises:
             DamagedLakeError: Its log can't be read, or has no such version.
-            UnsafePathError: There is a link, or the log has a file elsewhere.
+            UnsafePathError: There is a link, or the log names a file elsewhere.
         """
         self.directory.refuse_links()
         if version is not None and not self.directory.is_file(_log_entry(version)):
-            # delta-rs would look for every version up to one that there is not
+            # delta-rs would look for every version up to one that does not exist
             latest = open_table(self.directory, None)
             if latest is not None and version > latest.version():
                 raise _unreadable(f"it has no version {version}", self.uri)
@@ -137,15 +137,15 @@ class StateTable:
         return table
 
     def checked_directory(self, recorded: TableRecord | None = None) -> Directory:
-        """Where it is, for an engine that reads and writes it by its path.
+        """Return its directory, for an engine that reads and writes it by its path.
 
         Args:
-            recorded: What a snapshot's record says of it, whose version is going to be read; the
-                newest by default.
+            recorded: A snapshot's record of it, whose version is going to be read; the newest
+                version by default.
 
         Raises:
             UnsafePathError: A file of that version, or the way to it, is a link.
-            ConflictError: The version has other files than the snapshot.
+            ConflictError: The version's files are not the snapshot's.
         """
         log = self.require(None if recorded is None else recorded.version)
         check_files(log, self.directory)
@@ -160,7 +160,7 @@ class StateTable:
         return self.directory
 
     def require(self, version: int | None = None) -> DeltaTable:
-        """The table at a version.
+        """Open the table at a version.
 
         Raises:
             NotALakeError: There is no table.
@@ -171,7 +171,7 @@ class StateTable:
         return table
 
     def files(self, version: int | None = None) -> list[TableFile]:
-        """The files of a version, by what the log says.
+        """Return the files of a version, from the log.
 
         Raises:
             UnreadableTableError: The files alone are not the table's content: it uses deletion
@@ -180,12 +180,13 @@ class StateTable:
         return plain_files(self.require(version))
 
     def commit_info(self, version: int) -> dict[str, Any]:
-        """What the log says of how a version came to be; nothing if it is forgotten.
+        """Return the commit information of a version; empty if its entry was cleaned up.
 
-        Read from the log itself: delta-rs numbers the history of any but the latest version wrong.
+        It is read from the log itself: delta-rs numbers the history wrong for all versions but the
+        latest.
 
         Raises:
-            DamagedLakeError: The log says nothing that could be.
+            DamagedLakeError: The entry is not valid.
         """
         path = _log_entry(version)
         if not self.directory.is_file(path):
@@ -199,7 +200,7 @@ class StateTable:
             raise _unreadable(f"no log of Delta's ({error})", self.directory.full(path)) from error
 
     def is_edited(self, newest: DeltaTable, version: int) -> bool:
-        """Whether others than statelake changed the table after a version.
+        """Return whether another engine changed the table after a version.
 
         Args:
             newest: The newest version.
@@ -208,20 +209,20 @@ class StateTable:
         return newest.version() > version and not all(map(self.maker, self.versions_after(version)))
 
     def versions_after(self, version: int) -> list[int]:
-        """The versions behind one that the log has an entry of, the latest first.
+        """Return the versions after one of which the log has an entry, the latest first.
 
-        Of those that are there, not counted up: what the latest one is called, anyone may have set.
+        They are listed, not counted up: anyone may have written an entry with a huge number.
         """
         names = self.directory.names(LOG_DIRECTORY)
         versions = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
         return sorted((later for later in versions if later > version), reverse=True)
 
     def maker(self, version: int) -> str:
-        """The attempt of statelake that made a version; empty if someone else did."""
+        """Return the attempt of statelake that made a version; empty if another engine did."""
         return str(self.commit_info(version).get(ATTEMPT_KEY, ""))
 
     def remove_others(self, attempt: str, kept: Iterable[str]) -> None:
-        """Remove an attempt's files but for some: those of tasks that ran more than once.
+        """Delete an attempt's files except for some: those of tasks that ran more than once.
 
         Args:
             attempt: Its token.
@@ -240,13 +241,13 @@ class StateTable:
         partition_by: str | None,
         attempt: str,
     ) -> int:
-        """Make these files the whole content of the table, as one new version.
+        """Replace the whole content of the table by these files, as one new version.
 
-        Whoever else commits meanwhile only costs another attempt: what is added and removed
-        follows from the latest version each time.
+        A commit of another writer meanwhile only costs another attempt: the added and removed files
+        are computed from the latest version each time.
 
         Args:
-            schema: The table's columns, the partition column among them.
+            schema: The table's columns, including the partition column.
             files: All its files.
             partition_by: The partition column.
             attempt: A token of the caller's, kept in the log, by which its commit is found.
@@ -255,7 +256,7 @@ class StateTable:
             The version. If the files are the latest version's already, that one.
 
         Raises:
-            ConflictError: Others kept committing.
+            ConflictError: Other writers were first each time.
         """
         new_files = {file.path: file for file in files}
 
@@ -284,7 +285,7 @@ class StateTable:
         return until_committed(commit, self.directory)
 
     def record_files(self, record: TableRecord, schema: pa.Schema, attempt: str) -> TableRecord:
-        """The record of the table at a version with its files alone: see `replace_files`."""
+        """Commit a record's files as a version, and return its record: see `replace_files`."""
         files = [TableFile.of(unit) for unit in record.units]
         version = self.replace_files(
             schema, files, partition_by=record.partition_by or None, attempt=attempt
@@ -293,14 +294,14 @@ class StateTable:
 
 
 def sync_attempt(lake: Directory, tables: Iterable[str], token: str) -> None:
-    """Bring all that an attempt has written below some tables to the disk, in one pass.
+    """Sync all files of an attempt below some tables to the disk, in one pass.
 
-    For what the catalog is to name at once: `DeltaCommit` syncs what a log names.
+    It is for files that the catalog is about to name: `DeltaCommit` syncs those that a log names.
 
     Args:
         lake: The lake's directory.
         tables: The tables' paths below it.
-        token: The attempt's.
+        token: The attempt's token.
     """
     if lake.local:
         lake = lake.confined()
@@ -309,7 +310,7 @@ def sync_attempt(lake: Directory, tables: Iterable[str], token: str) -> None:
 
 
 def table_directory(lake: str, path: str) -> ConfinedDirectory:
-    """The directory of a table below a lake, whose location tasks hold as text."""
+    """Return the directory of a table below a lake, from the lake's location as text."""
     return Directory(lake).confined().child(path)
 
 
@@ -318,10 +319,10 @@ def _log_entry(version: int) -> str:
 
 
 def open_table(directory: Directory, version: int | None = None) -> DeltaTable | None:
-    """A table at a version, the latest by default; None if there is no table.
+    """Open a table at a version, the latest by default; None if there is no table.
 
     Args:
-        directory: The table's.
+        directory: The table's directory.
         version: The version.
 
     Raises:
@@ -336,17 +337,17 @@ def open_table(directory: Directory, version: int | None = None) -> DeltaTable |
         raise
     except (SnapshotError, DeltaError, ValueError, OverflowError) as error:
         if isinstance(error, SnapshotError) and not directory.exists():
-            return None  # what should be above it is a file
+            return None  # a file is in place of a directory above it
         problem = f"the table can't be opened ({problem_of(error, directory)})"
         raise _unreadable(problem, directory.uri) from error
 
 
 def log_path(path: str, place: str) -> str:
-    """The path of a file as a table's log has it, as it is called on a disk.
+    """Return the path of a file on disk, from its path in a table's log.
 
     Args:
-        path: Percent-encoded.
-        place: Where the table is.
+        path: The path in the log, percent-encoded.
+        place: The table's location.
 
     Raises:
         UnsafePathError: The path leads out of the table, as written or URL-decoded.
@@ -357,10 +358,10 @@ def log_path(path: str, place: str) -> str:
 
 
 def check_files(table: DeltaTable, directory: Directory) -> None:
-    """Look where the files of an opened version are, before an engine takes them by their paths.
+    """Check the paths of an opened version's files, before an engine follows them.
 
     Raises:
-        UnsafePathError: A file lies elsewhere, or it or a directory above it is a link.
+        UnsafePathError: A file is elsewhere, or it or a directory above it is a link.
     """
     directory.confined().refuse_links()
     for path in _log_paths(table, directory):
@@ -368,12 +369,12 @@ def check_files(table: DeltaTable, directory: Directory) -> None:
 
 
 def has_files_of(table: DeltaTable, recorded: TableRecord) -> bool:
-    """Whether an opened version has the very files of a snapshot."""
+    """Return whether an opened version has exactly the files of a snapshot."""
     return {file.path for file in files_of(table)} == {unit.path for unit in recorded.units}
 
 
 def _log_paths(table: DeltaTable, directory: Directory) -> list[str]:
-    """The paths of a version's files below its table."""
+    """Return the paths of a version's files below its table."""
     paths = file_actions(table).column("path").to_pylist()
     return [log_path(path, directory.uri) for path in paths]
 
@@ -386,7 +387,7 @@ def create_table(
     configuration: Mapping[str, str | None] | None = None,
     name: str | None = None,
 ) -> DeltaTable:
-    """A new table without a row, or the one that another process made at the same moment."""
+    """Create a table without rows, or open the one that another process created meanwhile."""
     with suppress(CommitFailedError):
         commit = DeltaCommit(directory, schema, partition_by, CommitProperties())
         commit.create(configuration, name)
@@ -399,16 +400,16 @@ def create_table(
 def read_rows(
     table: DeltaTable, directory: Directory, schema: pa.Schema, wanted: pc.Expression | None = None
 ) -> pa.Table:
-    """The rows of an opened version that has few, of files that are opened without following links.
+    """Read all rows of an opened version that has few, without following links.
 
     Args:
         table: The version.
-        directory: The table's.
+        directory: The table's directory.
         schema: The columns; those that a file lacks are null.
-        wanted: The condition that rows meet.
+        wanted: The condition of the rows.
 
     Raises:
-        UnreadableTableError: The table has features by which its files alone are not its content.
+        UnreadableTableError: The table has features that its files alone can't show.
         OSError, ArrowException: A file can't be read.
     """
     refuse_features(table)
@@ -422,19 +423,19 @@ def read_rows(
 
 
 def plain_files(table: DeltaTable) -> list[TableFile]:
-    """The files of an opened version, which alone must be its content.
+    """Return the files of an opened version, which alone must be its content.
 
     Raises:
         UnreadableTableError: It uses deletion vectors, column mapping, or another feature that
             files can't show.
-        DamagedLakeError: The log says something of them that can't be.
+        DamagedLakeError: The log's entry of a file is not valid.
     """
     refuse_features(table)
     return files_of(table)
 
 
 def refuse_features(table: DeltaTable) -> None:
-    """Look whether the files of a version alone are its content.
+    """Refuse a version whose content is not its files alone.
 
     Raises:
         UnreadableTableError: It uses deletion vectors, column mapping, or another feature that
@@ -451,10 +452,10 @@ def refuse_features(table: DeltaTable) -> None:
 
 
 def files_of(table: DeltaTable) -> list[TableFile]:
-    """The files of an opened version.
+    """Return the files of an opened version.
 
     Raises:
-        DamagedLakeError: The log says something of them that can't be.
+        DamagedLakeError: The log's entry of a file is not valid.
     """
     actions = file_actions(table)
     columns = set(actions.schema.names)
@@ -488,5 +489,5 @@ def _unreadable(problem: str, place: str) -> DamagedLakeError:
 
 
 def _properties(attempt: str) -> CommitProperties:
-    """No retries of delta-rs's own: it would put files beside those of whoever came first."""
+    """Return properties without delta-rs's retries, which would add files to another writer's."""
     return CommitProperties(custom_metadata={ATTEMPT_KEY: attempt})

@@ -1,6 +1,6 @@
-"""Thrift's compact protocol, as far as Parquet's footers need it: read, and written again.
+"""Read and write Thrift's compact protocol, as far as Parquet's footers need it.
 
-What is not known is kept: a struct is its fields by number, each with its kind on the wire.
+Unknown fields are kept: a struct is its fields by number, each with its kind on the wire.
 
 Source: `doc/specs/thrift-compact-protocol.md` of Apache Thrift.
 """
@@ -20,12 +20,12 @@ LEVELS = 32
 
 
 def read_struct(data: bytes, at: int = 0) -> tuple[Fields, int]:
-    """The fields of a struct, and where it ends.
+    """Read the fields of a struct, and return them with its end.
 
     Lists are (kind of their elements, elements), maps (kind of keys, kind of values, pairs).
 
     Raises:
-        ValueError: The bytes are no struct.
+        ValueError: The bytes are not a valid struct.
     """
     try:
         return _Reader(data).struct(at, 0)
@@ -50,7 +50,7 @@ class _Reader:
                 number += head >> 4
             else:
                 number, at = self._zigzag(at)
-            value: Any = None  # a boolean's is its kind
+            value: Any = None  # the value of a boolean is its kind
             if kind not in (TRUE, FALSE):
                 value, at = self._value(kind, at, level + 1)
             fields[number] = kind, value
@@ -120,7 +120,7 @@ class _Reader:
 
 
 def write_struct(fields: Fields) -> bytes:
-    """A struct as `read_struct` reads it; structs in it may be bytes that this made."""
+    """Write a struct as `read_struct` returns it; nested structs may be written bytes already."""
     out = bytearray()
     _write_struct(fields, out)
     return bytes(out)

@@ -1,6 +1,6 @@
 """Write rows into a table's files, one after the other, each with whole key groups.
 
-zstd without a dictionary: as fast here as Snappy, and a third smaller.
+They are compressed with zstd, without dictionaries: as fast as Snappy here, and a third smaller.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class UnitWriter:
     """Takes rows in order of key group, and writes those of a file when it is closed.
 
     Args:
-        directory: The table's.
+        directory: The table's directory.
         attempt: The token under which files are named.
-        partitioning: How the table is partitioned.
-        skip: Key groups that are not to be written.
+        partitioning: The table's partitioning.
+        skip: The key groups that are not written.
     """
 
     def __init__(
@@ -53,23 +53,23 @@ class UnitWriter:
         self.output: pa.NativeFile | None = None
 
     def wanted(self, entries: Entries) -> Entries:
-        """The entries that are to be written."""
+        """Return the entries to write."""
         if not self.skipped.size or not len(entries):
             return entries
         return entries.take(np.flatnonzero(~np.isin(entries.group_of, self.skipped)))
 
     def append(self, batch: pa.RecordBatch, last: int) -> None:
-        """Take rows in order of key group; those up to key group `last` are of the open file."""
+        """Take rows in order of key group; those up to key group `last` belong to the open file."""
         self.rows.append(batch)
         self.held += batch.nbytes
         if self.held > ROW_GROUP_BYTES:
             self._flush(last)
 
     def close(self, last: int) -> tuple[str, int]:
-        """End the file with key group `last`: its path below the table, and its bytes.
+        """End the file with key group `last`.
 
         Returns:
-            No path if there is no row for it.
+            Its path below the table, and its bytes; an empty path if it has no rows.
         """
         self._flush(last)
         if self.file is None or self.output is None:
@@ -116,7 +116,7 @@ class UnitWriter:
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """Rows in order of key group, which those of several queues of timers are not at first."""
+    """Sort rows by key group, which is needed for those of several queues of timers."""
     groups = rows.column(KEY_GROUP).to_numpy()
     if np.all(groups[1:] >= groups[:-1]):
         return rows
@@ -124,7 +124,7 @@ def _in_order(rows: pa.Table) -> pa.Table:
 
 
 def table_batch(state: KeyedState, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A state's rows as its table has them: timers say which queue they are of."""
+    """Return a state's rows with the columns of its table: timers have their queue's."""
     if state.kind is not StateKind.TIMERS:
         return batch
     domain, service = state.timer_service
@@ -136,7 +136,7 @@ def table_batch(state: KeyedState, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def table_columns(state: KeyedState) -> pa.Schema:
-    """The columns of the table that holds a state, the partition's among them."""
+    """Return the columns of the table that holds a state, including the partition column."""
     if state.kind is not StateKind.TIMERS:
         return state.schema
     named = state.schema.insert(1, pa.field("service", pa.string()))

@@ -1,12 +1,12 @@
-"""How a state's key groups are spread over files, by how many bytes they have.
+"""The distribution of a state's key groups over files, by their bytes.
 
 A table is partitioned by `key_group_bucket`: the key groups of an operator form at most 128
-buckets, and the value is the first bucket that a file has rows of. A file covers whole buckets, as
-many as come to `FILE_BYTES` of state, so a small state is one file and a large one 128. The next
-snapshot's files begin where those of the one before did, so that files which did not change are
-shared; only where a file has grown to `GROWN` times that is it cut anew.
+buckets, and the value is the first bucket of a file's rows. A file covers whole buckets, up to
+about `FILE_BYTES` of state, so a small state is one file and a large one 128. The next snapshot's
+files begin where those of the one before did, so that files which did not change are shared; only
+a file that has grown to `GROWN` times that size is cut anew.
 
-Tables of statelake's first lakes are partitioned by `key_group`, a file each, and stay so.
+Tables of statelake's first lakes are partitioned by `key_group`, one file for each, and stay so.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class Unit:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """The key groups."""
+        """The range of its key groups."""
         return KeyGroupRange(self.first, self.last)
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How a table is partitioned.
+    """The partitioning of a table.
 
     Attributes:
-        max_parallelism: The operator's.
+        max_parallelism: The operator's max parallelism.
         column: The partition column.
     """
 
@@ -70,19 +70,19 @@ class Partitioning:
     column: str = BUCKET
 
     def partition_of(self, key_group: int) -> int:
-        """The value of the partition column for a file that begins with a key group."""
+        """Return the value of the partition column for a file that begins with a key group."""
         if self.column == KEY_GROUP:
             return key_group
         return key_group * MAX_PARTITIONS // self.max_parallelism
 
     def first_of(self, partition: int) -> int:
-        """The first key group of a partition, or of the next one that has any."""
+        """Return the first key group of a partition, or of the next one that is not empty."""
         if self.column == KEY_GROUP:
             return partition
         return -(-partition * self.max_parallelism // MAX_PARTITIONS)
 
     def buckets(self, key_groups: KeyGroupRange) -> list[Unit]:
-        """The buckets of key groups; the first and the last may lack some of theirs."""
+        """Return the buckets of key groups; the first and the last may be incomplete."""
         buckets: list[Unit] = []
         first = key_groups.first
         while first <= key_groups.last:
@@ -93,37 +93,37 @@ class Partitioning:
         return buckets
 
     def is_whole(self, bucket: Unit) -> bool:
-        """Whether a bucket has all its key groups."""
+        """Return whether a bucket has all its key groups."""
         behind = min(self.first_of(bucket.partition + 1), self.max_parallelism)
         return (bucket.first, bucket.last + 1) == (self.first_of(bucket.partition), behind)
 
     def buckets_of(self, key_groups: pa.ChunkedArray) -> pa.ChunkedArray:
-        """The bucket of each key group of a column."""
+        """Return the bucket of each key group of a column."""
         scaled = pc.multiply(key_groups.cast(pa.int64()), MAX_PARTITIONS)
         return pc.divide(scaled, self.max_parallelism).cast(pa.int32())
 
     def table_schema(self, columns: pa.Schema) -> pa.Schema:
-        """The columns of the table: those of the state, and the bucket where there is one."""
+        """Return the columns of the table: those of the state, and the bucket if it has buckets."""
         if self.column == KEY_GROUP:
             return columns
         return columns.append(pa.field(BUCKET, pa.int32()))
 
     def file_schema(self, columns: pa.Schema) -> pa.Schema:
-        """The columns of a file: Delta keeps the partition column in its log alone."""
+        """Return the columns of a file: Delta keeps the partition column only in its log."""
         if self.column != KEY_GROUP:
             return columns
         return columns.remove(columns.get_field_index(KEY_GROUP))
 
 
 class FileCuts:
-    """Where the files of one table end, within the key groups of a slice.
+    """The ends of one table's files, within the key groups of a slice.
 
-    Two files of one partition must both lie within it, so that it can be edited as a whole. Hence a
-    bucket that is not whole, at an end of the slice, is a file by itself.
+    Two files of one partition must both be within it, so that it can be edited as a whole. Hence a
+    bucket that is incomplete, at an end of the slice, is a file by itself.
 
     Args:
-        partitioning: How the table is partitioned.
-        buckets: The slice's, in order.
+        partitioning: The table's partitioning.
+        buckets: The slice's buckets, in order.
         partitions: How many partitions the table is to have, whatever its bytes.
     """
 
@@ -143,11 +143,11 @@ class FileCuts:
         self._bytes = 0
 
     def follow(self, starts: Collection[int], sizes: Sequence[int]) -> None:
-        """End files where those of the snapshot before do, but where they have grown too much.
+        """End files where those of the previous snapshot do, unless they have grown too much.
 
         Args:
-            starts: The partitions of the files that it has of the table.
-            sizes: Bytes of the table's states in each bucket.
+            starts: The partitions of the previous snapshot's files of the table.
+            sizes: The bytes of the table's states in each bucket.
         """
         beginnings = [at for at, bucket in enumerate(self._buckets) if bucket.partition in starts]
         if self._fixed or sum(sizes) * SHRUNK < len(beginnings) * self._file_bytes:
@@ -158,11 +158,11 @@ class FileCuts:
                 self._limits[first:behind] = [math.inf] * (behind - first)
 
     def ends_after(self, bucket: int, size: int) -> bool:
-        """Whether a file ends behind a bucket: to be asked of one after the other.
+        """Return whether a file ends with a bucket: to be called for each, in order.
 
         Args:
-            bucket: Which of the buckets it is.
-            size: Bytes of the table's states in it.
+            bucket: The index of the bucket.
+            size: The bytes of the table's states in it.
         """
         self._bytes += size
         ends = self._ends[bucket] or self._bytes >= self._limits[bucket]
@@ -171,7 +171,7 @@ class FileCuts:
         return ends
 
     def units(self, sizes: Sequence[int]) -> list[Unit]:
-        """All files, where the bytes of each bucket are known."""
+        """Return all files, from the bytes of each bucket."""
         units, start = [], 0
         for at, size in enumerate(sizes):
             if self.ends_after(at, size):
@@ -183,7 +183,7 @@ class FileCuts:
 
 @dataclass(frozen=True, slots=True)
 class SlicePart:
-    """Some key groups of one of an operator's files, by its place among them."""
+    """Some key groups of one of an operator's files, by the file's index."""
 
     file: int
     key_groups: KeyGroupRange
@@ -197,15 +197,15 @@ def plan_import_slices(
 ) -> list[tuple[tuple[SlicePart, ...], int]]:
     """Cut an operator's files into slices of whole buckets, about `SLICE_BYTES` each.
 
-    Small files whose key groups follow on each other share a slice: a table has at least a file for
-    each.
+    Small files with consecutive key groups share a slice, since each slice makes at least one file
+    of a table.
 
     Args:
         files: The files.
-        partitioning: How the operator's tables are partitioned.
-        present: First and last key group of files that the snapshot before has; a slice ends within
-            one only where it would be twice as large otherwise.
-        large: Of a file with more bytes than that it is looked up how they are spread.
+        partitioning: The partitioning of the operator's tables.
+        present: First and last key group of the previous snapshot's files; a slice ends within one
+            only if it would be twice as large otherwise.
+        large: The bytes of a file above which its distribution over key groups is looked up.
 
     Returns:
         The parts of each slice, and its bytes as stored.
@@ -246,7 +246,7 @@ def plan_import_slices(
 
 
 def _continues(before: KeyedFile, file: KeyedFile) -> bool:
-    """Whether a file has the next key groups of the very same states."""
+    """Return whether a file has the next key groups of exactly the same states."""
     return (
         file.key_groups.first == before.key_groups.last + 1
         and file.key_serializer == before.key_serializer
