@@ -1,8 +1,8 @@
-"""What was erased and audited: a table of the lake that no erasure touches.
+"""Records of erasures and audits: a table of the lake that no erasure changes.
 
-Each record has the hash of the one before, and its own over all that it says. So one that is
-changed, left out or put in between shows, unless all behind it are made anew: whoever keeps the
-newest hash elsewhere sees that, too.
+Each record has the hash of the one before, and its own over all its fields. So a record that is
+changed, removed or inserted is detected, unless all later ones are written anew: a copy of the
+newest hash elsewhere detects that, too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FIELDS: Mapping[str, Rule] = dict.fromkeys(SCHEMA.names, TEXT) | {
     "number": _NUMBER,
     "kind": Rule(lambda value: value in (ERASE, AUDIT), "one of 'audit', 'erase'"),
 }
-DEFAULTS: Mapping[str, Any] = {"asked": "", "only": []}  # which older versions did not record
+DEFAULTS: Mapping[str, Any] = {"asked": "", "only": []}  # fields that older versions did not record
 SAID: Mapping[str, Mapping[str, Rule]] = {
     ERASE: {"asked": TEXT, "jobs": TEXTS, "only": TEXTS},
     AUDIT: {
@@ -62,7 +62,7 @@ SAID: Mapping[str, Mapping[str, Rule]] = {
         "unread": TEXT,
     },
 }  # fmt: skip
-"""What is read of a record's content again, by its kind."""
+"""The rules of the content's fields that are read again, by the record's kind."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class AuditRecord:
     """One record.
 
     Attributes:
-        number: From 0 on.
+        number: Its number, from 0 on.
         kind: `erase` or `audit`.
         request: The id of the request.
-        recorded_at: When, in ISO 8601.
-        requested_by: Who.
-        said: What, as JSON.
-        previous: The digest of the record before; empty of the first.
-        digest: SHA-256 of all the others.
+        recorded_at: When it was recorded, in ISO 8601.
+        requested_by: Who requested it.
+        said: Its content, as JSON.
+        previous: The digest of the record before; empty for the first.
+        digest: The SHA-256 of all the other fields.
     """
 
     number: int
@@ -90,16 +90,16 @@ class AuditRecord:
     digest: str = ""
 
     def sealed(self) -> str:
-        """What its digest must be."""
+        """Return the digest that it must have."""
         fields = {name: value for name, value in asdict(self).items() if name != "digest"}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """The whole record, with its content unpacked."""
+        """Return the whole record, with its content parsed."""
         return asdict(self) | {"said": json.loads(self.said)}
 
     def check(self, place: str) -> None:
-        """Refuse what no writer of ours recorded, whatever its digest.
+        """Refuse a record that statelake can't have written, whatever its digest.
 
         Raises:
             DamagedLakeError: It breaks a rule.
@@ -122,7 +122,7 @@ class AuditRecord:
 
 
 def requester_here() -> str:
-    """Who runs this process, and where."""
+    """Return the user and the host of this process."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -131,10 +131,10 @@ def requester_here() -> str:
 
 
 def audit_records(lake: Catalog) -> list[AuditRecord]:
-    """All records, in their order.
+    """Return all records, in their order.
 
     Raises:
-        DamagedLakeError: The table can't be read, or has what is no record.
+        DamagedLakeError: The table can't be read, or has an invalid record.
     """
     directory = StateTable(lake.directory, ERASURE_RECORDS).directory
     table = open_table(directory)
@@ -155,7 +155,7 @@ def audit_records(lake: Catalog) -> list[AuditRecord]:
 
 
 def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
-    """The first record that is not as it was written, or not behind the one that it was behind."""
+    """Return the first record that was changed, or does not follow the one that it followed."""
     previous = ""
     for number, record in enumerate(records):
         if (record.number, record.previous, record.digest) != (number, previous, record.sealed()):
@@ -167,10 +167,10 @@ def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
 def add_record(
     lake: Catalog, kind: str, request: str, requested_by: str, content: Mapping[str, Any]
 ) -> AuditRecord:
-    """Put a record behind the others, unless it is of an erasure that has its record already.
+    """Append a record, unless it is of an erasure that has its record already.
 
     Raises:
-        ConflictError: Others kept doing so.
+        ConflictError: Other writers were first each time.
     """
     directory = StateTable(lake.directory, ERASURE_RECORDS).directory
     text = json.dumps(content, sort_keys=True)
@@ -183,7 +183,7 @@ def add_record(
         same = (ERASE, request, text)
         for record in before if kind == ERASE else ():
             if (record.kind, record.request, record.said) == same:
-                return record  # of a process that was taken over from, or that took over
+                return record  # another process with this request has written it
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         previous = before[-1].digest if before else ""
         open_ = AuditRecord(len(before), kind, request, now, requested_by, text, previous)

@@ -1,8 +1,8 @@
-"""Every byte below a lake, searched for what was erased: the proof of an erasure.
+"""Search every byte below a lake for erased keys and values: the proof of an erasure.
 
-Each file is searched as it is, and what is compressed in it unpacked: pages of Parquet, tables of
-RocksDB's, and blocks of Snappy, gzip and zstd. Besides, the rows of all snapshots are looked
-through by their structure.
+Each file is searched as stored, and its compressed parts unpacked: pages of Parquet, RocksDB's
+tables, and blocks of Snappy, gzip and zstd. Besides, the rows of all snapshots are searched by
+their structure.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ __all__ = ["AuditResult", "Hit", "audit_erasure"]
 
 PIECE_BYTES = 64 << 20
 PARQUET = b"PAR1"
-ROCKSDB = bytes.fromhex("f7cff485b741e288")  # the end of a table of RocksDB's
+ROCKSDB = bytes.fromhex("f7cff485b741e288")  # the end of one of RocksDB's tables
 SHOWN_HITS = 1000
 NAMED_BY_IT = "[a name that tells it]"
 _NO_FILES = {"files": 0, "bytes": 0}
-MOST_UNPACKED = 64  # bytes for each of a file's; beyond that it is told, and not searched
+MOST_UNPACKED = 64  # bytes for each of a file's bytes; more are reported, and not searched
 UNPACKED_ROOM = 16 << 20
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A place where something of it is.
+    """A place where a needle was found.
 
     Attributes:
-        file: The file, below the lake, or with the place that was named; for a note, the snapshot.
-        where: `bytes`, what was unpacked, `name`, or `note`.
-        form: The form in which it stands there.
-        at: The byte at which it begins there.
+        file: The file, below the lake or with the place that was named; for a note, the snapshot.
+        where: `bytes`, the unpacked part, `name`, or `note`.
+        form: The form in which it was found.
+        at: The position of its first byte.
     """
 
     file: str
@@ -75,22 +75,22 @@ class Hit:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What was searched, and found.
+    """The result of an audit.
 
     Attributes:
         request: The erasure.
-        files: How many files were searched.
-        file_bytes: Their bytes: all of them.
-        unpacked_bytes: Bytes that they unpack to, which were searched as well.
-        places: How many files and bytes in each place.
-        forms: The forms that were searched for.
-        forms_left_out: Forms that say too little to be searched for.
-        hits: What was found; the record has at most `SHOWN_HITS` of it.
-        rows: Rows of snapshots that it would be erased from.
-        not_unpacked: Files of which not all that is compressed could be unpacked.
-        unread: Why rows of snapshots could not be looked through; empty if they could.
+        files: The number of files that were searched.
+        file_bytes: All their bytes.
+        unpacked_bytes: The unpacked bytes, which were searched as well.
+        places: The number of files and bytes in each place.
+        forms: The forms that were searched.
+        forms_left_out: Forms that are too short to be searched.
+        hits: The hits; the record has at most `SHOWN_HITS` of them.
+        rows: The rows of snapshots that the erasure would still find.
+        not_unpacked: Files with compressed parts that could not be unpacked completely.
+        unread: Why rows of snapshots could not be searched; empty if they could.
         record: The record of this audit.
-        only: The snapshots that were erased from alone; empty if it was all.
+        only: The only snapshots of the erasure; empty if it was all.
     """
 
     request: str
@@ -109,13 +109,13 @@ class AuditResult:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is left, as far as could be seen, and all could be."""
+        """Return whether nothing was found, and everything could be searched."""
         return not (self.hits or self.rows or self.not_unpacked or self.unread)
 
 
 @dataclass
 class _Searched:
-    """What a file held."""
+    """The result of a file."""
 
     hits: list[Hit] = field(default_factory=list)
     unpacked: int = 0
@@ -140,21 +140,21 @@ def audit_erasure(
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Search for what was erased, and record what was found.
+    """Search for erased keys and values, and record the result.
 
     Args:
         lake: The lake.
-        asked: What was erased, under which request. The lake does not know it.
+        asked: The request of the erasure, of which the lake has no copy.
         also: Other places to search: directories or URIs.
-        secret: The one of the erasure, by which it shows that the same was asked.
-        engine: Where files are searched.
+        secret: The secret of the erasure, which proves that the request is the same.
+        engine: The engine that searches files.
         progress: Called with (done, total) after each file.
 
     Raises:
         NotFoundError: No erasure of that request is recorded.
-        ConflictError: Something else was asked then.
+        ConflictError: The erasure had another request.
         DamagedLakeError: A record was changed since it was written.
-        EncodeError: All forms of it say too little to be searched for.
+        EncodeError: All its forms are too short to be searched.
     """
     erasure = _recorded(lake, asked.request)
     digest = erasure.to_json()["said"].get("asked", "")
@@ -164,7 +164,7 @@ def audit_erasure(
             remedy="give the keys, predicates and the secret of the erasure",
         )
     engine = engine or LocalEngine()
-    sweep_rows(lake, ERASURE_RECORDS)  # a killed audit may have left half of a file
+    sweep_rows(lake, ERASURE_RECORDS)  # a killed audit may have left a part of a file
     there = set(all_jobs(lake))
     jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]
     records = records_of(lake, jobs)
@@ -214,7 +214,7 @@ def audit_erasure(
 
 
 def _recorded_name(searcher: Searcher, name: str) -> str:
-    """A file's name as a record may have it, which no erasure touches: not one that tells a key."""
+    """Return a file's name for a record, which no erasure changes: replaced if it has a key."""
     told = any(True for text in (name, unquote(name)) for _ in searcher.find(_name_bytes(text)))
     return NAMED_BY_IT if told else name
 
@@ -224,11 +224,11 @@ def _name_bytes(name: str) -> bytes:
 
 
 def _recorded(lake: Catalog, request: str) -> AuditRecord:
-    """The newest erasure of a request.
+    """Return the newest erasure of a request.
 
     Raises:
-        NotFoundError: There is none.
-        DamagedLakeError: A record is not as it was written.
+        NotFoundError: There is no such erasure.
+        DamagedLakeError: A record was changed since it was written.
     """
     records = audit_records(lake)
     broken = broken_record(records)
@@ -246,7 +246,7 @@ def _recorded(lake: Catalog, request: str) -> AuditRecord:
 
 
 def _tasks(lake: Catalog, place: str, searcher: Searcher) -> Iterator[_Task]:
-    """Each file of the lake, or of another place."""
+    """Yield a task for each file of the lake, or of another place."""
     directory = Directory(place).confined() if place else lake.directory
     if place and not directory.exists():
         raise NotFoundError("there is nothing", place=place, remedy="name a directory")
@@ -258,7 +258,7 @@ def _tasks(lake: Catalog, place: str, searcher: Searcher) -> Iterator[_Task]:
 def _left(
     lake: Catalog, asked: ErasureRequest, records: dict[str, list[SnapshotRecord]], engine: Engine
 ) -> tuple[int, list[tuple[str, str]], str]:
-    """Rows and notes that an erasure would find, and why rows can't be looked through."""
+    """Return the rows and notes that an erasure would find, and why rows can't be searched."""
     planner = Planner(lake, asked, records, engine)
     try:
         plan = planner.find()[0]
@@ -270,7 +270,7 @@ def _left(
 
 
 def _search_file(task: _Task) -> _Searched:
-    """Search a file, its name, and what it unpacks to; a large one piece by piece."""
+    """Search a file, its name, and its unpacked parts; a large file piece by piece."""
     result = _Searched()
     for name in {task.path, unquote(task.path)}:
         _search(task, result, "name", _name_bytes(name))
@@ -289,7 +289,7 @@ def _search_file(task: _Task) -> _Searched:
             data = pa.py_buffer(file.read_at(PIECE_BYTES + overlap, start))
             _search(task, result, "bytes", data, start)
             _search_unpacked(task, result, data)
-        # what is compressed may reach from one piece into the next
+        # a compressed part may extend from one piece into the next
         result.not_unpacked |= result.unpacked > of_table
     return result
 
@@ -299,7 +299,7 @@ def _is_parquet(file: pa.NativeFile, size: int) -> bool:
 
 
 def _search_table(task: _Task, result: _Searched) -> None:
-    """Search what a table of RocksDB's holds."""
+    """Search the entries of one of RocksDB's tables."""
     try:
         for what, content in unpacked_table(task.directory.source(task.path)):
             _search(task, result, what, content)

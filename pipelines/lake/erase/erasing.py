@@ -1,22 +1,23 @@
-"""Rows go out of every snapshot of some jobs, and the bytes that held them out of the lake.
+"""Erase rows from every snapshot of some jobs, and the bytes that held them from the lake.
 
-The erasure is a claim in the catalog's log, which says who does it and how far it is. The steps, in
-their order:
+The erasure is a claim in the catalog's log, which names its process and how far it is. The steps,
+in their order:
 
-1. `take`: the claim closes the jobs, once nobody writes to them.
-2. `find`: where rows are that go, and whether anything stands against it.
-3. `write_files`: each file that has some is written again without them, beside the old one.
-4. `note_files`: which new file stands for which old one.
-5. `switch`: one entry of the catalog's log lets the rows of all snapshots name the new files, if
-   the claim is still this process's own, and the snapshots are those that were looked through.
+1. `take`: the claim closes the jobs, once no other process writes to them.
+2. `find`: the rows to erase are found, and the plan is refused if there is a reason.
+3. `write_files`: each file with such rows is written again without them, beside the old one.
+4. `note_files`: each old file is mapped to its new one.
+5. `switch`: one entry of the catalog's log makes the rows of all snapshots name the new files, if
+   the claim is still this process's own, and the snapshots are those that were searched.
 6. `rewrite_logs`: every version of each Delta table names them, too.
-7. `delete_old`: what no snapshot names any more is deleted, old rows of the catalog as well.
-8. `erase_task_state`: what runs and tasks keep of it goes.
-9. `record`: what was done is added to the records, once, whoever does it.
-10. `close`: the claim goes.
+7. `delete_old`: files that no snapshot names are deleted, old rows of the catalog as well.
+8. `erase_task_state`: copies in the state of runs and tasks are deleted.
+9. `record`: the result is added to the records, once, by whichever process ends the erasure.
+10. `close`: the claim is removed.
 
-What ends before the fifth has changed no snapshot; what ends behind it is gone on with by the same
-request. Of two processes with one request only one can switch: the claim names one.
+An erasure that ends before the fifth step has changed no snapshot; one that ends after it is
+continued by the same request. Of two processes with one request only one can switch: the claim
+names one.
 """
 
 from __future__ import annotations
@@ -86,19 +87,19 @@ STEPS = (
 SWITCH = STEPS.index("switch")
 LOG = logging.getLogger(__name__)
 _UNIT_FIELDS = ("path", "partition", "first", "last", "rows", "size")
-# rows that changed, and rows that are hidden, as Delta's engines keep them
+# changed rows and deletion vectors, in files of Delta's engines
 _CHANGES = re.compile(r"_change_data/.+\.parquet|([\w=-]+/)?deletion_vector_[\w-]+\.bin", re.ASCII)
 
 
 @dataclass(frozen=True)
 class ErasureResult:
-    """What was done.
+    """The result of an erasure.
 
     Attributes:
-        request: The id.
-        resumed: Whether an erasure that had ended too soon was gone on with.
-        said: What was found and removed, as it is recorded.
-        record: The record of it.
+        request: Its id.
+        resumed: Whether an interrupted erasure was continued.
+        said: The content of its record: what was found and deleted.
+        record: Its record.
     """
 
     request: str
@@ -123,18 +124,18 @@ def plan_erasure(
     *,
     progress: Progress | None = None,
 ) -> ErasurePlan:
-    """Say what an erasure would do; nothing is written.
+    """Plan an erasure, and write nothing.
 
     Args:
         lake: The lake.
-        asked: What is to be erased.
-        jobs: The jobs whose snapshots are looked through; all by default.
+        asked: The request.
+        jobs: The jobs whose snapshots are searched; all by default.
         progress: Called with (done, total) after each file.
 
     Raises:
-        EncodeError: A key can be none of any operator.
+        EncodeError: No operator can have a key of that type.
         NotFoundError: There is no such job, or no such state.
-        QueryError: A predicate can't be understood.
+        QueryError: A predicate is not valid.
     """
     check_request(asked.request)
     planner = Planner(lake, asked, records_of(lake, jobs), LocalEngine())
@@ -155,27 +156,27 @@ def erase(
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> ErasureResult:
-    """Erase, or go on with an erasure of that request that ended too soon.
+    """Erase rows, or continue an interrupted erasure of the same request.
 
     Args:
         lake: The lake.
-        asked: What is to be erased.
-        jobs: The jobs whose snapshots it is erased from; all by default.
+        asked: The request.
+        jobs: The jobs whose snapshots are erased from; all by default.
         whole: Whether a predicate may be true of every row of a state.
-        secret: By which the record has a keyed hash of what was asked.
-        requested_by: Who asks; by default who runs this process.
-        engine: Where files are written again.
+        secret: The key of the hash by which the record identifies the request.
+        requested_by: Who requests it; the user of this process by default.
+        engine: The engine that rewrites files.
         progress: Called with (done, total) after each file.
 
     Raises:
-        NoMatchError: Nothing is found; nothing was written.
-        ConflictError: Others write to the jobs, or a table was edited and not committed.
-        EncodeError: A key can be none of any operator, or state can't be searched and nobody said
-            what is to become of it.
+        NoMatchError: Nothing was found; nothing was written.
+        ConflictError: Other processes write to the jobs, or a table has edits without a commit.
+        EncodeError: No operator can have a key of that type, or state can't be searched and
+            `carried` does not say whether to drop it.
     """
     check_request(asked.request)
-    refuse_telling_id(asked)  # before the claim, which the log keeps
-    audit_records(lake)  # behind records that can't be read none could be put in the end
+    refuse_telling_id(asked)  # before the claim, which stays in the log
+    audit_records(lake)  # fail early: no record can be added if these can't be read
     options = _Options(
         whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress
     )
@@ -187,9 +188,9 @@ class Erasure:
 
     Args:
         lake: The lake.
-        asked: What is to be erased.
-        jobs: The jobs; all if none is named.
-        options: How.
+        asked: The request.
+        jobs: The jobs; all if empty.
+        options: The options of `erase`.
     """
 
     def __init__(
@@ -210,10 +211,10 @@ class Erasure:
         self.records: dict[str, list[SnapshotRecord]] = {}
         self.added: AuditRecord | None = None
         self._said: Mapping[str, Any] = {}
-        self._stack = ExitStack()  # what of the plan is needed until files are written
+        self._stack = ExitStack()  # resources of the plan, until files are written
 
     def run(self) -> ErasureResult:
-        """Go through the steps, or through those that are left."""
+        """Run the steps, or those that are left."""
         start = self._first_step()
         with self._stack, Heartbeat(self.lake.directory, self.token):
             try:
@@ -229,10 +230,10 @@ class Erasure:
         return ErasureResult(self.asked.request, start > 0, self._said, self.added)
 
     def _first_step(self) -> int:
-        """Where to begin: at the start, or behind what a process before this one did.
+        """Return the first step: 0, or the one after the switch of an interrupted process.
 
         Raises:
-            ConflictError: Its process is at work, or another erasure of a job has not ended.
+            ConflictError: That process is running, or another one has taken over.
         """
         request = self.asked.request
         claims = self.lake.version().claims
@@ -260,10 +261,10 @@ class Erasure:
         return SWITCH + 1
 
     def _taken(self, before: str, version: CatalogVersion) -> CatalogChange:
-        """Put this process's claim in the place of another's, if that is still there.
+        """Replace another process's claim by this one's, if it has not changed.
 
         Raises:
-            ConflictError: Somebody else has taken it.
+            ConflictError: Another process has taken it.
         """
         claim = version.claims.erasures.get(self.asked.request)
         if claim is None or claim.token != before:
@@ -274,17 +275,17 @@ class Erasure:
         return CatalogChange(version.claims.with_erasure(self.asked.request, self.claim))
 
     def take(self) -> None:
-        """Close the jobs, once nobody writes to them.
+        """Close the jobs, once no other process writes to them.
 
         Raises:
-            ConflictError: Others do, or erase from one of them.
+            ConflictError: Others write to them, or erase from one of them.
         """
         settle_attempts(self.lake, self._attempts, "nothing can be erased")
         self.lake.transact(self._closed)
         finish_deletions(self.lake, self.claim.jobs)
 
     def _attempts(self, version: CatalogVersion) -> Mapping[str, AttemptClaim]:
-        """The attempts that write to the jobs, or keep files of theirs."""
+        """Return the attempts that write to the jobs, or keep their files."""
         claims = version.claims
         return claims.attempts if self.claim.every_job else claims.attempts_on(self.claim.jobs)
 
@@ -311,10 +312,10 @@ class Erasure:
         return CatalogChange(claims.with_erasure(request, self.claim))
 
     def _own(self, claims: Claims) -> ErasureClaim:
-        """This process's claim.
+        """Return this process's claim.
 
         Raises:
-            ConflictError: Somebody else has taken it.
+            ConflictError: Another process has taken it.
         """
         claim = claims.erasures.get(self.asked.request)
         if claim is None or claim.token != self.token:
@@ -326,12 +327,12 @@ class Erasure:
         return claim
 
     def find(self) -> None:
-        """Look where rows are that go, and whether anything stands against it.
+        """Find the rows to erase, and refuse the plan if there is a reason.
 
         Raises:
-            NoMatchError: Nothing is found.
-            ConflictError: A table was edited and not committed.
-            HeldError: There is a hold on a snapshot that has some.
+            NoMatchError: Nothing was found.
+            ConflictError: A table has edits without a commit.
+            HeldError: There is a hold on a snapshot with such rows.
             EncodeError: State can't be searched, or a predicate is true of all rows.
         """
         self.records = records_of(self.lake, self.claim.jobs)
@@ -343,7 +344,7 @@ class Erasure:
         refuse_held(self.lake, plan.changed(self.asked))
         for job, path in self._table_paths():
             self._check_table(job, path)
-        # the token tells it from other erasures of the request: whoever goes on writes one record
+        # the token identifies this erasure of the request, so that it gets only one record
         self._said = {**plan.said(self.asked, self.options.secret), "token": self.token}
 
     def _table_paths(self) -> Iterator[tuple[str, str]]:
@@ -365,25 +366,25 @@ class Erasure:
         check_log(table)
 
     def write_files(self) -> None:
-        """Write each file again without the rows that go."""
+        """Write each file again without the erased rows."""
         tasks = [replace(file.task, prefix=self.token) for file in self.files]
         rewritten = self.options.engine.map(rewrite_pieces, tasks, self.options.progress)
         self.rewritten = [of_file for (of_file,) in rewritten]
 
     def note_files(self) -> None:
-        """Work out which new file stands for which old one, so that a crash is gone on from."""
+        """Map each old file to its new one, so that the erasure can continue after a crash."""
         for file, rewritten_file in zip(self.files, self.rewritten, strict=True):
             new = rewritten_file.files[0] if rewritten_file.files else None
             self.replaced.setdefault(file.table, {})[file.unit.path] = new
-        # the catalog is to name them before a log does
+        # the catalog names them before a log does
         sync_attempt(self.lake.directory, self.replaced, self.token)
 
     def switch(self) -> None:
-        """Let the catalog name the new files, in one commit.
+        """Make the catalog name the new files, in one commit.
 
         Raises:
-            ConflictError: The claim, or a snapshot, is not what it was.
-            HeldError: There is a hold on a snapshot that has some.
+            ConflictError: The claim, or a snapshot, has changed.
+            HeldError: There is a hold on a snapshot with erased rows.
         """
         results = {
             (file.table, file.unit.path): rewritten_file
@@ -421,7 +422,7 @@ class Erasure:
     def _erased(
         self, record: SnapshotRecord, results: Mapping[tuple[str, str], Rewritten]
     ) -> SnapshotRecord:
-        """A snapshot without what goes; an equal one if it has nothing of it."""
+        """Return a snapshot without the erased rows; an equal one if it has no such rows."""
         operators = [self._erased_operator(operator, results) for operator in record.operators]
         record = replace(record.with_operators(operators), note=without_words(record, self.words))
         return without_opaque_state(record) if self.asked.carried == "drop" else record
@@ -450,9 +451,9 @@ class Erasure:
         return operator
 
     def rewrite_logs(self) -> None:
-        """Let every version of each table name the new files; it may be done once more."""
+        """Make every version of each table name the new files; it may be repeated."""
         self.records = records_of(self.lake, self.claim.jobs)
-        # an old file is still named if a snapshot that was not asked for has it
+        # an old file is still named if a snapshot outside of the request has it
         kept = _named(chain.from_iterable(self.records.values()))
         for _, path in self._table_paths():
             table, files = self.lake.table(path), self.replaced.get(path, {})
@@ -472,12 +473,12 @@ class Erasure:
             self.lake.transact(decide)
 
     def delete_old(self) -> None:
-        """Delete what no snapshot names any more; it may be done once more."""
+        """Delete files that no snapshot names; it may be repeated."""
         self.records = records_of(self.lake, self.claim.jobs)
         for job, path in self._table_paths():
             directory = self.lake.table(path).directory
             present = [name for name, _ in directory.files_below()]
-            version = self.lake.version()  # behind the list: what comes later stays
+            version = self.lake.version()  # after the listing: later files stay
             self._own(version.claims)
             needed = named_files(version.records(job)[0], path)
             for name in present:
@@ -489,38 +490,38 @@ class Erasure:
         sweep_carried(self.lake)
 
     def erase_task_state(self) -> None:
-        """Let go what runs and tasks keep of it; it may be done once more."""
+        """Erase from the state of runs and tasks; it may be repeated."""
         TaskState(self.lake, self.asked, self.records).erase()
 
     def record(self) -> None:
-        """Add what was done to the records."""
+        """Add the result to the records."""
         self._own(self.lake.version().claims)
         requested_by = self.options.requested_by
         self.added = add_record(self.lake, "erase", self.asked.request, requested_by, self._said)
 
     def close(self) -> None:
-        """Let others write again."""
+        """Open the jobs to other writers again."""
         self.lake.transact(self._opened)
 
     def _opened(self, version: CatalogVersion) -> CatalogChange | None:
-        """Take the claim out, if it is this process's own."""
+        """Remove the claim, if it is this process's own."""
         claim = version.claims.erasures.get(self.asked.request)
         if claim is None or claim.token != self.token:
             return None
         return CatalogChange(version.claims.without_erasure(self.asked.request))
 
     def _take_back(self) -> None:
-        """Leave nothing behind of an erasure that did not switch.
+        """Undo an erasure that did not switch.
 
-        The claim goes first: without it, a switch whose answer was lost can't come any more.
+        The claim is removed first: without it, a switch whose response was lost can't succeed.
         """
         try:
             claim = self.lake.version().claims.erasures.get(self.asked.request)
             if claim is not None and claim.token == self.token and claim.switched:
-                return  # the answer was lost: the same request goes on
+                return  # the response was lost: the same request continues
             self.lake.transact_to_free(self._opened)
             if not self.files:
-                return  # none was written: what stood against it may be that no row can be read
+                return  # no file was written, and the reason may be that rows can't be read
             records = records_of(self.lake, self.claim.jobs)
             named = {path for _, path in _named(chain.from_iterable(records.values()))}
             for table in {file.table for file in self.files}:
@@ -537,11 +538,11 @@ class Erasure:
 
 
 def rows_edits(records: Iterable[SnapshotRecord], *, held: bool = False) -> dict[str, RowsEdit]:
-    """What puts other rows in the place of those that snapshots have.
+    """Return the edits that replace the rows of snapshots.
 
     Args:
-        records: The snapshots as they are to be.
-        held: Whether those with a hold are replaced as well, and keep it.
+        records: The new records.
+        held: Whether rows with a hold are replaced as well, and keep it.
     """
     rows_by_job: dict[str, dict[str, dict[str, object]]] = {}
     for record in records:
@@ -550,7 +551,7 @@ def rows_edits(records: Iterable[SnapshotRecord], *, held: bool = False) -> dict
 
 
 def _digests(records: Mapping[str, Sequence[SnapshotRecord]]) -> dict[tuple[str, str], str]:
-    """What tells whether a snapshot came, went, or has other files."""
+    """Return digests by which a new, a dropped or a changed snapshot is detected."""
     return {
         (record.job, record.snapshot_id): record.files_digest()
         for of_job in records.values()
@@ -570,7 +571,7 @@ def _units(files: Mapping[str, Any]) -> dict[str, UnitRecord | None]:
 
 
 def _named(records: Iterable[SnapshotRecord]) -> set[tuple[str, str]]:
-    """Table and path of every file that snapshots have."""
+    """Return table and path of every file of some snapshots."""
     return {
         (table.path, unit.path)
         for record in records
@@ -580,5 +581,5 @@ def _named(records: Iterable[SnapshotRecord]) -> set[tuple[str, str]]:
 
 
 def _is_engines(name: str) -> bool:
-    """Whether an engine of Delta's wrote a file of that name into a table."""
+    """Return whether a file of that name in a table is one of a Delta engine."""
     return is_edited_file(name) or _CHANGES.fullmatch(name) is not None

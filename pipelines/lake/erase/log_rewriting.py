@@ -1,15 +1,15 @@
-"""Delta logs in which every version names new files in the place of old ones.
+"""Rewrite Delta logs so that every version names new files instead of old ones.
 
-Versions keep their numbers, and each is at every moment either as it was or as it is to be: an
+Versions keep their numbers, and each shows at every moment either its old or its new files: an
 entry of the log is one file, which is replaced as a whole, and a file that an entry adds may not be
-removed by a later one under another name. So it goes through the entries three times:
+removed by a later one under another name. So the entries are rewritten in three passes:
 
-1. whatever names an old file also removes the new one, which no version has yet;
-2. what adds the old file adds the new one, and also removes the old one;
-3. nothing names the old file any more.
+1. each entry that names an old file also removes the new one, which no version has yet;
+2. each entry that adds the old file adds the new one, and also removes the old one;
+3. no entry names the old file any more.
 
-Whoever ends in between begins again at the first. Checkpoints of a log, which hold what entries
-say, are deleted before; so are minimum and maximum values, and what a commit says of its predicate.
+After a crash, they begin again with the first. Checkpoints of a log, which repeat its entries, are
+deleted before; so are minimum and maximum values, and the predicates of commits.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _CHECKPOINT = re.compile(
 
 
 def check_log(table: StateTable) -> None:
-    """Look whether the entries of a log can be rewritten, before any is.
+    """Check that all entries of a log can be rewritten, before any is.
 
     Raises:
         DamagedLakeError: A version's entry is missing: older ones are only in a checkpoint.
-        UnreadableTableError: A version hides rows of its files.
+        UnreadableTableError: A version has deletion vectors.
     """
     versions = _versions(table)
     if versions != list(range(len(versions))):
@@ -67,11 +67,11 @@ def check_log(table: StateTable) -> None:
 
 
 def rewrite_log(table: StateTable, replaced: Replaced) -> None:
-    """Let every version of a table name new files; those that are replaced may be deleted then.
+    """Make every version of a table name new files; the old ones may be deleted afterwards.
 
     Args:
-        table: The table. Nobody commits to it meanwhile.
-        replaced: By the path of an old file: the new one, or None if it has no row left.
+        table: The table, to which no other process commits meanwhile.
+        replaced: By the path of an old file, the new one; None if no row is left.
     """
     directory = table.directory
     directory.delete(f"{LOG_DIRECTORY}/_last_checkpoint")
@@ -83,7 +83,7 @@ def rewrite_log(table: StateTable, replaced: Replaced) -> None:
 
 
 def named_files(table: StateTable) -> set[str]:
-    """The files that some version of a table adds or removes."""
+    """Return the files that some version of a table adds or removes."""
     versions = (_actions(table, version) for version in _versions(table))
     return {path for actions in versions for action in actions if (path := _named(action))}
 
@@ -93,7 +93,7 @@ def _rewrite_entries(
     replaced: Replaced,
     step: Callable[[list[Action], Replaced], list[Action]],
 ) -> None:
-    """Go through the entries of a log once."""
+    """Rewrite the entries of a log in one pass."""
     for version in _versions(table):
         before = _actions(table, version)
         after = [_cleaned(action) for action in step(before, replaced) if "cdc" not in action]
@@ -111,7 +111,7 @@ def _path(version: int) -> str:
 
 
 def _actions(table: StateTable, version: int) -> list[Action]:
-    """The actions of a version.
+    """Return the actions of a version.
 
     Raises:
         DamagedLakeError: The lines are not actions.
@@ -128,7 +128,7 @@ def _actions(table: StateTable, version: int) -> list[Action]:
 
 
 def _named(action: Action) -> str | None:
-    """The file that an action adds or removes, or nothing; None if that is no text."""
+    """Return the file that an action names; empty for other actions, None for an invalid one."""
     for kind in ("add", "remove"):
         if kind in action:
             path = action[kind].get("path") if isinstance(action[kind], dict) else None
@@ -137,7 +137,7 @@ def _named(action: Action) -> str | None:
 
 
 def _announced(actions: list[Action], replaced: Replaced) -> list[Action]:
-    """What names an old file also removes the new one."""
+    """Return actions in which an entry that names an old file also removes the new one."""
     changed = list(actions)
     named = _all_named(actions)
     for action in actions:
@@ -148,7 +148,7 @@ def _announced(actions: list[Action], replaced: Replaced) -> list[Action]:
 
 
 def _exchanged(actions: list[Action], replaced: Replaced) -> list[Action]:
-    """What adds an old file adds the new one, and removes the old one."""
+    """Return actions in which an entry that adds an old file adds the new one instead."""
     changed: list[Action] = []
     coming = {_named(action) for action in actions if "add" in action} & replaced.keys()
     new_paths = {new.path for path in coming if (new := replaced[path or ""]) is not None}
@@ -165,7 +165,7 @@ def _exchanged(actions: list[Action], replaced: Replaced) -> list[Action]:
 
 
 def _forgotten(actions: list[Action], replaced: Replaced) -> list[Action]:
-    """Nothing names an old file."""
+    """Return actions without those that name an old file."""
     return [action for action in actions if _named(action) not in replaced]
 
 
@@ -174,7 +174,7 @@ def _all_named(actions: Iterable[Action]) -> set[str | None]:
 
 
 def _values(action: Action) -> dict[str, str]:
-    """The value of the partition column, which is the old file's."""
+    """Return the partition values, which are the old file's."""
     (old,) = (action[kind] for kind in ("add", "remove") if kind in action)
     return dict(old.get("partitionValues") or {})
 
@@ -216,7 +216,7 @@ def _removal_of(path: str, action: Action) -> Action:
 
 
 def _cleaned(action: Action) -> Action:
-    """An action without values of rows: statistics of columns, tags, predicates."""
+    """Return an action without values of rows: statistics of columns, tags, predicates."""
     if "commitInfo" in action:
         commit_info = action["commitInfo"]
         kept = {name: commit_info[name] for name in KEPT_OF_COMMITS if name in commit_info}
@@ -233,7 +233,7 @@ def _cleaned(action: Action) -> Action:
 
 
 def _counts(statistics: Any) -> str | None:
-    """What stays of a file's statistics: its number of rows, and their key groups."""
+    """Return the statistics that stay: a file's number of rows, and their key groups."""
     try:
         counts = json.loads(statistics)
         kept = {"numRecords": counts["numRecords"]} if "numRecords" in counts else {}

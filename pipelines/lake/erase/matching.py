@@ -1,4 +1,4 @@
-"""The transforms by which rows go: those of keys, and those that a predicate is true of."""
+"""Transforms that erase rows: those of keys, and those that meet a predicate."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class ErasedKeys(ListedKeys):
     """Drop the rows of the keys, in keyed state and timers; operator state has no keys."""
 
     def foresee(self, unit: Unit) -> bool | None:
-        """All rows stay where none of the keys can be."""
+        """Return True, as all rows stay, for a file that can hold no key."""
         return True if self.none_in(unit) else None
 
     def apply(self, rows: Rows) -> Rows:
-        """Leave out the rows of the keys."""
+        """Drop the rows of the keys."""
         if not isinstance(rows, StateRows):
             return rows
         if rows.layout.opaque_key:
             keys = rows.batch.column(KEY).cast(pa.large_binary())
         else:
             keys = key_bytes(rows)
-        if self.key_groups is not None:  # prove the hash by which other files are not read
+        if self.key_groups is not None:  # prove the hash because of which other files are not read
             with suppress(UnknownHashError):
                 check_key_groups(rows, self.max_parallelism)
         return kept_rows(rows, pc.invert(pc.is_in(keys, self.keys)))
@@ -57,10 +57,10 @@ class ErasedKeys(ListedKeys):
 
 @dataclass(frozen=True, eq=False)
 class ErasedElements(ChangedRows):
-    """Lists without the elements that a predicate is true of; a list without any goes."""
+    """Drop the elements of lists that meet a predicate; an empty list is dropped as a whole."""
 
     def apply(self, rows: Rows) -> Rows:
-        """Leave out the elements."""
+        """Drop the elements."""
         after = super().apply(rows)
         if after is rows:
             return rows
@@ -77,16 +77,16 @@ class ErasedElements(ChangedRows):
 
 
 def rows_met(transform: Transform, before: int, after: int) -> int:
-    """How many rows a transform has dropped or changed, of how many it was given and gave back."""
+    """Return how many rows a transform dropped or changed, from the numbers before and after."""
     return transform.met[-1] if isinstance(transform, ChangedRows) else before - after
 
 
 def erased_keys(operator: OperatorRecord, texts: Sequence[str]) -> tuple[ErasedKeys, set[str]]:
-    """The transform of an operator's rows, and the texts that can be keys of it.
+    """Return the transform of an operator's rows, and the texts that can be its keys.
 
     Args:
         operator: The operator, with keyed state.
-        texts: Keys, as `key_from_text` reads them.
+        texts: The keys as text, for `key_from_text`.
     """
     key = key_serializer_of(operator.key_serializer)
     values, fitting = [], set()
@@ -103,18 +103,18 @@ def erased_keys(operator: OperatorRecord, texts: Sequence[str]) -> tuple[ErasedK
 def rows_where(
     session: Session, operator: OperatorRecord, table: TableRecord, predicate: str
 ) -> Transform:
-    """The transform by which the rows of a table go that a predicate is true of.
+    """Return the transform that drops the rows of a table that meet a predicate.
 
-    Of a list state whose elements the predicate names (`element`), these go.
+    Of a list state whose elements the predicate names (`element`), it drops elements.
 
     Args:
-        session: DuckDB over the snapshot that the operator is of.
+        session: A DuckDB session over the operator's snapshot.
         operator: The operator.
         table: The table.
         predicate: SQL over the columns of the table.
 
     Raises:
-        QueryError: DuckDB can't understand it, or it is more than a predicate.
+        QueryError: It is not valid SQL, or more than a predicate.
     """
     names = {path: name for name, path in operator_tables_by_name(operator)}
     name = ".".join(map(quoted, (str(session.names.job), operator.label, names[table.path])))

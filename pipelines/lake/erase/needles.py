@@ -1,7 +1,7 @@
-"""A key in every form in which it may stand in bytes, and in the notes of snapshots.
+"""Needles: a key in every form in which bytes, and the notes of snapshots, may hold it.
 
-Forms that say too little are left out: `42` is in every lake. What is left out is said, and such a
-key is looked for by structure alone.
+Forms that are too short are left out: `42` is in every lake. They are reported, and such a key is
+searched by structure only.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
     "without_words",
 ]
 
-KRYO_LENGTH = 64  # from which on it writes texts of ASCII as others
-SHORT = 64  # so long is a text whose length takes one byte
-LEAST_BYTES = 5  # that are neither 0x00 nor 0xff, of which numbers have many in front
+KRYO_LENGTH = 64  # longer ASCII texts are written like others
+SHORT = 64  # a shorter text has a length of one byte
+LEAST_BYTES = 5  # without leading and trailing 0x00 and 0xff, which are frequent in numbers
 REDACTED = "[erased]"
-_HTML = re.compile(r"[&'<=>]")  # what Gson, and others for pages, escape in JSON
+_HTML = re.compile(r"[&'<=>]")  # characters that Gson, and encoders for web pages, escape in JSON
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 _UNRESERVED = ("", "/", "!'()*~")  # by different encoders
 _STATEMENT = re.compile(r"\b(?:DELETE\s+FROM|UPDATE|INSERT\s+INTO)\s.*", re.IGNORECASE | re.DOTALL)
@@ -49,13 +49,13 @@ _CODE = r"[0-9A-Za-z+/_=-]*"
 
 @dataclass(frozen=True)
 class Needle:
-    """A form that is searched for.
+    """A form of a word, to be searched.
 
     Attributes:
-        word: The index, among the request's words, of the one that it is a form of.
-        form: What it is called.
+        word: The index of its word among the request's words.
+        form: Its name.
         data: The bytes.
-        digits: Whether it is a number as text, which is none of ours within a longer word.
+        digits: Whether it is a number as text, which does not count within a longer word.
     """
 
     word: int
@@ -67,14 +67,14 @@ class Needle:
 def needles_of(
     asked: ErasureRequest, records: Iterable[SnapshotRecord]
 ) -> tuple[list[Needle], list[str]]:
-    """All forms of what was asked, and forms that say too little.
+    """Return all forms of a request's words, and the names of those that are too short.
 
     Args:
-        asked: What was erased.
-        records: Snapshots, whose operators say how keys are written.
+        asked: The request.
+        records: Snapshots, whose operators have the key serializers.
 
     Returns:
-        The forms, and the names of those that are not searched for.
+        The forms, and the names of those that are not searched.
     """
     serializers = _key_serializers(records)
     keys = set(asked.keys)
@@ -90,7 +90,7 @@ def needles_of(
                     plain += _written(serializer, normal)
         plain += _of_kryo(word)
         coded = [form for name, data in plain for form in _coded(name, data)]
-        if len(word) >= LEAST_BYTES:  # an escape is long, and says one character
+        if len(word) >= LEAST_BYTES:  # an escape is long even for one character
             coded += _behind_lengths(word) if _is_number(word) else ()
             coded += [(name, _bytes(text)) for name, text in spellings(word)]
         for form, data in coded:
@@ -103,10 +103,10 @@ def needles_of(
 
 
 def without_words(record: SnapshotRecord, words: Sequence[str]) -> str:
-    """A snapshot's note without whole words, however they are written in it.
+    """Return a snapshot's note without whole words, in whatever form it has them.
 
-    The statements of a note that has one lose all their literals: what stands beside a key there is
-    a value of it. A note of which that is not enough says nothing any more.
+    The SQL statements of a note with such a word lose all their literals: a literal beside a key
+    may be its value. If that is not enough, the whole note is redacted.
 
     Args:
         record: The snapshot.
@@ -125,7 +125,7 @@ def without_words(record: SnapshotRecord, words: Sequence[str]) -> str:
 
 
 def mentions(note: str, words: Sequence[str]) -> bool:
-    """Whether a note has one of some words, as it stands or in whatever it is escaped."""
+    """Return whether a note has one of some words, plain or escaped."""
     texts = {note, *text_literals(note), unquote(note), unquote_plus(note), unescaped(note)}
     texts |= {unescaped(text) for text in texts} | {text.replace("''", "'") for text in texts}
     texts = {unicodedata.normalize("NFC", text) for text in texts}
@@ -136,13 +136,13 @@ def mentions(note: str, words: Sequence[str]) -> bool:
 
 
 def _whole(word: str) -> re.Pattern[str]:
-    """What finds a word that is no part of another; of a longer one, in any case."""
+    """Return a pattern of a word that is not part of another; long words match in any case."""
     flags = re.IGNORECASE if len(word) >= LEAST_BYTES else 0
     return re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", flags)
 
 
 def _codes(word: str) -> set[str]:
-    """A word that is long enough, in hexadecimal and in base64."""
+    """Return a word in hexadecimal and in base64, if it is long enough."""
     if len(word) < LEAST_BYTES:
         return set()
     forms = (form for normal in _normal_forms(word) for form in _coded("", _bytes(normal)))
@@ -150,11 +150,13 @@ def _codes(word: str) -> set[str]:
 
 
 def whole_forms(asked: ErasureRequest, records: Iterable[SnapshotRecord]) -> set[bytes]:
-    """What a key may be as a whole where bytes are keys, however short: text, JSON, or serialized.
+    """Return the forms of keys that are compared with whole keys, however short.
+
+    They are text, JSON, and serialized keys.
 
     Args:
-        asked: What is to be erased.
-        records: Snapshots, whose operators say how keys are written.
+        asked: The request.
+        records: Snapshots, whose operators have the key serializers.
     """
     serializers = _key_serializers(records)
     words = words_of(ErasureRequest("", asked.keys))
@@ -163,14 +165,14 @@ def whole_forms(asked: ErasureRequest, records: Iterable[SnapshotRecord]) -> set
         for serializer in serializers:
             forms.update(data for _, data in _written(serializer, word))
         if re.fullmatch(r"-?\d{1,19}", word, re.ASCII):
-            for size in (4, 8):  # as serdes of any framework write numbers
+            for size in (4, 8):  # numbers as serdes of any framework write them
                 with suppress(OverflowError):
                     forms.add(int(word).to_bytes(size, "big", signed=True))
     return forms - {b""}
 
 
 def _key_serializers(records: Iterable[SnapshotRecord]) -> list[TypeSerializer]:
-    """What writes the keys of operators, each once."""
+    """Return the key serializers of operators, each once."""
     snapshots = {
         operator.key_serializer
         for record in records
@@ -181,7 +183,7 @@ def _key_serializers(records: Iterable[SnapshotRecord]) -> list[TypeSerializer]:
 
 
 def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
-    """A key as its serializer writes it, and as a column of Parquet's holds it."""
+    """Yield a key as its serializer writes it, and as a Parquet column holds it."""
     with suppress(EncodeError):
         column = pa.array([key_from_text(word, key)], key.arrow_type)
         yield f"{key.name}, serialized", encode_keys(key, column)[0].as_py()
@@ -192,7 +194,7 @@ def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
             size = kind.bit_width // 8
             data = bytes(column.buffers()[1])[:size]
             yield f"{key.name} in a column", data
-            if pa.types.is_integer(kind) and size < 4:  # Parquet has no shorter number
+            if pa.types.is_integer(kind) and size < 4:  # Parquet has no shorter integers
                 yield (
                     f"{key.name} in a column",
                     column.cast(pa.int32()).buffers()[1][:4].to_pybytes(),
@@ -206,14 +208,14 @@ def _is_number(word: str) -> bool:
 
 
 def _of_kryo(word: str) -> Iterator[tuple[str, bytes]]:
-    """A text as Kryo writes it, if its last letter is not itself there: a bit says that it is."""
+    """Yield a short ASCII text as Kryo writes it, with a flag in the last character."""
     if word.isascii() and 1 < len(word) < KRYO_LENGTH:
         data = _bytes(word)
         yield "text of Kryo's", data[:-1] + bytes([data[-1] | 0x80])
 
 
 def _behind_lengths(word: str) -> Iterator[tuple[str, bytes]]:
-    """A text with its length, which shows that it is whole: a letter behind it may be a length."""
+    """Yield a text after its length, so that it is whole even if a letter follows."""
     data = _bytes(word)
     size = len(data)
     if size < SHORT:
@@ -228,14 +230,14 @@ def _bytes(text: str) -> bytes:
 
 
 def _normal_forms(word: str) -> list[str]:
-    """A word as it is, and in both normal forms of Unicode that mean the same."""
+    """Return a word, and its equivalent normal forms of Unicode, NFC and NFD."""
     return list(
         dict.fromkeys((word, *(unicodedata.normalize(form, word) for form in ("NFC", "NFD"))))
     )
 
 
 def spellings(word: str) -> Iterator[tuple[str, str]]:
-    """A word as SQL, JSON, SQL within JSON, and addresses write it where they escape some of it."""
+    """Yield a word as it is escaped in SQL, JSON, SQL within JSON, and addresses."""
     for normal in _normal_forms(word):
         escaped = normal.replace("\\", "\\\\")
         in_sql = {
@@ -254,7 +256,7 @@ def spellings(word: str) -> Iterator[tuple[str, str]]:
 
 
 def _in_json(text: str) -> Iterator[str]:
-    """A text as encoders of JSON escape it, and as JSON within JSON has that."""
+    """Yield a text as encoders of JSON escape it, also as JSON within JSON."""
     for ascii_alone in (False, True):
         coded = json.dumps(text, ensure_ascii=ascii_alone)[1:-1]
         for written in (
@@ -269,11 +271,11 @@ def _in_json(text: str) -> Iterator[str]:
 
 
 def _coded(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Bytes as they are, and in the codes in which JSON holds bytes."""
+    """Yield bytes as they are, and in the encodings of bytes in JSON."""
     yield name, data
     yield f"{name}, hexadecimal", data.hex().encode()
     yield f"{name}, hexadecimal", data.hex().upper().encode()
-    for before in range(3):  # how many bytes of a group of three are something else's
+    for before in range(3):  # the bytes of a group of three that come before
         coded = base64.b64encode(bytes(before) + data)
         first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
         for code in {coded, coded.replace(b"+", b"-").replace(b"/", b"_")}:

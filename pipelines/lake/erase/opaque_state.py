@@ -1,4 +1,4 @@
-"""State without tables: only the job can say whether a key is in it."""
+"""Opaque state, which has no tables: only the job knows whether a key is in it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["has_opaque_state", "without_opaque_state"]
 
 
 def has_opaque_state(record: SnapshotRecord) -> bool:
-    """Whether a snapshot carries raw, channel, coordinator or master state.
+    """Return whether a snapshot carries raw, channel, coordinator or master state.
 
     Raises:
-        DamagedLakeError: What it carries can't be believed.
+        DamagedLakeError: Its carried `_metadata` is not valid.
     """
     metadata = carried_metadata(record)
     return bool(record.carried or metadata.masters) or any(map(_is_opaque, metadata.operators))
 
 
 def without_opaque_state(record: SnapshotRecord) -> SnapshotRecord:
-    """The snapshot without it: the job begins there with none."""
+    """Return the snapshot without opaque state: the job begins without it."""
     metadata = carried_metadata(record)
     operators = [_stripped(operator) for operator in metadata.operators]
     bare = replace(metadata, operators=operators, masters=[])

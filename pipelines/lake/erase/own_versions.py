@@ -1,8 +1,8 @@
 """Versions of tables for snapshots that were erased from, while others keep the files.
 
-A version that two snapshots have can't show the rows to one of them alone. So a snapshot that was
-named gets a version of its own, behind all that there are; what the table shows by default is the
-newest snapshot's, as it was.
+A version that two snapshots share can't show erased rows for only one of them. So a named snapshot
+gets a version of its own, after all existing ones; by default the table still shows the newest
+snapshot.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def give_own_versions(
     replaced: Mapping[str, Mapping[str, UnitRecord | None]],
     token: str,
 ) -> list[SnapshotRecord]:
-    """Make versions that show what snapshots have; it may be done once more.
+    """Create table versions with the files of snapshots; it may be repeated.
 
     Args:
         lake: The lake.
-        asked: The snapshots that were erased from.
+        asked: The request with the named snapshots.
         records: All snapshots by job, the oldest first, which name their new files.
         kept: Table and path of every file that a snapshot has.
         replaced: By table and old file, the new one.
-        token: By which versions are told.
+        token: The token that identifies the versions.
 
     Returns:
         The snapshots whose rows are to name such versions.
@@ -62,13 +62,13 @@ def give_own_versions(
             new = replace(record, operators=operators)
             if new != record:
                 changed.append(new)
-        for operator, table in shown.values():  # those of the newest snapshot that has the table
+        for operator, table in shown.values():  # of the newest snapshot that has the table
             _shown(lake, operator, replace(table, version=-1), token)
     return changed
 
 
 def _shown(lake: Catalog, operator: OperatorRecord, table: TableRecord, token: str) -> TableRecord:
-    """A table at a version that has the files, which is made unless it is there."""
+    """Return a table at a version with its files, which is created unless it exists."""
     opened = lake.table(table.path)
     paths = {unit.path for unit in table.units}
     for version in {table.version, opened.require().version()}:

@@ -1,8 +1,8 @@
-"""Tables of keys and values as bytes, which tasks commit to: rows go out of every version.
+"""Tables of keys and values as bytes, into which tasks commit: rows are erased from every version.
 
-A store's table has the pairs of its tasks, a changelog's the changes of them. What the bytes mean,
-only the task knows: a row goes if its key is one of the keys. A row that only has one somewhere, be
-it in a longer key or in its value, may be somebody else's; what becomes of it is to be said.
+A store's table has the pairs of its tasks, a changelog's table their changes. Only the task knows
+the meaning of the bytes: a row is erased if its key is one of the keys. A row that only contains
+one, in a longer key or in its value, may belong to another key; the request says whether it stays.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _END = re.compile(r"(-[0-9a-f]{12})?\.parquet$")
 
 
 class HeldKeys:
-    """Tells which bytes hold one of the keys.
+    """Tests whether bytes hold one of the keys.
 
     Args:
-        asked: The keys; predicates are of states that have columns.
-        records: Snapshots, whose operators say how keys are written.
-        everything: Whether pairs go that only have one somewhere.
+        asked: The request with the keys; predicates only apply to states with columns.
+        records: Snapshots, whose operators have the key serializers.
+        everything: Whether pairs are erased that only contain a key.
     """
 
     def __init__(
@@ -56,23 +56,23 @@ class HeldKeys:
         self._whole = frozenset(whole_forms(asked, listed))
         self._whole_column = pa.array(sorted(self._whole), pa.large_binary())
         self._within = Searcher(needles)
-        # says of many at once that none is in them: numbers within longer ones, too
+        # excludes many rows at once; it also finds numbers within longer ones
         self._somewhere = Searcher([replace(needle, digits=False) for needle in needles])
 
     def has(self, data: bytes | pa.Buffer) -> bool:
-        """Whether a key is somewhere in bytes."""
+        """Return whether bytes contain a key."""
         return next(self._within.find(data), None) is not None
 
     def mentions(self, key: bytes, value: bytes | None) -> bool:
-        """Whether a pair has a key somewhere."""
+        """Return whether a pair contains a key."""
         return self.has(key) or self.has(value or b"")
 
     def goes(self, key: bytes, value: bytes | None) -> bool:
-        """Whether a pair goes."""
+        """Return whether a pair is erased."""
         return key in self._whole or (self.everything and self.mentions(key, value))
 
     def going(self, batch: pa.RecordBatch) -> tuple[pa.BooleanArray, pa.BooleanArray]:
-        """Which of some pairs go, and which stay that have a key somewhere."""
+        """Return which pairs are erased, and which stay although they contain a key."""
         key, value = (batch.column(name).cast(pa.large_binary()) for name in ("key", "value"))
         equal = pc.is_in(key, self._whole_column)
         mentioning = pc.or_(self._within_each(key), self._within_each(value))
@@ -81,7 +81,7 @@ class HeldKeys:
         return equal, pc.and_(mentioning, pc.invert(equal))
 
     def _within_each(self, column: pa.Array) -> pa.BooleanArray:
-        """Which of some bytes have a key in them."""
+        """Return which values of a column contain a key."""
         data = column.buffers()[2] if len(column) else None
         if data is None or next(self._somewhere.find(data), None) is None:
             return pa.repeat(False, len(column))
@@ -89,9 +89,9 @@ class HeldKeys:
         return pa.array(matches, pa.bool_())
 
     def in_file(self, directory: Directory, path: str) -> bool:
-        """Whether a key is in a file, as it is or in what is compressed in it."""
+        """Return whether a file contains a key, in its bytes or in its compressed parts."""
         size, overlap = directory.size(path), self._within.longest
-        with suppress(StateError):  # another kind of file, or one that only RocksDB can read
+        with suppress(StateError):  # a file of another kind, or one that only RocksDB can read
             if any(self.has(data) for _, data in unpacked_table(directory.source(path))):
                 return True
         with directory.open_input(path) as file:
@@ -105,13 +105,13 @@ class HeldKeys:
 
 @dataclass(frozen=True)
 class RowsGoing:
-    """What of a table goes.
+    """The rows of a table to erase.
 
     Attributes:
-        rows: How many rows.
-        files: The files that have some, with their bytes.
-        mentions: How many rows stay that have a key somewhere.
-        unread: Files that no version has and that nobody can read: of a write that was cut off.
+        rows: Their number.
+        files: The files with such rows, with their bytes.
+        mentions: The number of rows that stay although they contain a key.
+        unread: Files that no version has and that can't be read: of an interrupted write.
     """
 
     rows: int
@@ -127,7 +127,7 @@ class PairTable:
     Attributes:
         job: The job.
         area: `stores` or `changelogs`.
-        name: What it is called there.
+        name: Its name there.
         table: The table.
     """
 
@@ -137,7 +137,7 @@ class PairTable:
     table: StateTable
 
     def find(self, held: HeldKeys) -> RowsGoing:
-        """Look through all files, those that no version has as well.
+        """Search all files, also those that no version has.
 
         Raises:
             DamagedLakeError: A file can't be read, or the log can't be rewritten.
@@ -153,7 +153,7 @@ class PairTable:
             except StateError:
                 if path in named:
                     raise
-                unread.append(path)  # nobody has committed it, or will
+                unread.append(path)  # it was not committed, and never will be
                 continue
             rows += going
             mentions += mentioning
@@ -162,7 +162,7 @@ class PairTable:
         return RowsGoing(rows, tuple(files), mentions, tuple(unread))
 
     def _counts(self, path: str, held: HeldKeys) -> tuple[int, int]:
-        """How many rows of a file go, and how many stay that have a key somewhere."""
+        """Return how many rows of a file are erased, and how many stay but contain a key."""
         going = mentions = 0
         for batch in self._batches(path):
             for_good, mentioning = held.going(batch)
@@ -171,10 +171,10 @@ class PairTable:
         return going, mentions
 
     def erase(self, held: HeldKeys, request: str) -> None:
-        """Let every version name files without the rows that go; it may be done once more.
+        """Make every version name files without the erased rows; it may be repeated.
 
-        A new file is called by the old one and the request, so that whoever does it once more
-        goes on with the same names.
+        The name of a new file depends on the old one and the request, so that a repetition uses the
+        same names.
         """
         going, named = self.find(held), named_files(self.table)
         for path in going.unread:
@@ -195,7 +195,7 @@ class PairTable:
                 yield path, size
 
     def _batches(self, path: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a file."""
+        """Yield the rows of a file."""
         try:
             with self.table.directory.open_input(path) as file:
                 rows = open_parquet(file, self.table.directory.full(path))
@@ -210,7 +210,7 @@ class PairTable:
             ) from error
 
     def _rewritten(self, path: str, held: HeldKeys, request: str, named: set[str]) -> UnitRecord:
-        """A file without the rows that go; one without any row stands for its offsets."""
+        """Write a file without the erased rows; one without rows is kept for its offsets."""
         digest = hashlib.sha256(f"{request}\n{path}".encode()).hexdigest()[:12]
         new, rows = _END.sub(f"-{digest}.parquet", path), 0
         directory = self.table.directory

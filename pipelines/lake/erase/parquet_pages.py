@@ -1,7 +1,7 @@
-"""The pages of a Parquet file, unpacked: dictionaries as well as values, named or not.
+"""Unpack the pages of a Parquet file: dictionaries as well as values, used or not.
 
-What is not compressed (footers, statistics, page indexes) is searched with the file's own bytes.
-Encodings in which values do not stand as they are (deltas, streams of bytes) are decoded by Arrow.
+The parts that are not compressed (footers, statistics, page indexes) are searched with the file's
+own bytes. Encodings that change the bytes of values (deltas, byte streams) are decoded by Arrow.
 
 Source: `parquet.thrift` of parquet-format 2.10, and Thrift's compact protocol.
 """
@@ -20,7 +20,7 @@ __all__ = ["pages_of"]
 
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 AS_THEY_ARE = {0, 2, 3, 4, 8}  # PLAIN, dictionaries, runs, bits
-BETWEEN = b"\n"  # texts, so that none goes on in the next one
+BETWEEN = b"\n"  # separates texts, so that no match extends into the next one
 _TEXTS = (
     pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary,
 )  # fmt: skip
@@ -30,7 +30,7 @@ LEVELS = 16
 
 
 def pages_of(data: pa.Buffer) -> Iterator[tuple[str, pa.Buffer | bytes]]:
-    """The contents of all pages, each with what it is called.
+    """Yield the contents of all pages, each with its name.
 
     Args:
         data: A whole file.
@@ -49,7 +49,7 @@ def pages_of(data: pa.Buffer) -> Iterator[tuple[str, pa.Buffer | bytes]]:
 
 
 def _pages(data: pa.Buffer, file: Any, group: int, column: Any) -> Iterator[tuple[str, Any]]:
-    """The pages of a column of a row group, and its values where these do not stand there."""
+    """Yield the pages of a column of a row group, and its values if an encoding changes bytes."""
     name = f"row group {group}, {column.path_in_schema}"
     starts = (column.dictionary_page_offset, column.data_page_offset)
     at = min(start for start in starts if start)
@@ -81,7 +81,7 @@ def _pages(data: pa.Buffer, file: Any, group: int, column: Any) -> Iterator[tupl
 
 
 def _values(leaf: pa.Array) -> pa.Buffer | bytes:
-    """The bytes of values that nothing is nested in."""
+    """Return the bytes of a leaf array's values."""
     if pa.types.is_dictionary(leaf.type):
         leaf = leaf.dictionary_decode()
     if any(is_text(leaf.type) for is_text in _TEXTS):
@@ -90,7 +90,7 @@ def _values(leaf: pa.Array) -> pa.Buffer | bytes:
 
 
 def _layout_of(header: dict[int, Any]) -> tuple[int, int, bool]:
-    """Of a page: bytes in front that are never compressed, its encoding, and if the rest is."""
+    """Return a page's number of leading plain bytes, its encoding, and if its rest is packed."""
     if header[1] == DATA_V2:
         about = header[8]
         return about[5] + about[6], about[4], about.get(7, True)
@@ -103,7 +103,7 @@ def _codec(name: str) -> str:
 
 
 def _struct(data: memoryview, at: int, level: int = 0) -> tuple[dict[int, Any], int]:
-    """The fields of a struct of Thrift's compact protocol, by their numbers, and where it ends."""
+    """Return the fields of a struct in Thrift's compact protocol, by number, and its end."""
     if level > LEVELS:
         raise ValueError("a header of too many levels")
     fields: dict[int, Any] = {}
@@ -147,6 +147,6 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _integer(data: memoryview, at: int) -> tuple[int, int]:
-    """A number in zigzag."""
+    """Return a number in zigzag encoding, and its end."""
     value, at = _varint(data, at)
     return value >> 1 ^ -(value & 1), at

@@ -1,4 +1,4 @@
-"""Where what is to be erased is found: each file that snapshots share is looked at once."""
+"""Plan an erasure: search for its rows, in each file that snapshots share only once."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ __all__ = ["ErasurePlan", "FoundFile", "FoundState", "Planner", "records_of"]
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file with rows that are to go.
+    """A file with rows to erase.
 
     Attributes:
         table: The path of its table below the lake.
-        unit: The file, as snapshots have it.
-        rows: How many rows go, or lose elements, by state.
-        dropped: How many rows go.
-        task: What rewrites it.
+        unit: The file's record.
+        rows: By state, the number of rows that are dropped or lose elements.
+        dropped: The number of rows that are dropped.
+        task: The task that rewrites it.
     """
 
     table: str
@@ -53,15 +53,16 @@ class FoundFile:
 
 @dataclass
 class FoundState:
-    """What was found in one state.
+    """The rows to erase of one state.
 
     Attributes:
         job: The job.
-        operator: How its operator is called.
+        operator: The label of its operator.
         state: The state.
-        rows: The rows that go or lose elements, each once, however many snapshots share it.
-        files: The files that they are in.
-        snapshots: How many snapshots have one of these files.
+        rows: The rows that are dropped or lose elements, each once, however many snapshots share
+            it.
+        files: The files with these rows.
+        snapshots: The number of snapshots that have one of these files.
     """
 
     job: str
@@ -74,25 +75,25 @@ class FoundState:
 
 @dataclass(frozen=True)
 class ErasurePlan:
-    """What an erasure would do.
+    """The plan of an erasure.
 
     Attributes:
-        jobs: The jobs whose snapshots are looked through.
-        snapshots: How many snapshots that are.
-        states: What was found in which state.
-        rows: The rows that go or lose elements, each once.
-        files: The files that are written again.
+        jobs: The jobs whose snapshots are searched.
+        snapshots: The number of these snapshots.
+        states: The rows that were found, by state.
+        rows: The rows that are dropped or lose elements, each once.
+        files: The files that are rewritten.
         file_bytes: Their bytes.
-        snapshots_found: The snapshots that have rows that go, as job and id.
-        notes: Snapshots whose note repeats what is to go, as job and id.
+        snapshots_found: The snapshots with such rows, as job and id.
+        notes: Snapshots whose note repeats a word of the request, as job and id.
         opaque: Snapshots with state that can't be searched, as job and id.
         whole: States of which a predicate is true of every row.
-        elsewhere: What may hold it too, and can't be changed from here.
-        kept_for: Snapshots that were not named, and have files that rows would go from, which stay
-            for them; as job and id.
-        mentions: Stores and changelogs with rows that only have a key somewhere.
-        left: What runs left, and goes as a whole.
-        holding: Whether a key is in what runs left.
+        elsewhere: Places that may have copies, and can't be changed from here.
+        kept_for: Snapshots that were not named but share files with such rows, which stay for
+            them; as job and id.
+        mentions: Stores and changelogs with rows that only contain a key.
+        left: Leftovers of runs, which are deleted as a whole.
+        holding: Whether a key is in these leftovers.
     """
 
     jobs: list[str]
@@ -112,17 +113,17 @@ class ErasurePlan:
     holding: bool
 
     def changed(self, asked: ErasureRequest) -> set[tuple[str, str]]:
-        """The snapshots that will not be as they were, as job and id."""
+        """Return the snapshots that will change, as job and id."""
         dropped = self.opaque if asked.carried == "drop" else []
         return {*self.snapshots_found, *self.notes, *dropped}
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether nothing was found."""
         return not (self.rows or self.notes or self.holding)
 
     def said(self, asked: ErasureRequest, secret: bytes) -> dict[str, Any]:
-        """What is recorded of it: nothing of what goes but a keyed hash."""
+        """Return the content of the record: of the request only a keyed hash."""
         return {
             "asked": keyed_digest(asked, secret),
             "keys": len(asked.keys),
@@ -147,7 +148,7 @@ class ErasurePlan:
 
 @dataclass
 class _SharedFile:
-    """A file that snapshots share, and one of them that has it."""
+    """A file that snapshots share, and one of these snapshots."""
 
     unit: UnitRecord
     record: SnapshotRecord
@@ -157,11 +158,11 @@ class _SharedFile:
 
 
 def records_of(lake: Catalog, jobs: Sequence[str]) -> dict[str, list[SnapshotRecord]]:
-    """All snapshots of some jobs, of every job if none is named.
+    """Return all snapshots of some jobs; of all jobs if `jobs` is empty.
 
     Raises:
         NotFoundError: There is no such job.
-        DamagedLakeError: A row of one can't be believed: who knows what it holds?
+        DamagedLakeError: A row of a job is invalid, so that its content is not known.
     """
     known = all_jobs(lake)
     records_by_job: dict[str, list[SnapshotRecord]] = {}
@@ -170,19 +171,19 @@ def records_of(lake: Catalog, jobs: Sequence[str]) -> dict[str, list[SnapshotRec
         if bad:
             raise bad[0].error
         if not records and job not in known:
-            lake.snapshot(job, "")  # which says what there is
+            lake.snapshot(job, "")  # raises the error that lists the jobs
         records_by_job[job] = records
     return records_by_job
 
 
 class Planner:
-    """Looks for what is to be erased.
+    """Finds the rows to erase.
 
     Args:
         lake: The lake.
-        asked: What is to be erased.
-        records: The snapshots to look through, by job.
-        engine: Where files are looked at.
+        asked: The request.
+        records: The snapshots to search, by job.
+        engine: The engine that searches files.
     """
 
     def __init__(
@@ -210,16 +211,16 @@ class Planner:
         self._stack = ExitStack()
 
     def close(self) -> None:
-        """End the sessions of DuckDB."""
+        """Close the DuckDB sessions."""
         self._stack.close()
 
     def find(self, progress: Progress | None = None) -> tuple[ErasurePlan, list[FoundFile]]:
-        """Look through all files that may hold it.
+        """Search all files that may hold rows to erase.
 
         Raises:
-            EncodeError: A key can be none of any operator.
-            NotFoundError: No snapshot has a state that a predicate is of, or a name that was given.
-            QueryError: A predicate can't be understood.
+            EncodeError: No operator can have a key of that type.
+            NotFoundError: No snapshot has the state of a predicate, or a given id.
+            QueryError: A predicate is not valid.
         """
         self._refuse_unnamed()
         shared = self._shared_files()
@@ -289,7 +290,7 @@ class Planner:
         return self._sessions[name]
 
     def _refuse_unknown(self) -> None:
-        """Raise for keys of the wrong type, and for states that are nowhere.
+        """Refuse keys of the wrong type, and states that no snapshot has.
 
         Raises:
             EncodeError: No operator can have such a key.
@@ -367,7 +368,7 @@ class Planner:
         )
 
     def _kept_for(self, going: set[tuple[str, str]]) -> list[tuple[str, str]]:
-        """The other snapshots that have one of some files."""
+        """Return the other snapshots that have one of some files."""
         return [
             (record.job, record.snapshot_id)
             for record in self.others
@@ -377,7 +378,7 @@ class Planner:
         ]
 
     def _refuse_unnamed(self) -> None:
-        """Look whether there are all snapshots that were named.
+        """Refuse snapshots that do not exist.
 
         Raises:
             NotFoundError: A snapshot does not exist.
@@ -393,7 +394,7 @@ class Planner:
     def _whole(
         self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, FoundFile]]
     ) -> list[str]:
-        """The states that would be left without a row by a predicate."""
+        """Return the states that would have no rows left after a predicate."""
         rows: Counter[str] = Counter()
         for file in shared:
             rows[file.table.path] += file.unit.rows
@@ -415,7 +416,7 @@ class Planner:
         return whole
 
     def _elsewhere(self) -> list[str]:
-        """Places that may hold it, by what the lake says. They are named and not looked at."""
+        """Return places that may have copies, known from the lake's records but not searched."""
         sources = {record.source for record in self._all() if record.source}
         return [f"what was imported, if it still exists: {source}" for source in sorted(sources)]
 
@@ -425,7 +426,7 @@ def _asked_for(asked: ErasureRequest, records: Sequence[SnapshotRecord]) -> list
 
 
 def _rows_going(task: RewriteTask) -> tuple[dict[str, int], int]:
-    """How many rows of each state a task drops or changes in its piece, and how many it drops."""
+    """Return how many rows of each state a task drops or changes, and how many it drops."""
     (piece,) = task.pieces
     met: Counter[str] = Counter()
     dropped = 0

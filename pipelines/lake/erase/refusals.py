@@ -1,4 +1,4 @@
-"""What stands against an erasure, as its plan says it."""
+"""Reasons to refuse the plan of an erasure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["refuse_other_snapshots", "refuse_plan", "refuse_telling_id"]
 
 
 def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> None:
-    """Refuse what a plan says, before the first file is written.
+    """Refuse a plan that must not be carried out, before the first file is written.
 
     Args:
         plan: The plan.
-        asked: What is to be erased.
+        asked: The request.
         whole: Whether a predicate may be true of every row of a state.
 
     Raises:
-        NoMatchError: Nothing is found.
+        NoMatchError: Nothing was found.
         EncodeError: State can't be searched, or a predicate is true of all rows; or the request's
-            id, which is recorded for good, tells what is to be erased.
+            id, which is recorded for good, contains a word of the request.
     """
     refuse_telling_id(asked)
     if plan.empty and not (asked.carried == "drop" and plan.opaque):
@@ -55,10 +55,10 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
 
 
 def refuse_telling_id(asked: ErasureRequest) -> None:
-    """Refuse an id that has a word of the request, before it is written anywhere.
+    """Refuse an id that contains a word of the request, before it is written anywhere.
 
     Raises:
-        EncodeError: The id, which is recorded for good, tells what is to be erased.
+        EncodeError: The id, which is recorded for good, contains a word of the request.
     """
     words = [word for word in words_of(asked, parts=True) if len(word) >= LEAST_BYTES]
     if mentions(asked.request.replace("_", "-"), words):
@@ -69,7 +69,7 @@ def refuse_telling_id(asked: ErasureRequest) -> None:
 
 
 def refuse_other_snapshots(content: Mapping[str, Any], asked: ErasureRequest) -> None:
-    """Look whether an erasure that is gone on with was of the same snapshots.
+    """Refuse to continue an erasure that was begun for other snapshots.
 
     Raises:
         ConflictError: The erasure was begun for other snapshots.

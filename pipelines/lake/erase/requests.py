@@ -1,4 +1,4 @@
-"""What is to be erased: keys, and predicates over single states."""
+"""Requests of erasures: keys, and predicates over single states."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ _NUMBER = re.compile(r"(?<![\w.])\d{5,}(?!\w)", re.ASCII)
 
 @dataclass(frozen=True)
 class ErasureRequest:
-    """What is to be erased.
+    """A request: the keys and rows to erase.
 
     Attributes:
         request: The id under which it is recorded.
-        keys: Keys as `pipelines.keys.key_from_text` reads them, of all operators whose keys they
-            can be.
-        where: By state (`operator/state`), SQL that is true of the rows that go.
-        carried: What becomes of state without tables: `drop`, `keep`, or empty to refuse.
-        snapshots: Ids of the only snapshots that are erased from; all if there is none.
+        keys: Keys as text, for `pipelines.keys.key_from_text`, of all operators with such keys.
+        where: By state (`operator/state`), an SQL predicate of the rows to erase.
+        carried: Whether to `drop` or `keep` state without tables; empty to refuse it.
+        snapshots: Ids of the only snapshots to erase from; empty for all.
         blobs: Blob stores of runs: directories, or URIs.
         changelogs: Directories of changelogs.
     """
@@ -45,12 +44,12 @@ class ErasureRequest:
     changelogs: Sequence[str] = ()
 
     def of_snapshot(self, snapshot_id: str) -> bool:
-        """Whether a snapshot is erased from."""
+        """Return whether a snapshot is part of the request."""
         return not self.snapshots or snapshot_id in self.snapshots
 
 
 def check_request(request: str) -> None:
-    """Refuse an id by which no file can be called.
+    """Refuse an id that can't be the name of a file.
 
     Raises:
         LakeError: The id can't be a file's name.
@@ -64,12 +63,12 @@ def check_request(request: str) -> None:
 
 
 def words_of(asked: ErasureRequest, *, parts: bool = False) -> list[str]:
-    """The words of a request: its keys, and the texts of its predicates.
+    """Return the words of a request: its keys, and the texts of its predicates.
 
     Args:
         asked: The request.
         parts: Whether the fields of its keys, and numbers of five digits or more in predicates,
-            are words too: they tell something in a note, and nothing among bytes.
+            are words, too: they are meaningful in a note, but not among bytes.
     """
     words = list(asked.keys)
     for key in asked.keys:
@@ -83,7 +82,7 @@ def words_of(asked: ErasureRequest, *, parts: bool = False) -> list[str]:
 
 
 def only_field(key: str) -> list[str]:
-    """The text, or the longer number, that is all that a key with fields has; else nothing."""
+    """Return the only field of a key, if it is a text or a longer number; otherwise nothing."""
     try:
         value = json.loads(key) if key[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
@@ -94,7 +93,7 @@ def only_field(key: str) -> list[str]:
 
 
 def _texts_in(value: Any) -> list[str]:
-    """The texts, and the longer numbers, in a value of JSON."""
+    """Return the texts, and the longer numbers, in a JSON value."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -103,11 +102,11 @@ def _texts_in(value: Any) -> list[str]:
 
 
 def keyed_digest(asked: ErasureRequest, secret: bytes) -> str:
-    """What was asked, as a hash that nobody without the secret can compare with a guess.
+    """Return a hash of a request that can't be compared with a guess without the secret.
 
     Args:
         asked: The request.
-        secret: Known to its user alone; without one there is no digest.
+        secret: The key of the hash, known to its user only; without one the hash is empty.
     """
     if not secret:
         return ""

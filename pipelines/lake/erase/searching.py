@@ -1,4 +1,4 @@
-"""Bytes searched for needles: as they are, and what blocks in them unpack to."""
+"""Search bytes for needles: as stored, and in unpacked blocks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ AT_ONCE = 1024
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
 _FRAMED, _XERIAL = b"\xff\x06\x00\x00sNaPpY", b"\x82SNAPPY\x00"
 _MAGIC = re.compile(b"|".join(map(re.escape, (_GZIP, _ZSTD, _FRAMED, _XERIAL))))
-_WORD = re.compile(rb"[0-9A-Za-z](?!\x00{3})")  # not the length of what follows, in four bytes
+_WORD = re.compile(rb"[0-9A-Za-z](?!\x00{3})")  # not the first byte of a length
 
 
 class Searcher:
     """Finds needles in bytes, all at once.
 
     Args:
-        needles: What is looked for, each of `BLOCK_BYTES` or more.
+        needles: The needles, each of `BLOCK_BYTES` or more.
     """
 
     def __init__(self, needles: Sequence[Needle]) -> None:
@@ -53,7 +53,7 @@ class Searcher:
             self._heads[place] = number
 
     def find(self, data: bytes | memoryview | pa.Buffer) -> Iterator[tuple[int, Needle]]:
-        """Where needles are, and which: at least the first `AT_ONCE`, for any bytes."""
+        """Yield the position and the needle of the first matches, at most `AT_ONCE` of them."""
         view = np.frombuffer(data, np.uint8)
         if not self.needles or view.size < self._window:
             return
@@ -73,14 +73,14 @@ class Searcher:
 
 
 def unpacked(data: pa.Buffer, limit: int) -> Iterator[tuple[str, bytes]]:
-    """What the compressed blocks among bytes unpack to, each with what it is called and where.
+    """Yield the unpacked content of compressed blocks in bytes, each with its name and position.
 
-    Blocks are known by how they begin; all of the bytes may also be one block of Snappy's, which
-    begins like anything. What does not unpack is none.
+    Blocks are found by their magic bytes; all of the bytes may also be one raw Snappy block, which
+    has no magic bytes. Blocks that do not unpack are skipped.
 
     Args:
         data: The bytes.
-        limit: How many bytes of a block are unpacked at most.
+        limit: The largest number of bytes that are unpacked of a block.
     """
     view = memoryview(data).cast("B")
     for match in _MAGIC.finditer(view):
@@ -99,9 +99,10 @@ def unpacked(data: pa.Buffer, limit: int) -> Iterator[tuple[str, bytes]]:
 
 
 def unpacked_table(source: ByteSource) -> Iterator[tuple[str, bytes]]:
-    """What the data blocks of a table of RocksDB's hold: each key in full, and its value.
+    """Yield the entries of the data blocks of one of RocksDB's tables, each key in full.
 
-    A block stores of a key what the one before has not, so that bytes alone do not show it.
+    A block leaves out the prefix that a key shares with the one before, so that the key is not in
+    its bytes.
 
     Raises:
         CorruptSnapshotError: The table is damaged, or only RocksDB can read it.
@@ -114,7 +115,7 @@ def unpacked_table(source: ByteSource) -> Iterator[tuple[str, bytes]]:
 
 
 def _joined(pieces: Iterable[bytes], limit: int) -> bytes:
-    """Pieces as one, up to the limit."""
+    """Join pieces, up to the limit."""
     joined = bytearray()
     for piece in pieces:
         joined += piece
@@ -131,7 +132,7 @@ def _inflated(data: memoryview, limit: int) -> bytes:
 
 
 def _streamed(data: memoryview, limit: int) -> bytes:
-    """What a stream of zstd's unpacks to, up to where it breaks."""
+    """Unpack a zstd stream, up to the first error."""
 
     def pieces() -> Iterator[bytes]:
         with (
@@ -145,7 +146,7 @@ def _streamed(data: memoryview, limit: int) -> bytes:
 
 
 def _frames(data: memoryview, at: int, limit: int) -> Iterator[bytes]:
-    """The contents of frames of Snappy's framing format, up to the next stream or what is none."""
+    """Yield the contents of frames in Snappy's framing format, up to an invalid frame."""
     while at + 4 <= len(data):
         kind, end = data[at], at + 4 + int.from_bytes(data[at + 1 : at + 4], "little")
         if end > len(data):
@@ -160,7 +161,7 @@ def _frames(data: memoryview, at: int, limit: int) -> Iterator[bytes]:
 
 
 def _xerial_blocks(data: memoryview, at: int, limit: int) -> Iterator[bytes]:
-    """The contents of blocks that have their lengths in front, as xerial's streams do."""
+    """Yield the contents of blocks after their lengths, as in xerial's streams."""
     while at + 4 <= len(data):
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         block = _snappy(data[at + 4 : end], limit) if end <= len(data) else b""
@@ -171,14 +172,14 @@ def _xerial_blocks(data: memoryview, at: int, limit: int) -> Iterator[bytes]:
 
 
 def _snappy(data: memoryview, limit: int) -> bytes:
-    """What a block of Snappy's unpacks to; nothing if it is none."""
+    """Unpack a raw Snappy block; empty if it is not valid."""
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             break
-    # a copy takes three bytes for 64
+    # a copy of 64 bytes takes three
     if not 0 < size <= min(len(data) * 32, limit):
         return b""
     try:

@@ -1,14 +1,14 @@
-"""What runs and tasks keep beside snapshots, in the lake and in places that are named.
+"""State of runs and tasks outside of snapshots, in the lake and in places that are named.
 
 ====================================  ==========================================================
-`<job>/stores`, `<job>/changelogs`    rows of the keys go, in every version of the tables
-`<job>/_runs/<run>/attempt-...`       goes as a whole: the next run begins with the snapshot
-a blob store of runs                  has a second copy of snapshots, which goes as a whole
-a directory of changelogs             changes of the keys go
+`<job>/stores`, `<job>/changelogs`    rows of the keys are erased, in every version of the tables
+`<job>/_runs/<run>/attempt-...`       deleted as a whole: the next run begins with the snapshot
+a blob store of runs                  has a second copy of snapshots, deleted as a whole
+a directory of changelogs             changes of the keys are erased
 ====================================  ==========================================================
 
-All of it may be done once more. Nothing here is a snapshot's: an erasure of some snapshots alone
-leaves all but the attempts of these.
+All of it may be repeated. This state belongs to no snapshot: an erasure of some snapshots only
+deletes the attempts of these, and leaves the rest.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ RUNS_INSTANCE = "1"  # the id that runs give the instance of their job
 
 @dataclass(frozen=True)
 class FoundRows:
-    """What was found of a store or a changelog.
+    """The rows to erase of a store or a changelog.
 
     Attributes:
         job: The job; the place of a directory of changelogs.
         area: `stores` or `changelogs`.
-        name: What it is called there.
-        rows: The rows that go.
-        files: The files that they are in.
+        name: Its name there.
+        rows: The rows to erase.
+        files: The files with these rows.
         file_bytes: Their bytes.
-        mentions: Rows that only have a key somewhere, and stay.
+        mentions: Rows that only contain a key, and stay.
     """
 
     job: str
@@ -68,13 +68,13 @@ class FoundRows:
 
 @dataclass
 class FoundTaskState:
-    """What runs and tasks keep of it.
+    """The state of runs and tasks to erase.
 
     Attributes:
-        rows: By store and changelog, those that have some.
-        left: What goes as a whole, as text.
-        holding: Whether a key is in bytes of what goes as a whole.
-        elsewhere: What may hold it too, and can't be changed from here.
+        rows: The stores and changelogs with such rows.
+        left: Leftovers that are deleted as a whole, as text.
+        holding: Whether a key is in these leftovers.
+        elsewhere: Places that may have copies, and can't be changed from here.
     """
 
     rows: list[FoundRows] = field(default_factory=list)
@@ -84,7 +84,7 @@ class FoundTaskState:
 
 
 def all_jobs(lake: Catalog) -> list[str]:
-    """All jobs: with snapshots, or of which runs or tasks alone keep state in the lake."""
+    """Return all jobs with snapshots, or with state of runs or tasks in the lake."""
     jobs = set(lake.jobs())
     for name in lake.directory.names():
         job = unquote(name.replace("~", "%"))
@@ -94,12 +94,12 @@ def all_jobs(lake: Catalog) -> list[str]:
 
 
 class TaskState:
-    """What runs and tasks of some jobs keep.
+    """The state of runs and tasks of some jobs.
 
     Args:
         lake: The lake.
-        asked: What is to be erased.
-        records: The jobs, with the snapshots that are erased from.
+        asked: The request.
+        records: The jobs, with the snapshots to erase from.
     """
 
     def __init__(
@@ -110,17 +110,17 @@ class TaskState:
         self.records = records
         self.runs: dict[str, RunLog] = {}
         for job in records:
-            with suppress(UnsafePathError):  # no run is of a job that is called so
+            with suppress(UnsafePathError):  # a job of that name has no runs
                 self.runs[job] = RunLog(lake.directory, job)
 
     @cached_property
     def held(self) -> HeldKeys:
-        """What tells which bytes hold one of the keys; there may be nothing to be told of."""
+        """The test whether bytes hold one of the keys, created when it is first needed."""
         records = chain.from_iterable(self.records.values())
         return HeldKeys(self.asked, records, everything=self.asked.carried == "drop")
 
     def refuse_running(self) -> None:
-        """Look whether a job runs, or is to bring back what was prepared.
+        """Refuse to erase while a job runs, or has a prepared run that is not completed.
 
         Raises:
             ConflictError: The job runs, or a run of it is prepared and not completed.
@@ -136,11 +136,11 @@ class TaskState:
                     )
 
     def find(self) -> FoundTaskState:
-        """Look through all of it.
+        """Search all state of runs and tasks.
 
         Raises:
             DamagedLakeError: A table can't be read.
-            NotFoundError: There is nothing of its kind in a place that was named.
+            NotFoundError: A place that was named has no blob store or changelog.
         """
         task_state = FoundTaskState()
         for job, log in self.runs.items():
@@ -149,7 +149,7 @@ class TaskState:
                 for attempt in log.attempts(run):
                     directory = log.run_directory(run).child(attempt)
                     task_state.left.append(directory.full())
-                    # without snapshots nobody knows how a key is written there
+                    # without snapshots the key serializer is not known
                     unknown = self.held.too_short or not ids
                     task_state.holding |= self._in_any(directory) or (
                         unknown and f"run-{run:08d}" not in ids
@@ -177,7 +177,7 @@ class TaskState:
         return task_state
 
     def erase(self) -> None:
-        """Let all of it go."""
+        """Erase all that `find` finds."""
         for job, log in self.runs.items():
             for run in self._runs_going(job):
                 log.discard(run)
@@ -195,10 +195,10 @@ class TaskState:
                 for blob in store.list(prefix):
                     store.delete(blob)
                 for folder in store.expiring(prefix):
-                    store.make_permanent(folder)  # nothing is left there to expire
+                    store.make_permanent(folder)  # nothing is left to expire there
 
     def _runs_going(self, job: str) -> Iterator[int]:
-        """Runs whose attempts nobody needs: of snapshots that are erased from, or of none."""
+        """Yield the runs whose attempts are deleted: all, or those of the named snapshots."""
         log = self.runs[job]
         for run in log.runs():
             if not self.asked.snapshots or f"run-{run:08d}" in self.asked.snapshots:
@@ -232,7 +232,7 @@ class TaskState:
 
     @cached_property
     def _prefixes(self) -> set[str]:
-        """Below what the blobs of these jobs' runs lie, by what the records of runs say."""
+        """The prefixes of the blobs of these jobs' runs, from the runs' checkpoint records."""
         prefixes = set()
         for job, log in self.runs.items():
             ours = f"job={quote(f'{job}-{RUNS_INSTANCE}', safe='')}/"
@@ -244,7 +244,7 @@ class TaskState:
         return prefixes
 
     def _look_at_blobs(self, place: str, task_state: FoundTaskState) -> None:
-        """Blobs of runs, which go, and others that have it."""
+        """Find blobs of runs, which are deleted, and other blobs that contain a key."""
         directory = Directory(place).confined()
         if not directory.exists("blobs"):
             raise NotFoundError("there is no blob store", place=place, remedy="name its directory")
@@ -267,7 +267,7 @@ class TaskState:
         ]
 
     def _elsewhere(self) -> Iterator[str]:
-        """What may hold it outside of the lake, as far as the lake knows."""
+        """Yield places outside of the lake that may have copies, as far as the lake knows."""
         for job in self.records:
             if any(_kept(self.lake, job, (STORES, CHANGELOGS, CHECKPOINTS))):
                 yield f"what tasks of job {job!r} keep on their hosts, and in topics of Kafka's"
@@ -280,5 +280,5 @@ def _within(job: str) -> str:
 
 
 def _kept(lake: Catalog, job: str, areas: Sequence[str]) -> Iterator[str]:
-    """Which of some areas a job has."""
+    """Return those of some areas that a job has."""
     return (area for area in areas if lake.directory.exists(f"{_within(job)}/{area}"))
