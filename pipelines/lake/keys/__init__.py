@@ -1,11 +1,10 @@
-"""Keys in the lake: what is held for one, now and through a job's snapshots, and the heavy ones.
+"""Keys in the lake: the state of one key, its changes through snapshots, and the heaviest keys.
 
 ==============  =====================================================================
-`one_key`       all that a snapshot holds for a key
-`key_history`   what changed of a key from snapshot to snapshot
-`heavy_keys`    which keys of a snapshot are heavy
+`one_key`       the state of a key in a snapshot
+`key_history`   the changes of a key from snapshot to snapshot
+`heavy_keys`    the heaviest keys of a snapshot
 ==============  =====================================================================
 
-Files of tables are read by `pipelines.lake.tables.key_rows`, in which only those matter that may
-hold the key's key group.
+Tables are read by `pipelines.lake.tables.key_rows`: only files that may hold the key's key group.
 """

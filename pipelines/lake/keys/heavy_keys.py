@@ -1,4 +1,4 @@
-"""Which keys of a snapshot of the lake are heavy, in the bytes that Flink would write of them."""
+"""The heaviest keys of a snapshot of the lake, by the bytes that Flink would write."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def weigh_recorded(
     until: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> dict[str, StateWeights]:
-    """What is heavy in each keyed state of an operator of a snapshot, timers included.
+    """Return the heaviest keys of each keyed state of an operator, including timers.
 
-    Files are read some key groups at a time, and rows are encoded as Flink has them: what is found
-    is what `weigh_operator` finds in a savepoint that they are exported to.
+    Files are read some key groups at a time, and rows are encoded as in Flink: the result is that
+    of `weigh_operator` for an exported savepoint.
 
     Args:
         lake: The lake.

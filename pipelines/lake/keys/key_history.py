@@ -1,4 +1,4 @@
-"""What changed of one key from snapshot to snapshot of a job.
+"""The changes of one key from snapshot to snapshot of a job.
 
 Snapshots share the files of key groups that did not change between them; each file is read once.
 """
@@ -23,23 +23,23 @@ from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 
 __all__ = ["Change", "KeyHistory", "KeySnapshot", "key_history"]
 
-# what is held at one place, each as `statelake dump` prints its value and its time of last access
+# the entries at one place, each with value and time of last access as in `statelake dump`
 _Held: TypeAlias = "dict[str, list[dict[str, Any]]]"
 
 _VALUES = ("value", "ttl")
-_ELSEWHERE = ("key_group",)  # changes with the max parallelism, and nothing is said by that
+_ELSEWHERE = ("key_group",)  # changes with the max parallelism, which is no change of the entry
 
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one entry of a key since the snapshot before.
+    """A change of one entry of a key since the snapshot before.
 
     Attributes:
         change: `added`, `changed` or `gone`.
-        entry: Where it is: operator, state, kind, namespace, key and user key; of a timer the
+        entry: Its place: operator, state, kind, namespace, key and user key; of a timer the
             timestamp.
-        before: Its value (and `ttl`, the time of its last access) in the snapshot before; of a
-            timer nothing.
+        before: Its value (and `ttl`, the time of its last access) in the snapshot before; empty for
+            a timer.
         after: Its value (and `ttl`) in this snapshot.
     """
 
@@ -56,8 +56,8 @@ class KeySnapshot:
     Attributes:
         snapshot_id: Its id.
         taken_at: When it was taken.
-        entries: How many entries it holds for the key.
-        changes: What changed since the snapshot before.
+        entries: The number of entries of the key.
+        changes: The changes since the snapshot before.
     """
 
     snapshot_id: str
@@ -72,7 +72,7 @@ class KeyHistory:
 
     Attributes:
         snapshots: The job's snapshots, the oldest first.
-        files_read: How many files were read for all of them.
+        files_read: The number of files that were read for all of them.
     """
 
     snapshots: list[KeySnapshot]
@@ -80,13 +80,13 @@ class KeyHistory:
 
 
 class _Reader:
-    """Reads the rows of keys, those of each file once."""
+    """Reads the rows of keys, each file only once."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str, bytes], list[dict[str, Any]]] = {}
 
     def read(self, places: KeyTables) -> Iterator[dict[str, Any]]:
-        """The rows that a snapshot's tables hold for a key, as they are printed."""
+        """Yield the rows of a key in a snapshot's tables, as they are printed."""
         for table in places.tables:
             for unit in table.units:
                 for row in self._of_file(table, unit, places):
@@ -113,31 +113,31 @@ def key_history(
     operator: str | None = None,
     state: str | None = None,
 ) -> KeyHistory:
-    """What changed of a key from each snapshot of a job to the next.
+    """Return the changes of a key from each snapshot of a job to the next.
 
-    All that the oldest snapshot holds for it counts as added there. An operator or a state that a
-    snapshot lacks holds nothing there.
+    All entries of the oldest snapshot count as added there. An operator or a state that a snapshot
+    lacks has no entries there.
 
     Args:
         lake: The lake.
         job: The job.
-        text: The key, as `pipelines.keys.key_from_text` reads it.
+        text: The key as text, for `pipelines.keys.key_from_text`.
         operator: Only of this operator: its uid, name or id.
         state: Only of the state of that name.
 
     Raises:
-        EncodeError: The text is no key of any operator of any snapshot.
+        EncodeError: No operator of any snapshot can have that key.
         LakeError: A file can't be read.
         NotFoundError: There is no such job, or no snapshot has such an operator or state; or one
             was dropped meanwhile.
-        DamagedLakeError: The row of a snapshot can't be believed.
-        ConflictError: A snapshot was erased from meanwhile, time and again.
+        DamagedLakeError: The row of a snapshot is invalid.
+        ConflictError: An erasure changed a snapshot meanwhile, each time.
     """
     records, bad = lake.records(job)
     if bad:
         raise bad[0].error
     if not records:
-        lake.snapshot(job, "")  # which says what there is
+        lake.snapshot(job, "")  # raises the error that lists the jobs
 
     def history(*records: SnapshotRecord) -> KeyHistory:
         return _history(lake, records, text, operator, state)
@@ -197,7 +197,7 @@ def _snapshot(record: SnapshotRecord, before: _Held, after: _Held, entries: int)
 def _changes(
     entry: dict[str, Any], before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]
 ) -> Iterator[Change]:
-    """What changed at one place, at which there is one entry: more only in a damaged table."""
+    """Yield the changes at one place, which has one entry: more only in a damaged table."""
     for index in range(max(len(before), len(after))):
         old = before[index] if index < len(before) else None
         new = after[index] if index < len(after) else None

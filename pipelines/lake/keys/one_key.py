@@ -1,4 +1,4 @@
-"""All that a snapshot of the lake holds for one key."""
+"""The state of one key in a snapshot of the lake."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SHORTEST_ID = 4
 
 @dataclass(frozen=True)
 class KeyTables:
-    """Where one operator may hold a key.
+    """The tables in which one operator may hold a key.
 
     Attributes:
         operator: The operator.
         key: The key.
-        tables: Its tables, with only those files and states that matter.
+        tables: Its tables, with only the files and states that may hold it.
     """
 
     operator: OperatorRecord
@@ -45,7 +45,7 @@ class KeyTables:
 
 
 def newest_snapshot(lake: Catalog, job: str, snapshot_id: str | None = None) -> SnapshotRecord:
-    """A snapshot of a job by its id, or else the newest.
+    """Return a snapshot of a job by its id, or else the newest.
 
     Raises:
         NotFoundError: There is no such job or snapshot.
@@ -64,12 +64,12 @@ def rows_in_lake(
     operator: str | None = None,
     state: str | None = None,
 ) -> list[KeyRows]:
-    """All that a snapshot holds for a key.
+    """Return the state of a key in a snapshot.
 
     Args:
         lake: The lake.
         record: The snapshot.
-        text: The key, as `pipelines.keys.key_from_text` reads it.
+        text: The key as text, for `pipelines.keys.key_from_text`.
         operator: Only of this operator: its uid, name or id.
         state: Only of the state of that name.
 
@@ -77,8 +77,8 @@ def rows_in_lake(
         One for each operator with keys that it can be one of.
 
     Raises:
-        EncodeError: The text is no key of any operator.
-        LakeError: A file can't be read; raised where the rows are taken, as are the next two.
+        EncodeError: No operator can have that key.
+        LakeError: A file can't be read; raised when the rows are consumed, as are the next two.
         ConflictError: The snapshot was erased from after some rows were taken.
         NotFoundError: There is no such operator or state, or no keyed state at all; or the snapshot
             was dropped meanwhile.
@@ -112,7 +112,7 @@ def key_tables(
     operator: str | None = None,
     state: str | None = None,
 ) -> list[KeyTables]:
-    """Where a snapshot may hold a key; arguments and errors as of `rows_in_lake`."""
+    """Return the tables that may hold a key; arguments and errors as in `rows_in_lake`."""
     operators = operators_with(record, operator, state)
     owners = [
         ((each, tables), key_serializer(tables[0]))
@@ -131,7 +131,7 @@ def key_tables(
 
 
 def _tables(lake: Catalog, operator: OperatorRecord, state: str | None) -> list[TableRows]:
-    """The tables of an operator, or of one of its states."""
+    """Return the tables of an operator, or of one of its states."""
     if state is not None:
         states = [keyed for keyed in operator.states if keyed.name == state]
         operator = replace(operator, states=states)
@@ -141,7 +141,7 @@ def _tables(lake: Catalog, operator: OperatorRecord, state: str | None) -> list[
 def operators_with(
     record: SnapshotRecord, operator: str | None, state: str | None
 ) -> list[OperatorRecord]:
-    """All operators of a snapshot, or the one that is named.
+    """Return all operators of a snapshot, or the one that is named.
 
     Args:
         record: The snapshot.
@@ -157,10 +157,10 @@ def operators_with(
 
 
 def _operator(record: SnapshotRecord, wanted: str) -> OperatorRecord:
-    """The operator of that uid, name or id; an id may be shortened.
+    """Return the operator of that uid, name or id; an id may be shortened.
 
     Raises:
-        NotFoundError: There is none, or more than one.
+        NotFoundError: There is no such operator, or more than one.
     """
     for field in ("uid", "name", "operator_id"):
         matches = [each for each in record.operators if getattr(each, field) == wanted]

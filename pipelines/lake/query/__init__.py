@@ -1,12 +1,12 @@
-"""SQL over a lake on DuckDB, an engine within this process.
+"""SQL over a lake with DuckDB, an engine within this process.
 
 ====================  ===============================================================
-`table_names`         what `<job>.<operator>.<state>` stands for, for every engine
+`table_names`         the table named by `<job>.<operator>.<state>`, for every engine
 `table_datasets`      a table's files as a dataset, opened without leaving the lake
-`catalog_tables`      `statelake.snapshots` and its likes
-`session`             queries, and how DuckDB is confined and its errors are told
+`catalog_tables`      `statelake.snapshots` and the other tables of the catalog
+`session`             queries on a confined DuckDB, and its errors as statelake's
 `key_group_function`  `key_group(key, max_parallelism)` in SQL
-`literals`            what a statement says of values, and the statement without it
+`literals`            the literals of a statement, and the statement without them
 `statements`          DELETE, UPDATE and INSERT over some rows of a table
 ====================  ===============================================================
 

@@ -1,4 +1,4 @@
-"""What the catalog knows, as tables: `statelake.snapshots`, `statelake.states` and their likes."""
+"""The tables of the catalog in SQL: `statelake.snapshots`, `statelake.states` and others."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Row = dict[str, Any]
 
 
 def catalog_table(lake: Catalog, name: str) -> pa.Table:
-    """A table of the catalog, with a row for each of what it is of, in all snapshots.
+    """Return a table of the catalog, with rows from all snapshots.
 
-    Rows that can't be believed are left out, and the log says why.
+    Invalid rows of the catalog are left out, and the reason is logged.
 
     Args:
         lake: The lake.
@@ -37,7 +37,7 @@ def catalog_table(lake: Catalog, name: str) -> pa.Table:
     records, bad = lake.records()
     for row in bad:
         LOG.warning("%s.%s is without a row: %s", CATALOG, name, row.error)
-    schema = pa.schema(list(columns.items()))  # what else rows have is left out
+    schema = pa.schema(list(columns.items()))  # other fields of rows are left out
     return pa.Table.from_pylist(list(rows(lake.location, records)), schema)
 
 
@@ -84,7 +84,7 @@ def _tables(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
 
 
 def _splits(lake: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
-    """What sources have still to read; a snapshot whose tables can't be read is left out."""
+    """Yield the splits that sources have still to read, except of snapshots that can't be read."""
     for record in records:
         try:
             sources = recorded_sources(lake, record)
@@ -120,7 +120,7 @@ def _each_operator(records: Iterable[SnapshotRecord]) -> Iterator[tuple[Operator
 
 _OF_OPERATOR = {"job": TEXT, "snapshot": TEXT, "operator": TEXT}
 _SIZES = {"entries": NUMBER, "state_bytes": NUMBER}
-# by name: its columns, and what makes its rows
+# by name: the columns, and the function that makes the rows
 CATALOG_TABLES: dict[
     str,
     tuple[dict[str, pa.DataType], Callable[[str, Iterable[SnapshotRecord]], Iterator[Row]]],

@@ -1,7 +1,7 @@
-"""`key_group(key, max_parallelism)` in SQL: where Flink puts a key.
+"""`key_group(key, max_parallelism)` in SQL: the key group of a key in Flink.
 
-The type of the column says which Java class the key is of, and so how it is hashed: text as
-`String`, BIGINT as `Long`, and so on. A column that several classes look like has no hash here.
+The type of the column determines the Java class of the key, and so its hash: text as `String`,
+BIGINT as `Long`, and so on. A type that several classes have is refused.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _SERIALIZERS = (
 
 
 def key_group(keys: Any, max_parallelism: Any) -> pa.Array:
-    """The key group of each key.
+    """Return the key group of each key.
 
     Args:
-        keys: Keys, as DuckDB gives a column to a function; none is null.
-        max_parallelism: One for each key.
+        keys: Keys, as DuckDB passes a column to a function; without nulls.
+        max_parallelism: The max parallelism for each key.
 
     Raises:
         UnknownHashError: The column's type is not that of one Java class.

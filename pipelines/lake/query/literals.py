@@ -1,6 +1,6 @@
-"""The literals of SQL: what a statement says of values, and the statement without it.
+"""The literals of a SQL statement, and the statement without them.
 
-What is kept of a statement says which columns it was about, and of nobody's key or value.
+The rest of a statement still names its columns, but no keys or values.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def without_literals(sql: str) -> str:
-    """SQL with a `?` for each literal, and without comments.
+    """Return SQL with a `?` for each literal, and without comments.
 
     Args:
-        sql: A statement of DuckDB's or of Spark's. What can't be told from text is left out.
+        sql: A statement for DuckDB or Spark. Parts that might be text are left out.
     """
     return _TOKEN.sub(_shape, sql)
 
 
 def text_literals(sql: str) -> Iterator[str]:
-    """The values of the texts in SQL."""
+    """Yield the values of the text literals in SQL."""
     for match in _TOKEN.finditer(sql):
         if match["escaped"] is not None:
             yield unescaped(match["escaped"].replace("''", "'"))
@@ -51,7 +51,7 @@ def text_literals(sql: str) -> Iterator[str]:
 
 
 def unescaped(text: str) -> str:
-    """Text in which each escape by a backslash, of SQL or JSON, is what it stands for."""
+    """Return a text with each backslash escape, of SQL or JSON, replaced by its character."""
     return _ESCAPE.sub(_character, text)
 
 
@@ -62,7 +62,7 @@ def _shape(match: re.Match[str]) -> str:
 
 
 def _character(match: re.Match[str]) -> str:
-    """What an escape in a text stands for."""
+    """Return the character of an escape."""
     for name, base in (("u", 16), ("U", 16), ("x", 16), ("octal", 8)):
         if match[name] is not None:
             number = int(match[name], base)

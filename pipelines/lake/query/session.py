@@ -1,7 +1,7 @@
-"""Queries over a lake on DuckDB, which runs within this process.
+"""Queries over a lake with DuckDB, which runs within this process.
 
 DuckDB gets the tables that a query names, as datasets, and nothing else: it may not open a file or
-an address, load an extension, or look at Python's variables, and no query can allow it that.
+an address, load an extension, or read Python's variables, and no query can change that.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class QueryError(StateError, ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a query gives, read as it is taken.
+    """The result of a query, which is read while it is consumed.
 
     Attributes:
         schema: Its columns.
@@ -69,7 +69,7 @@ class Session:
 
     Args:
         lake: The lake.
-        names: What names stand for.
+        names: The names of its tables.
     """
 
     def __init__(self, lake: Catalog, names: TableNames) -> None:
@@ -77,9 +77,9 @@ class Session:
         self.names = names
         self._failures: list[StateError] = []
         self._reader: pa.RecordBatchReader | None = None
-        self.alone = threading.Lock()  # whose holder has DuckDB for itself, which uses all cores
-        self.columns: dict[str, list[str]] = {}  # of the tables of a query, for messages
-        self._called: dict[str, tuple[str, ...]] = {}  # the table of each name that DuckDB knows
+        self.alone = threading.Lock()  # its holder uses DuckDB alone, which takes all cores
+        self.columns: dict[str, list[str]] = {}  # the columns of a query's tables, for messages
+        self._called: dict[str, tuple[str, ...]] = {}  # the table parts of each name in DuckDB
         self._spilled = held_temporary(SQL_PREFIX)
         self.connection = duckdb.connect(":memory:", config=CONFIGURATION)
         for setting in (
@@ -100,13 +100,13 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End what is running, forget everything, and remove what was spilled to disk."""
+        """End the running query, drop all tables, and delete spilled files."""
         self._end()
         self.connection.close()
         self._spilled.__exit__()
 
     def _end(self) -> None:
-        """End the query that is running, of which nobody wants more."""
+        """End the running query, whose result is no longer needed."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -119,10 +119,10 @@ class Session:
             raise
 
     def kind_of(self, query: str) -> str:
-        """What kind of statement a query is: `SELECT`, `DELETE` and so on.
+        """Return the kind of a statement: `SELECT`, `DELETE` and so on.
 
         Raises:
-            QueryError: The text is no statement, or several.
+            QueryError: The text is not exactly one valid statement.
         """
         with self.telling():
             statements = self.connection.extract_statements(self.resolved(query, register=False))
@@ -132,10 +132,10 @@ class Session:
         return str(statements[0].type.name)
 
     def query(self, query: str) -> Answer:
-        """Run a query that reads, and end the one before.
+        """Run a query that only reads, and end the one before.
 
         Raises:
-            QueryError: The statement does not read, or DuckDB refuses it.
+            QueryError: The statement does not only read, or DuckDB refuses it.
             StateError: A table that it names can't be read.
         """
         if self._reader is not None:
@@ -165,7 +165,7 @@ class Session:
         fields = [
             pa.field(field.name, pa.int64()) if kind == "HUGEINT" else field
             for field, kind in zip(reader.schema, kinds, strict=True)
-        ]  # Spark's sum of BIGINT is a BIGINT
+        ]  # as in Spark, a sum of BIGINT is a BIGINT
         schema = pa.schema(fields)
         return Answer(schema, self._batches(chain(first, reader), schema))
 
@@ -189,11 +189,11 @@ class Session:
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def resolved(self, query: str, *, register: bool = True) -> str:
-        """A query in which the lake's tables go by what DuckDB calls them.
+        """Return a query with the lake's tables replaced by their names in DuckDB.
 
         Args:
             query: The query.
-            register: Whether DuckDB is given the tables.
+            register: Whether to register the tables with DuckDB.
         """
 
         def target(parts: tuple[str, ...]) -> str | None:
@@ -216,14 +216,14 @@ class Session:
         return resolve_names(query, target, DUCKDB)
 
     def _name_of(self, *parts: str) -> str:
-        """What DuckDB calls a table: no two alike, as it tells no capital letters apart."""
+        """Return the name of a table in DuckDB, which is unique although names ignore case."""
         name = shown_name(parts)
         while self._called.setdefault(name.lower(), parts) != parts:
             name += "'"
         return name
 
     def tables_in(self, query: str) -> set[str]:
-        """The paths of the lake's tables that a piece of a query names."""
+        """Return the paths of the lake's tables that a part of a query names."""
         return set(self._tables_in(query))
 
     def _tables_in(self, query: str) -> dict[str, NamedTable]:
@@ -238,12 +238,12 @@ class Session:
         return tables
 
     def columns_in(self, query: str) -> list[str]:
-        """The columns of the lake's tables that a piece of a query names."""
+        """Return the columns of the lake's tables that a part of a query names."""
         opened = map(self.open, self._tables_in(query).values())
         return list(dict.fromkeys(name for table in opened for name in table.schema.names))
 
     def open(self, table: NamedTable) -> OpenedTable:
-        """Open a table as its snapshot has it; with what others changed since, unless as of one.
+        """Open a table of a snapshot; including later edits, unless the query is `as_of` one.
 
         Raises:
             StateError: The table can't be opened.
@@ -252,7 +252,7 @@ class Session:
         return OpenedTable(self.lake.table(table.path), recorded, edits=edits)
 
     def register(self, table: NamedTable) -> None:
-        """Give DuckDB a table under its name.
+        """Register a table with DuckDB under its name.
 
         Raises:
             StateError: The table can't be opened.
@@ -286,11 +286,11 @@ class Session:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Tell DuckDB's errors as ours.
+        """Translate DuckDB's errors into statelake's.
 
         Raises:
-            QueryError: DuckDB refused something.
-            StateError: What a table or a function of ours raised within it.
+            QueryError: DuckDB refused a statement.
+            StateError: A table or a function of statelake raised it within DuckDB.
         """
         self._failures.clear()
         try:

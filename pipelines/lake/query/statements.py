@@ -1,7 +1,8 @@
-"""DELETE, UPDATE and INSERT, carried out by DuckDB over some rows of their table.
+"""DELETE, UPDATE and INSERT, executed by DuckDB over some rows of their table.
 
-A statement names its table first. That name stands for the rows at hand; every other one stands for
-a whole table as it was before. So a statement over a table gives the same piece by piece.
+A statement names its table first. That name stands for the given rows; every other name stands for
+a whole table before the statement. So a statement has the same result when it is executed piece by
+piece.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from statelake.state_core.errors import NotFoundError
 __all__ = ["CHANGING", "PreparedStatement", "Statement", "parse_statement"]
 
 CHANGING = ("DELETE", "UPDATE", "INSERT")
-ROW = "__row"  # the place of a row among those at hand
+ROW = "__row"  # the position of a row among the given rows
 TARGET, BEFORE, MET = "the rows to change", "the rows before", "the rows that were met"
 
 _SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"
@@ -39,9 +40,9 @@ class Statement:
         text: The statement as its user wrote it, on one line.
         kind: `DELETE`, `UPDATE` or `INSERT`.
         table: The table.
-        head: The SQL up to the table's name.
-        tail: What follows, as its user wrote it.
-        reads: The other tables that it names, by path; its own if it also reads all of that.
+        head: The SQL before the table's name.
+        tail: The SQL after it, as its user wrote it.
+        reads: The paths of the other tables that it names, and of its own if it reads all of it.
     """
 
     text: str
@@ -56,11 +57,11 @@ def parse_statement(session: Session, text: str) -> Statement:
     """Find the table that a statement changes.
 
     Args:
-        session: Knows the names of tables.
+        session: The session with the names of tables.
         text: One DELETE, UPDATE or INSERT.
 
     Raises:
-        QueryError: The text is no such statement, or does not begin with a table.
+        QueryError: The text is not such a statement, or does not begin with a table.
         NotFoundError: There is no table of that name.
     """
     kind = session.kind_of(text)
@@ -97,10 +98,10 @@ def _without_comments(match: re.Match[str]) -> str:
 
 
 class PreparedStatement:
-    """A statement that DuckDB is ready for: the other tables that it reads are open.
+    """A statement that is ready to run: the other tables that it reads are open.
 
     Args:
-        session: What runs it.
+        session: The session that runs it.
         statement: The statement.
 
     Raises:
@@ -115,11 +116,11 @@ class PreparedStatement:
         self.sql = f"{statement.head}{quoted(TARGET)} {tail}"
 
     def change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-        """Carry out a DELETE or UPDATE over some rows of its table.
+        """Execute a DELETE or UPDATE over some rows of its table.
 
         Returns:
-            The rows as they are now, in their order, and how many were met. The very same rows if
-            none was: what is not met is not touched.
+            The rows afterwards, in their order, and the number of rows that met the condition. The
+            same object if it is 0: other rows are not touched.
 
         Raises:
             QueryError: DuckDB refuses the statement, or a value does not fit its column.
@@ -154,9 +155,9 @@ class PreparedStatement:
         return batch, met.size
 
     def inserted(self, schema: pa.Schema) -> pa.Table:
-        """The rows that an INSERT adds to a table of these columns.
+        """Return the rows that an INSERT adds to a table of these columns.
 
-        Whatever it says of buckets of key groups: they follow from the key groups.
+        Its buckets of key groups are ignored: they follow from the key groups.
 
         Raises:
             QueryError: DuckDB refuses it, or a value does not fit its column.
@@ -175,7 +176,7 @@ class PreparedStatement:
         return rows.set_column(at, BUCKET, partitioning.buckets_of(rows.column(KEY_GROUP)))
 
     def _fill(self, rows: pa.Table) -> None:
-        """Make a table of DuckDB's own of the rows."""
+        """Create a table in DuckDB with the rows."""
         connection = self.session.connection
         names = [name for name in rows.schema.names if name != ROW]
         self.session.columns[self.statement.table.name] = names
@@ -186,7 +187,7 @@ class PreparedStatement:
         connection.unregister(BEFORE)
 
     def _typed(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Rows as DuckDB gives them, in the types of their table."""
+        """Return rows from DuckDB with the types of their table."""
         try:
             columns = [rows.column(field.name).cast(field.type) for field in schema]
         except pa.ArrowException as error:

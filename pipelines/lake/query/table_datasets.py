@@ -1,10 +1,9 @@
-"""A table as an Arrow dataset: a snapshot's record, or its log, says which files it has.
+"""A table as an Arrow dataset, with the files of a snapshot's record or of the table's log.
 
-DuckDB reads such a dataset in many threads, only the columns that a query wants, and of files and
-row groups only those that its filters leave. On a local disk Arrow gets files that were opened
-through the lake's confined directory, and not their paths: no link is followed, even one that is
-put there meanwhile. Nothing in its threads calls Python, which whoever ends a query early would
-wait for.
+DuckDB reads such a dataset in many threads, only the columns that a query needs, and only the files
+and row groups that its filters leave. On a local disk Arrow gets files that were opened through the
+lake's confined directory, and not their paths: no link is followed, even one that is created
+meanwhile. Nothing in its threads calls Python, since that would delay the end of a query.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ class OpenedTable:
 
     Args:
         table: The table.
-        recorded: What the snapshot's record says of it; by default its newest version is opened.
-        edits: Whether what others than statelake changed since the record is seen.
+        recorded: The snapshot's record of it; by default its newest version is opened.
+        edits: Whether edits of other engines since the record are included.
 
     Attributes:
         log: The version's log.
         files: The files.
         schema: The table's columns.
-        partition: The partition column; empty if there is none.
+        partition: The partition column; empty without one.
 
     Raises:
         UnreadableTableError: The table uses a feature of Delta that its files alone do not show.
@@ -64,15 +63,15 @@ class OpenedTable:
         self._format = ds.ParquetFileFormat()
 
     def dataset(self) -> ds.Dataset:
-        """All rows.
+        """Return a dataset of all rows.
 
         Raises:
-            LakeError: A file is missing, or there are more than may be open at once.
+            LakeError: A file is missing, or there are more files than may be open at once.
         """
         return self._dataset(self.files)
 
     def rows_of(self, file: TableFile) -> pa.Table:
-        """The rows of one file.
+        """Return the rows of one file.
 
         Raises:
             LakeError: The table can't be read.
@@ -95,11 +94,11 @@ class OpenedTable:
         partition = self._rows_in(file)
         if not directory.local:
             full, filesystem = directory.full(path), directory.filesystem
-            # of a size that is known a store is not asked
+            # a store is not asked for a known size
             return self._format.make_fragment(full, filesystem, partition, file_size=file.size)
         try:
             source, opened = directory.open_input(path), None
-            with suppress(OSError, pa.ArrowException):  # whose rows are read is told then
+            with suppress(OSError, pa.ArrowException):  # the error is raised when its rows are read
                 opened = pq.ParquetFile(source)
             if opened is not None:
                 check_parquet(opened, source, directory.full(path))
@@ -121,7 +120,7 @@ class OpenedTable:
         )
 
     def _rows_in(self, file: TableFile) -> ds.Expression | None:
-        """What is true of all rows of a file, by which a query leaves it out."""
+        """Return a condition that all rows of a file meet, by which a query can skip it."""
         if not self.partition:
             return None
         column = ds.field(self.partition)

@@ -1,8 +1,8 @@
-"""What a name in a query stands for: tables go by `<job>.<operator>.<state>`, at any snapshot.
+"""Names of tables in a query: `<job>.<operator>.<state>`, at any snapshot.
 
-One rule for every engine. A name of three parts that the catalog knows, or of two where the job may
-be left out, is replaced by what the engine calls that table. Text in quotes and comments is left
-alone; everything else is the engine's own SQL. Nothing is read of jobs that a query does not name.
+The rule is the same for every engine. A name of three parts that the catalog has, or of two if the
+job may be left out, is replaced by the engine's name of that table. Text in quotes and comments is
+left alone; everything else is the engine's own SQL. Jobs that a query does not name are not read.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Found = TypeVar("Found")
 Parts = tuple[str, ...]
 
 TIMERS = "timers"
-BESIDE = "~operator"  # what tells an operator state from a keyed one of the same name
-EVERY_SNAPSHOT = "@all"  # behind a state's name: its rows in all snapshots
+BESIDE = "~operator"  # a suffix for an operator state with the name of a keyed one
+EVERY_SNAPSHOT = "@all"  # a suffix of a state's name: its rows in all snapshots
 SHOWN_NAMES = 20
 
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
@@ -49,12 +49,12 @@ _PLAIN = re.compile(r"\w+(?:@all)?")
 
 @dataclass(frozen=True)
 class Dialect:
-    """How an engine writes text, comments and names.
+    """An engine's syntax of text, comments and names.
 
     Attributes:
-        token: Finds what is skipped (`skip`), names of several parts (`name`), and single names in
-            backticks (`quoted`).
-        double_quotes: Whether double quotes are around names, and backticks unknown.
+        token: Finds text and comments (`skip`), names of several parts (`name`), and single names
+            in backticks (`quoted`).
+        double_quotes: Whether names are in double quotes, and backticks are not supported.
     """
 
     token: re.Pattern[str]
@@ -77,16 +77,16 @@ DUCKDB = _dialect(
 
 @dataclass(frozen=True)
 class NamedTable:
-    """What a name stands for.
+    """The table of a name.
 
     Attributes:
         job: The job.
-        operator: How its operator is called.
-        state: How its state is called in SQL.
+        operator: The name of its operator.
+        state: The name of its state in SQL.
         path: The table's path below the lake.
         snapshot_id: The snapshot whose table it is.
-        partitioning: How the table is partitioned, if by key group.
-        every_snapshot: Whether the rows of all snapshots are meant, each with a column `snapshot`.
+        partitioning: The table's partitioning, if it is by key group.
+        every_snapshot: Whether it has the rows of all snapshots, with a column `snapshot`.
     """
 
     job: str
@@ -99,16 +99,16 @@ class NamedTable:
 
     @property
     def name(self) -> str:
-        """The three parts as a query may write them: no other table's are written so."""
+        """The three parts as a query may write them, which no other table has."""
         return shown_name((self.job, self.operator, self.state))
 
 
 class TableNames:
-    """The names that a lake's tables have in SQL.
+    """The names of a lake's tables in SQL.
 
     Args:
         lake: The lake.
-        as_of: A snapshot's id: tables are as they were in it, and not as they are now.
+        as_of: A snapshot's id: tables have its rows, and not the newest ones.
         job: A job whose name may be left out.
 
     Attributes:
@@ -134,15 +134,15 @@ class TableNames:
                     f"no job has a snapshot {as_of!r}", remedy="see `statelake snapshots`"
                 )
         if job is not None and job not in self.jobs:
-            lake.snapshot(job, as_of or "")  # raises, and says what there is
+            lake.snapshot(job, as_of or "")  # raises the error that lists what exists
         self.reading = SnapshotReading(lake)
         self._by_job: dict[str, dict[Parts, NamedTable]] = {}
 
     def find(self, parts: Parts) -> NamedTable | None:
-        """The table of a name; a name has no case unless two differ in it alone.
+        """Return the table of a name, ignoring case unless two names differ only in case.
 
         Raises:
-            DamagedLakeError: The catalog has a row of the job that can't be believed.
+            DamagedLakeError: The catalog has an invalid row of the job.
         """
         if len(parts) == 3:
             job = find_folded({(name,): name for name in self.jobs}, parts[:1])
@@ -152,7 +152,7 @@ class TableNames:
         return None
 
     def of_job(self, job: str) -> Mapping[Parts, NamedTable]:
-        """The tables of a job, by operator and state."""
+        """Return the tables of a job, by operator and state."""
         if job not in self._by_job:
             record = (
                 self.lake.latest(job) if self.as_of is None else self.lake.snapshot(job, self.as_of)
@@ -161,10 +161,10 @@ class TableNames:
         return self._by_job[job]
 
     def recorded(self, table: NamedTable) -> TableRecord:
-        """What the record that is read says of a table.
+        """Return a table's record, from the snapshot's record that is read.
 
         Raises:
-            NotFoundError: There is another snapshot of that name now, without the table.
+            NotFoundError: Another snapshot has that name now, without the table.
         """
         for recorded in self.reading.records[table.job, table.snapshot_id].tables:
             if recorded.path == table.path:
@@ -172,10 +172,10 @@ class TableNames:
         raise NotFoundError(f"no table {table.name}", remedy=self.remedy)
 
     def snapshots_of(self, job: str) -> list[SnapshotRecord]:
-        """All snapshots of a job, the oldest first, by the records that are read.
+        """Return all snapshots of a job, the oldest first, by the records that are read.
 
         Raises:
-            DamagedLakeError: The catalog has a row of the job that can't be believed.
+            DamagedLakeError: The catalog has an invalid row of the job.
         """
         records, bad = self.lake.records(job)
         if bad:
@@ -183,7 +183,7 @@ class TableNames:
         return [self.reading.add(record) for record in records]
 
     def forget(self) -> None:
-        """Find tables as the catalog has them from now on."""
+        """Forget all names, so that the catalog is read again."""
         self._by_job.clear()
         self.reading.records.clear()
 
@@ -215,23 +215,23 @@ class TableNames:
                 views[operator.label, whole] = NamedTable(
                     record.job, operator.label, whole, path, record.snapshot_id, every_snapshot=True
                 )
-        return views | tables  # a state that is called as a view would be goes before it
+        return views | tables  # a state with the name of a view takes precedence
 
     def __iter__(self) -> Iterator[NamedTable]:
-        """All tables, but for the views of all snapshots."""
+        """Yield all tables, except for the views of all snapshots."""
         for job in sorted(self.jobs):
             yield from (table for table in self.of_job(job).values() if not table.every_snapshot)
 
     @cached_property
     def remedy(self) -> str:
-        """What tables there are, for the end of a message."""
+        """The names of the tables, for the end of a message."""
         names = [table.name for table in self]
         more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
         return f"tables are: {', '.join(sorted(names)[:SHOWN_NAMES])}{more}"
 
 
 def operator_tables_by_name(operator: OperatorRecord) -> Iterator[tuple[str, str]]:
-    """The name in SQL of each state of an operator, and its table's path; timers share one."""
+    """Yield the name in SQL of each state of an operator, and its table; timers share one."""
     keyed = [(state.name, state.table) for state in operator.states if state.kind != TIMERS]
     timers = {(TIMERS, state.table): None for state in operator.states if state.kind == TIMERS}
     others = [(other.name, other.table) for other in operator.operator_states]
@@ -245,10 +245,10 @@ def operator_tables_by_name(operator: OperatorRecord) -> Iterator[tuple[str, str
 
 
 def find_folded(names: Mapping[Parts, Found], parts: Parts) -> Found | None:
-    """What has a name: exactly that one, or else the one that differs in case alone.
+    """Return the entry of a name: of exactly that name, or of the one that only differs in case.
 
     Raises:
-        NotFoundError: Several differ in case alone.
+        NotFoundError: Several names only differ in case.
     """
     if parts in names:
         return names[parts]
@@ -263,12 +263,12 @@ def find_folded(names: Mapping[Parts, Found], parts: Parts) -> Found | None:
 
 
 def shown_name(parts: Parts) -> str:
-    """A name of several parts as a query may write it, each in quotes where it needs them."""
+    """Return a name of several parts as a query may write it, each in quotes if needed."""
     return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in parts)
 
 
 def quoted(name: str) -> str:
-    """A name as DuckDB's SQL writes it."""
+    """Return a name in quotes for DuckDB."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
@@ -280,8 +280,8 @@ def resolve_names(
 
     Args:
         query: SQL.
-        target: What stands for a name of several parts; None for one that is no table's.
-        dialect: The engine's.
+        target: Returns the replacement of a name of several parts; None if it is not a table.
+        dialect: The engine's syntax.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -301,7 +301,7 @@ _BACKTICK = re.compile(r'"(?:[^"]|"")+"|`((?:[^`]|``)+)`')
 
 
 def parts_of(name: str) -> Parts:
-    """The parts of a name, without their quotes."""
+    """Return the parts of a name, without their quotes."""
     return tuple(
         (part[1] or "").replace("``", "`") or (part[2] or "").replace('""', '"') or part[3]
         for part in _PART.finditer(name)

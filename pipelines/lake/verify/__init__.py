@@ -1,12 +1,12 @@
-"""Is the lake what it should be, and what is different between two snapshots.
+"""Checks of a lake's snapshots, and differences between two of them.
 
 ====================  ===============================================================
-`integrity`           does the lake hold what the snapshot held
-`legality`            is the snapshot what a job declares
-`compatibility`       would a job with other types restore it
-`diffing`             what changed between two snapshots; `operator_diffing`: in
-                      operator state
+`integrity`           compare the lake with the snapshot, and with its catalog
+`legality`            compare the snapshot with the declarations of a job
+`compatibility`       check that a job with other types would restore it
+`diffing`             compare two snapshots; `operator_diffing`: their operator
+                      state
 ====================  ===============================================================
 
-A new check before a deploy goes into `state_core/checks`; here it is asked of a lake.
+A new check before a deploy goes into `state_core/checks`; here it is applied to a lake.
 """

@@ -1,4 +1,4 @@
-"""The check before a deploy: would the new job restore from this snapshot?"""
+"""The check before a deploy whether the new job would restore from a snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COORDINATOR, RAW, IN_FLIGHT = "its coordinator's state", "raw state", "records i
 
 
 def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
-    """The schemas of a snapshot in the lake, also of operators that have no tables in it."""
+    """Return the schemas of a snapshot in the lake, also of operators without tables."""
     carried = {
         operator.operator_id: (operator.uid or operator.operator_id, _carried(operator))
         for operator in read_metadata(record.metadata, "carried _metadata").operators
@@ -43,7 +43,7 @@ def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
 
 
 def _carried(operator: OperatorState) -> list[str]:
-    """What an operator has beside keyed and operator state."""
+    """Return the kinds of an operator's unmanaged state."""
     subtasks = (operator.subtasks or {}).values()
     there = {
         COORDINATOR: operator.coordinator is not None,
@@ -54,7 +54,7 @@ def _carried(operator: OperatorState) -> list[str]:
 
 
 def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
-    """The schemas of a savepoint."""
+    """Return the schemas of a savepoint."""
     return [
         operator_schema(
             operator.label,
@@ -69,16 +69,16 @@ def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
 def check_against(
     record: SnapshotRecord, against: str, *, allow_missing: bool = False
 ) -> list[StateVerdict]:
-    """A verdict for each state of a snapshot.
+    """Return a verdict for each state of a snapshot.
 
     Args:
-        record: What is to be restored.
-        against: A file that says what states become, or a savepoint of the job that restores it.
-        allow_missing: Whether an operator may be gone.
+        record: The snapshot to restore.
+        against: A file with the new types, or a savepoint of the job that restores it.
+        allow_missing: Whether the job may lack an operator.
 
     Raises:
         SnapshotError: `against` is a savepoint that can't be read.
-        EncodeError: The file can't be understood.
+        EncodeError: The file is not valid.
     """
     if against.endswith(SPEC_SUFFIXES):
         return check_changes(record, read_changes(against))
@@ -87,7 +87,7 @@ def check_against(
 
 
 def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> list[StateVerdict]:
-    """A verdict for each state, were it restored by a job with these changes.
+    """Return a verdict for each state, as restored by a job with these changes.
 
     Raises:
         NotFoundError: A change is about a state that the snapshot does not have.

@@ -1,6 +1,6 @@
-"""What changed between two snapshots of a job: entries added, removed and changed, per state.
+"""Compare two snapshots of a job: entries added, removed and changed, by state.
 
-Partitions that both snapshots share, or whose fingerprints are equal, are not even opened.
+Partitions that both snapshots share, or whose fingerprints are equal, are not opened.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _Held: TypeAlias = tuple[OperatorRecord, AnyState]
 
 @dataclass
 class StateDifference:
-    """How one state differs.
+    """The difference of one state.
 
     Attributes:
         operator: The state's operator.
         state: Its name.
-        status: `same`, `changed`, `added`, `removed`, or `retyped` where the types differ too
-            much to compare entries.
+        status: `same`, `changed`, `added`, `removed`, or `retyped` if the types differ too much to
+            compare entries.
         added: Entries only in the later snapshot.
         removed: Entries only in the earlier one.
         changed: Entries of the same key with another value.
@@ -72,12 +72,12 @@ def diff_snapshots(
 
     Raises:
         NotFoundError: There is no such snapshot, or it was dropped meanwhile.
-        ConflictError: One was erased from meanwhile, time and again.
+        ConflictError: An erasure changed one meanwhile, each time.
     """
     work = _Diff(lake, examples, choose_engine(engine), progress)
 
     def differences(*records: SnapshotRecord) -> list[StateDifference]:
-        before, after = records[0], records[-1]  # one, where a snapshot is compared with itself
+        before, after = records[0], records[-1]  # only one if a snapshot is compared with itself
         return [
             difference
             for key in _operators(before, after)
@@ -117,7 +117,7 @@ class _Diff:
     def operator(
         self, before: OperatorRecord | None, after: OperatorRecord | None
     ) -> list[StateDifference]:
-        """All states of an operator: keyed states, then operator states."""
+        """Compare all states of an operator: keyed states, then operator states."""
         present = after or before
         label = "" if present is None else present.label
         differences = []
@@ -130,7 +130,7 @@ class _Diff:
         return differences
 
     def _describe(self, difference: StateDifference, old: _Held | None, new: _Held | None) -> None:
-        """Say how one state differs."""
+        """Fill in the difference of one state."""
         if old is not None and new is not None:
             if _types(*old) == _types(*new):
                 self._compare(difference, old, new)
@@ -175,7 +175,7 @@ class _Diff:
     def _examples(
         self, change: str, operator: OperatorRecord, state: AnyState
     ) -> list[dict[str, Any]]:
-        """A few rows of a state that only one of the snapshots has, from as few files."""
+        """Return a few rows of a state that only one of the snapshots has."""
         place = "after" if change == "added" else "before"
         if isinstance(state, OperatorStateRecord):
             shown = first_rows(self.lake.location, operator, state, self.examples)
@@ -201,7 +201,7 @@ class _Diff:
 def _states(
     operator: OperatorRecord | None, kind: type[StateRecord | OperatorStateRecord]
 ) -> dict[str, _Held]:
-    """An operator's states of a kind, by name."""
+    """Return an operator's states of a kind, by name."""
     if operator is None:
         return {}
     return {s.name: (operator, s) for s in operator.all_states if isinstance(s, kind)}
@@ -224,9 +224,9 @@ def _types(operator: OperatorRecord, state: AnyState) -> tuple[object, ...]:
 def _differing(
     first: OperatorRecord, before: TableRows, second: OperatorRecord, after: TableRows
 ) -> list[KeyGroupRange]:
-    """The key groups that may differ, so that no file has rows of two ranges.
+    """Return ranges of key groups that may differ, such that no file has rows of two ranges.
 
-    They are all in one range where they are numbered differently.
+    If the numbers of key groups differ, all are in one range.
     """
     if first.max_parallelism != second.max_parallelism:
         top = max(first.max_parallelism, second.max_parallelism) - 1

@@ -1,7 +1,7 @@
-"""Does the lake hold what the snapshot held, and what its catalog says?
+"""Integrity of a lake: whether it holds what the snapshot held, and what its catalog says.
 
-Counted, state by state and key group by key group; and of the lake alone every row is read, and its
-key hashed to its key group.
+Entries are counted by state and key group; of the lake alone every row is read, and its key hashed
+to its key group.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Progress = Callable[[int, int], None]
 
 
 def count_faults(lake: Catalog, record: SnapshotRecord, snapshot: Snapshot) -> list[str]:
-    """Compare a snapshot's entries with what the catalog says, and that with the files' rows.
+    """Compare a snapshot's entries with the catalog, and the catalog with the files' rows.
 
     Returns:
-        A sentence for each difference; none if all is well.
+        A sentence for each difference.
     """
     faults = []
     operators = {operator.operator_id: operator for operator in record.operators}
@@ -73,7 +73,7 @@ def count_faults(lake: Catalog, record: SnapshotRecord, snapshot: Snapshot) -> l
 
 
 def _operator_state_faults(operator: Operator, held: OperatorRecord) -> list[str]:
-    """Differences of operator state: elements a subtask, and copies that are not the same."""
+    """Return differences of operator state: elements of a subtask, and copies that disagree."""
     faults = []
     states = {state.name: state for state in held.operator_states}
     for state in operator.operator_states:
@@ -118,7 +118,7 @@ def _table_faults(lake: Catalog, operator: OperatorRecord) -> list[str]:
 
 
 def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
-    """What is wrong with a file, by its own footer; empty if nothing is."""
+    """Return the fault of a file, from its footer; empty if there is no fault."""
     name = f"{table.path}/{unit.path}"
     try:
         with table.directory.open_input(unit.path) as file:
@@ -137,7 +137,7 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
 def stored_faults(
     lake: Catalog, record: SnapshotRecord, progress: Progress | None = None
 ) -> list[str]:
-    """Read all rows of a snapshot, and compare them with what the catalog says of them.
+    """Read all rows of a snapshot, and compare them with the catalog.
 
     Args:
         lake: The lake.
@@ -145,12 +145,12 @@ def stored_faults(
         progress: Called with (done, total) after each operator.
 
     Returns:
-        A sentence for each fault: tables and files that are not there or hold something else, key
+        A sentence for each fault: tables and files that are missing or have other content, key
         groups with more or fewer rows, keys that hash to another key group, and carried files.
 
     Raises:
         NotFoundError: The snapshot was dropped meanwhile.
-        ConflictError: It was erased from meanwhile, time and again.
+        ConflictError: An erasure changed it meanwhile, each time.
     """
     reading = SnapshotReading(lake, record)
 
@@ -180,7 +180,7 @@ def _stored_faults(lake: Catalog, record: SnapshotRecord, progress: Progress | N
 
 
 def _size_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
-    """Files that are not as large as the catalog says."""
+    """Yield files whose size is not the catalog's."""
     for record in operator.tables:
         directory = lake.table(record.path).directory
         for unit in record.units:
@@ -190,7 +190,7 @@ def _size_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
 
 
 def _row_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
-    """Key groups whose rows are not as many as the catalog says, and keys in wrong ones."""
+    """Yield key groups whose number of rows is not the catalog's, and keys in wrong ones."""
     counts = {state.name: np.zeros(operator.max_parallelism, np.int64) for state in operator.states}
     wrong: dict[str, str] = {}
     for record in operator.keyed_tables:
@@ -208,7 +208,7 @@ def _row_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
 
 
 def _slices(units: list[UnitRecord]) -> list[KeyGroupRange]:
-    """Key groups that are read together: those of files that share some."""
+    """Return ranges of key groups to read together: those of files that overlap."""
     slices: list[KeyGroupRange] = []
     for unit in sorted(units, key=lambda record: record.first):
         if slices and unit.first <= slices[-1].last:
@@ -232,7 +232,7 @@ def _count_faults(
 
 
 def _misplaced(operator: OperatorRecord, rows: StateRows) -> str:
-    """How many keys of some rows hash to another key group; empty if none, or if nobody knows."""
+    """Return a sentence on keys that hash to another key group; empty if there is no such key."""
     try:
         right = assign_key_groups(rows, operator.max_parallelism)
     except KeyGroupError:
@@ -248,7 +248,7 @@ def _misplaced(operator: OperatorRecord, rows: StateRows) -> str:
 
 
 def _carried_fault(lake: Catalog, carried: CarriedFile) -> str:
-    """What is wrong with a file that is kept as it was; empty if nothing is."""
+    """Return the fault of a carried file; empty if there is no fault."""
     path = f"{CARRIED_DIRECTORY}/{carried.blob}"
     if not lake.directory.is_file(path):
         return f"{path}, carried for {carried.handle}, is not there"

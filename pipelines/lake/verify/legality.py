@@ -1,4 +1,4 @@
-"""A declared job against the rules, and against what it is to restore: the lake's or a savepoint.
+"""Check a declared job by the rules, and against a snapshot that it is to restore.
 
 The rules are in `state_core.checks.legality`, the comparison in `state_core.checks.restore_checks`.
 """
@@ -25,14 +25,14 @@ _REMEDY = "name it MODULE:JOB, FILE.py:JOB, or a file of JSON that ends in .json
 
 
 def load_job(named: str) -> JobDeclaration:
-    """The job that a module, a Python file or a JSON file declares.
+    """Load the job that a module, a Python file or a JSON file declares.
 
     Args:
-        named: `acme.jobs:ORDERS`, `jobs.py:ORDERS` (a `JobDeclaration`, or a function that gives
+        named: `acme.jobs:ORDERS`, `jobs.py:ORDERS` (a `JobDeclaration`, or a function that returns
             one), or `orders.json`.
 
     Raises:
-        DeclarationError: The name is not there, or declares no job.
+        DeclarationError: The name does not exist, or is not a declaration of a job.
         PluginError: The module fails when it is imported.
     """
     if named.endswith(".json"):
@@ -55,13 +55,13 @@ def load_job(named: str) -> JobDeclaration:
 
 
 def load_runnable(named: str) -> Job:
-    """The job of process functions that a module or a Python file has.
+    """Load the job of process functions in a module or a Python file.
 
     Args:
-        named: `acme.jobs:ORDERS` or `jobs.py:ORDERS`: a `Job`, or a function that gives one.
+        named: `acme.jobs:ORDERS` or `jobs.py:ORDERS`: a `Job`, or a function that returns one.
 
     Raises:
-        DeclarationError: The name is not there, or is no job that can be run.
+        DeclarationError: The name does not exist, or is not a job that can be run.
         PluginError: The module fails when it is imported.
     """
     job = declared_object(named)
@@ -74,10 +74,10 @@ def load_runnable(named: str) -> Job:
 
 
 def declared_object(named: str) -> Any:
-    """What `MODULE:NAME` or `FILE.py:NAME` names; what it gives, if it is a function.
+    """Return the object that `MODULE:NAME` or `FILE.py:NAME` names, or a function's result.
 
     Raises:
-        DeclarationError: The text names nothing.
+        DeclarationError: The name does not exist.
         PluginError: The module fails when it is imported.
     """
     module, colon, name = named.rpartition(":")
@@ -105,7 +105,7 @@ def _article(named_object: object) -> str:
 
 
 def held_of_record(record: SnapshotRecord) -> list[HeldOperator]:
-    """What a snapshot in the lake holds, by its catalog alone: no table is opened."""
+    """Return the operators and states of a snapshot in the lake, from its record only."""
     return [_held(operator) for operator in record.operators]
 
 
@@ -136,12 +136,12 @@ def check_declared(
     *,
     allow_missing: bool = False,
 ) -> list[Finding]:
-    """Everything to be said of a job: by the rules, and by what it is to restore.
+    """Return all findings about a job: by the rules, and against a snapshot to restore.
 
     Args:
-        job: What is declared.
-        held: What the snapshot holds; None if there is none.
-        allow_missing: Whether an operator of the snapshot may be gone.
+        job: The declared job.
+        held: The operators and states of the snapshot; None without a snapshot.
+        allow_missing: Whether the job may lack an operator of the snapshot.
     """
     findings = check_job(job)
     if held is not None:

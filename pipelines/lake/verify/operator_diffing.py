@@ -1,7 +1,7 @@
-"""What changed in one operator state between two snapshots.
+"""Compare one operator state in two snapshots.
 
-Elements have no keys: two snapshots of a list are compared as collections, wherever in them and at
-whichever subtask an element stands. Broadcast entries are compared by key.
+Elements have no keys: two snapshots of a list are compared as collections, whatever the position
+and the subtask of an element. Broadcast entries are compared by key.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def diff_operator_state(
 def first_rows(
     lake: str, operator: OperatorRecord, state: OperatorStateRecord, count: int
 ) -> list[dict[str, Any]]:
-    """The first rows of a state, as they are shown."""
+    """Return the first rows of a state, as they are shown."""
     rows = _rows(lake, operator, state).slice(0, count) if count else None
     return [] if rows is None else [_visible(row) for row in rows.to_pylist()]
 
@@ -58,7 +58,7 @@ def first_rows(
 def _contents(
     lake: str, operator: OperatorRecord, state: OperatorStateRecord
 ) -> Counter[tuple[bytes, bytes]]:
-    """Each element's bytes (with an empty key), or each entry's key and value, and how often."""
+    """Count each element's bytes (with an empty key), or each entry's key and value."""
     rows = _rows(lake, operator, state)
     _, layout = parse_operator_state(state.meta_info)
     return Counter(layout.pairs(rows))
@@ -79,5 +79,5 @@ def _shown(
 
 
 def _visible(row: dict[str, Any]) -> dict[str, Any]:
-    """Without the exact bytes of what a column can't hold."""
+    """Return a row without the columns of exact bytes."""
     return {name: value for name, value in row.items() if not name.startswith("raw_")}
