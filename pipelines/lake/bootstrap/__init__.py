@@ -1,7 +1,7 @@
-"""A savepoint of tables that someone has.
+"""Create a savepoint from tables.
 
 ====================  ===============================================================
-`bootstrap_spec`      the file that says which table becomes which state
+`bootstrap_spec`      the file that maps tables to states
 `sources`             Parquet, Delta, CSV and JSON lines, read in pieces
 `bootstrap_columns`   their columns as a state's
 `bootstrap_slice`     one slice's work

@@ -1,8 +1,8 @@
-"""How a state's columns are made of a source's, batch by batch, and what is wrong where they can't.
+"""Convert a source's columns to a state's, batch by batch, and report values that do not fit.
 
 A column of a state is a column of the source, a constant, fields that are each one of these, or
-Spark SQL, which Spark has put into a column of its own before a batch comes here. What does not fit
-is named by source, row, key and column.
+Spark SQL, which Spark has put into a column of its own before. A value that does not fit is
+reported by source, row, key and column.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LITERALS = ("true", "false", "null")
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of the source, or a field within one; and how it was written."""
+    """A column of the source, or a field within one, with its text in the specification."""
 
     path: tuple[str, ...]
     written: str
@@ -66,7 +66,7 @@ class Expression:
 
 @dataclass(frozen=True)
 class Fields:
-    """A value with fields, each made by itself."""
+    """A value with fields, each with its own plan."""
 
     parts: Mapping[str, ColumnPlan]
 
@@ -76,13 +76,13 @@ ColumnPlan: TypeAlias = "SourceColumn | Constant | Expression | Fields"
 
 @dataclass(frozen=True)
 class RowPlan:
-    """How one state's rows are made, picklable.
+    """The plan of one state's rows, picklable.
 
     Attributes:
         place: The operator and state, for messages.
         columns: By the state's column.
         text: Whether text stands for other types, as in CSV.
-        never_null: Columns of the state that must be there in every row.
+        never_null: Columns of the state that can't be null.
     """
 
     place: str
@@ -92,10 +92,10 @@ class RowPlan:
 
 
 def plan_column(given: Any, place: str) -> ColumnPlan:
-    """The plan of a column, from what a specification says of it.
+    """Return the plan of a column, from its specification.
 
     Raises:
-        EncodeError: The specification can't be understood.
+        EncodeError: The specification is not valid.
     """
     if isinstance(given, Mapping):
         if list(given) == [CONSTANT]:
@@ -117,7 +117,7 @@ def plan_column(given: Any, place: str) -> ColumnPlan:
 
 
 def _path(text: str) -> tuple[str, ...]:
-    """The names of `a`, `a.b` or of names in backticks; nothing if it is more than that."""
+    """Return the names of `a`, `a.b` or of names in backticks; empty for other expressions."""
     parts, at = [], 0
     if text.strip().lower() in _LITERALS:
         return ()
@@ -151,7 +151,7 @@ def source_columns(plan: ColumnPlan) -> Iterator[str]:
 
 
 def with_expressions(plan: ColumnPlan, names: Mapping[str, str]) -> ColumnPlan:
-    """The plan with the columns that Spark puts expressions' values into."""
+    """Return the plan with the columns into which Spark puts the values of expressions."""
     if isinstance(plan, Expression):
         return SourceColumn((names[plan.sql],), plan.sql)
     if isinstance(plan, Fields):
@@ -166,17 +166,17 @@ def map_batches(
     source: str,
     first_row: int = -1,
 ) -> Iterator[tuple[SourceBatch, pa.RecordBatch]]:
-    """Each batch of the source, and the state's columns made of it.
+    """Yield each batch of the source, and the state's columns from it.
 
     Args:
-        plan: How they are made.
+        plan: The plan of the columns.
         batches: The source's batches.
         schema: The columns that the state has.
         source: Its name, for messages.
         first_row: The place of the first row in it; -1 if rows have no order.
 
     Raises:
-        EncodeError: A column that is missing, or a value that does not fit, with its row.
+        EncodeError: A column is missing, or a value, named by its row, does not fit.
     """
     for batch in batches:
         source_batch = SourceBatch(plan, batch, source, first_row)
@@ -187,12 +187,12 @@ def map_batches(
 
 @dataclass(frozen=True)
 class SourceBatch:
-    """A batch of the source, of which the state's columns are made.
+    """A batch of the source, to convert to the state's columns.
 
     Attributes:
-        plan: How they are made.
+        plan: The plan of the columns.
         batch: Its rows.
-        source: What it is of, for messages.
+        source: The name of its source, for messages.
         first: The place of its first row there; -1 if rows have no order.
     """
 
@@ -242,7 +242,7 @@ class SourceBatch:
         self, plan: SourceColumn, column: pa.Array, wanted: pa.DataType, error: Exception,
         *, text: bool, time: bool,
     ) -> NoReturn:  # fmt: skip
-        """Say which row of a column does not fit."""
+        """Raise an error that names the row of a column that does not fit."""
         row = _first_refused(column, wanted, text=text, time=time)
         try:
             if row >= 0:  # of this one alone, as the whole column's may be about another
@@ -288,7 +288,7 @@ class SourceBatch:
         return single.take(pa.array(np.zeros(len(self.batch), np.int64)))
 
     def found(self, plan: SourceColumn) -> pa.Array:
-        """A column of the source, or what is within one."""
+        """Return a column of the source, or a field within one."""
         names = self.batch.schema.names
         if plan.path[0] not in names:
             self.refuse(f"no column {plan.path[0]!r}", "", f"it has {', '.join(names)}")
@@ -304,7 +304,7 @@ class SourceBatch:
         return column
 
     def refuse(self, problem: str, column: str, remedy: str, row: int = -1) -> NoReturn:
-        """Say what is wrong where."""
+        """Raise an error with its place."""
         where = [part for part in (self.plan.place, self.source) if part]
         if row >= 0 and self.first >= 0:
             where.append(f"row {self.first + row + 1}")
@@ -317,7 +317,7 @@ class SourceBatch:
 
 
 def _as(column: pa.Array, wanted: pa.DataType, *, text: bool, time: bool) -> pa.Array:
-    """A column as another type; text is parsed where the source has only text."""
+    """Return a column as another type; text is parsed if the source has only text."""
     is_text = pa.types.is_string(column.type)
     if time:
         shown = wanted.value_type if pa.types.is_list(wanted) else wanted
@@ -339,7 +339,7 @@ def _as(column: pa.Array, wanted: pa.DataType, *, text: bool, time: bool) -> pa.
 
 
 def _instants(column: pa.Array) -> pa.Array:
-    """Text as points in time: milliseconds since 1970, or ISO 8601, of UTC if it says no zone."""
+    """Parse text as points in time: milliseconds since 1970, or ISO 8601, by default in UTC."""
     for kind in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
         try:
             return column.cast(kind)
@@ -349,7 +349,7 @@ def _instants(column: pa.Array) -> pa.Array:
 
 
 def _first_refused(column: pa.Array, wanted: pa.DataType, *, text: bool, time: bool) -> int:
-    """The first row that can't become the type; -1 if no row could."""
+    """Return the first row that can't be converted; -1 if the type itself can't be converted."""
 
     def fits(count: int) -> bool:
         try:

@@ -1,7 +1,6 @@
 """Slices of a bootstrap: pieces of a source become a spill of a new state's rows.
 
-Plain functions of a task, as in `import_slice`. What is done with the spills is `write_snapshot`'s
-matter.
+Plain functions of a task, as in `import_slice`. The spills are consumed by `write_snapshot`.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ def spill_slice(work: SpillSlice) -> Spill:
 
 
 def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
-    """Sort rows by key group into a spill; what can't be written is named by its row.
+    """Sort rows by key group into a spill; an invalid value is reported with its row.
 
     Raises:
-        EncodeError: A row that can't be in such a state.
+        EncodeError: A row is not valid for such a state.
     """
-    # what the writer may have in its hands when it finds something wrong
+    # the batches that the writer may be using when it finds an error
     pending: deque[Mapped] = deque()
     rows = size = 0
 
@@ -90,7 +89,7 @@ def spill_rows(task: SpillTask, batches: Iterable[Mapped]) -> Spill:
 
 
 def _name_row(task: SpillTask, source: SourceBatch, batch: pa.RecordBatch) -> None:
-    """Say which row of a batch is the first that can't be written, if one is."""
+    """Raise an error that names the first row of a batch that can't be written, if any."""
     with tempfile.TemporaryDirectory() as name:
         scratch = replace(task, directory=name)
 
@@ -114,7 +113,7 @@ def _name_row(task: SpillTask, source: SourceBatch, batch: pa.RecordBatch) -> No
 
 
 def mapped_batches(plan: RowPlan, pieces: Iterable[Piece], schema: pa.Schema) -> Iterator[Mapped]:
-    """Pieces batch by batch, and the rows of the state that they make."""
+    """Yield pieces batch by batch, with the rows of the state from each."""
     columns = sorted({name for column in plan.columns.values() for name in source_columns(column)})
     hints = pa.schema(
         {

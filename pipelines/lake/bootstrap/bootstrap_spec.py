@@ -1,4 +1,4 @@
-"""What a user says a new job's state is to be: a small YAML or Python file, or a mapping.
+"""Read the specification of a new job's state: a small YAML or Python file, or a mapping.
 
 ::
 
@@ -13,8 +13,8 @@
             key: customer                 # ... unless it is said which columns they are
             value: orders
 
-A Python file has the same as a module-level `operators`, and may register serializers. Every
-mistake is answered by the line, the operator and state, and what would be legal there.
+A Python file has the same as a module-level `operators`, and may register serializers. The message
+for every mistake has the line, the operator and state, and what would be legal there.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class StateSpec:
         name: The name in the job's descriptor; for timers, of their service.
         kind: A kind of keyed state, `timers`, or a mode of operator state.
         place: The line, operator and state, for messages.
-        source: Where its rows are: what was written, or an object.
-        columns: How its columns are made of the source's.
-        types: What its types are: `type`, `user_key_type`, `namespace_type`, `key_type`.
+        source: The source of its rows: a path, or an object.
+        columns: The plans of its columns.
+        types: Its types: `type`, `user_key_type`, `namespace_type`, `key_type`.
         domain: For timers: `event` or `processing`.
     """
 
@@ -72,7 +72,7 @@ class StateSpec:
 
     @property
     def label(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         if self.kind == "timers":
             return f"timers {self.domain}/{self.name}"
         return f"operator state {self.name!r}" if self.kind in MODES else f"state {self.name!r}"
@@ -97,7 +97,7 @@ class BootstrapSpec:
 
     Attributes:
         name: The file, for messages.
-        directory: What relative paths are relative to.
+        directory: The base of relative paths.
         operators: In the order of the file.
     """
 
@@ -107,13 +107,13 @@ class BootstrapSpec:
 
 
 def read_bootstrap_spec(given: str | Path | Mapping[str, Any]) -> BootstrapSpec:
-    """What a file or a mapping describes.
+    """Read the specification in a file or a mapping.
 
     Args:
         given: A `.yaml`, `.yml` or `.json` file, a `.py` file, which is run, or a mapping.
 
     Raises:
-        EncodeError: The file can't be understood; the message names the line, or the state.
+        EncodeError: The file is not valid; the message names the line, or the state.
     """
     if isinstance(given, Mapping):
         return _Reader("the spec", given, SpecLines({})).spec(".")
@@ -137,7 +137,7 @@ class _Reader:
         self.lines = lines
 
     def place(self, keys: Keys, what: str = "") -> str:
-        """The file and line of a key, and what it is about."""
+        """Return the file and line of a key, and its operator and state."""
         line = self.lines.of(keys)
         where = f"{self.path}:{line}" if line else self.path
         return f"{where}, {what}" if what else where
@@ -242,7 +242,7 @@ class _Reader:
         needed: Keys,
         domain: str = "",
     ) -> StateSpec:
-        """What all states have."""
+        """Return one state of any kind."""
         self.known(content, ("kind", *types, "source", *columns), at, what)
         source = content.get("source", defaults.get("source"))
         if source is None:
@@ -276,7 +276,7 @@ class _Reader:
     # ------------------------------------------------------------------------- parts
 
     def mapping(self, given: Any, at: Keys, what: str) -> Mapping[str, Any]:
-        """A mapping with something in it."""
+        """Return a mapping that is not empty."""
         if isinstance(given, Mapping) and given:
             return given
         raise EncodeError(
@@ -290,13 +290,13 @@ class _Reader:
     def optional(
         self, content: Mapping[str, Any], name: str, at: Keys, what: str
     ) -> Mapping[str, Any]:
-        """A mapping that may be left out."""
+        """Return a mapping that may be left out."""
         if name not in content:
             return {}
         return self.mapping(content[name], (*at, name), f"{what}, `{name}`")
 
     def known(self, content: Mapping[str, Any], legal: Sequence[str], at: Keys, what: str) -> None:
-        """Refuse keys that mean nothing."""
+        """Refuse unknown keys."""
         for name in content:
             if name not in legal:
                 near = difflib.get_close_matches(str(name), legal, 1)
@@ -308,7 +308,7 @@ class _Reader:
                 )
 
     def choice(self, given: Any, legal: Sequence[str], at: Keys, what: str) -> str:
-        """One of some words."""
+        """Return one of the legal words."""
         if given not in legal:
             problem = f"no kind {given!r}" if given is not None else "it has no `kind`"
             if legal is DOMAINS:

@@ -1,7 +1,7 @@
-"""Tables that someone has: Parquet, Delta, CSV and JSON lines, read in picklable pieces.
+"""Source tables: Parquet, Delta, CSV and JSON lines, read in picklable pieces.
 
-What is read is batches of Arrow's, in the order of the files, so that a row can be named. CSV is
-text and nothing else; what its columns are is said by the states that are made of them.
+They are read as Arrow batches, in the order of the files, so that messages can name a row. CSV is
+only text; the types of its columns follow from the states that are created from them.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class FileSource:
     """A table in files.
 
     Attributes:
-        name: For messages.
+        name: Its name, for messages.
         location: A file or a directory, a path or a URI.
         format: One of `FORMATS`.
         delimiter: The delimiter of CSV.
         version: The version of a Delta table; None for the latest.
-        of_lake: Whether it is a state's, with exact bytes beside what a column can't hold.
+        of_lake: Whether it is a state table of a lake, with columns of exact bytes.
     """
 
     name: str
@@ -63,19 +63,19 @@ class FileSource:
 
     @property
     def text(self) -> bool:
-        """Whether text in it stands for types that the format does not have."""
+        """Return whether its format has only text for some types."""
         return self.format in ("csv", "json")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What one task reads, picklable.
+    """A piece for one task, picklable.
 
     Attributes:
         source: The source that it is a piece of.
         name: The file, for messages.
         first_row: Its first row's place in that file.
-        size: About how many bytes.
+        size: Its approximate number of bytes.
         path: The file, of CSV and JSON.
         fragment: Row groups of a Parquet file.
         schema: The columns that a fragment is read with.
@@ -91,15 +91,15 @@ class Piece:
 
 
 def find_source(location: str, name: str, options: Mapping[str, Any]) -> FileSource:
-    """The table there.
+    """Return the source at a location.
 
     Args:
         location: A path or a URI.
-        name: For messages.
+        name: Its name, for messages.
         options: `format`, `delimiter`, `version`.
 
     Raises:
-        EncodeError: There is none, or it is not clear of which format.
+        EncodeError: There is no source, or its format is not clear.
     """
     directory = Directory(location)
     if not directory.exists():
@@ -117,7 +117,7 @@ def find_source(location: str, name: str, options: Mapping[str, Any]) -> FileSou
 
 
 def _format_of(directory: Directory, location: str) -> str:
-    """By what the name ends in; of a directory, by its files'."""
+    """Return the format by the ending of the name; of a directory, by those of its files."""
     if file_format := _by_suffix(location.partition("?")[0]):
         return file_format
     if directory.exists("_delta_log"):
@@ -206,7 +206,7 @@ def _delta(source: FileSource) -> Any:
 
 
 def _parquet_pieces(source: FileSource, table: Any) -> list[Piece]:
-    """Row groups, put together to about `PIECE_BYTES`."""
+    """Return pieces of row groups, grouped to about `PIECE_BYTES`."""
     pieces = []
     for fragment in table.get_fragments():
         groups: list[int] = []
@@ -234,12 +234,12 @@ def _piece(
 
 
 def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The piece's batches.
+    """Yield the batches of a piece.
 
     Args:
         piece: The piece to read.
         columns: The columns to read; others may be left out.
-        hints: What columns are to become, which JSON by itself does not say.
+        hints: The types of the state's columns, since JSON does not have them.
 
     Raises:
         EncodeError: The piece can't be read.
@@ -258,7 +258,7 @@ def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[p
 
 
 def _read_fragment(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    # all, where one is missing: then the message says what there is
+    # read all if one is missing: then the message lists the columns
     names = piece.schema.names
     read_columns = columns if set(columns) <= set(names) else names
     exact = [name for name in EXACT if piece.source.of_lake and name in names]
@@ -284,7 +284,7 @@ def _open(piece: Piece) -> pa.NativeFile:
 
 
 def _read_csv(piece: Piece) -> Iterator[pa.RecordBatch]:
-    """Text, column by column; what is empty and not in quotes is null."""
+    """Read text columns; an empty field without quotes is null."""
     csv = pyarrow.csv
     parsing = csv.ParseOptions(delimiter=piece.source.delimiter, newlines_in_values=True)
     with _open(piece) as file:
@@ -303,13 +303,13 @@ def _read_csv(piece: Piece) -> Iterator[pa.RecordBatch]:
 
 
 def _json_schema(hints: pa.Schema) -> pa.Schema:
-    """The hints that JSON can follow: else it would take any text like a date for one."""
+    """Return the hints that JSON supports: without them any text like a date is taken for one."""
     fields = [(hint.name, _json_type(hint.type)) for hint in hints]
     return pa.schema([(name, kind) for name, kind in fields if kind is not None])
 
 
 def _json_type(wanted: pa.DataType) -> pa.DataType | None:
-    """JSON's widest type for it; None if there is none."""
+    """Return the widest JSON type for a type; None if there is none."""
     types = pa.types
     if types.is_integer(wanted):
         return pa.int64()
@@ -328,7 +328,7 @@ def _json_type(wanted: pa.DataType) -> pa.DataType | None:
 
 
 def _read_json(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Blocks of whole lines; a line that is no JSON is named by its number."""
+    """Read blocks of whole lines; an invalid line is named by its number."""
     line = 1
     with _open(piece) as file:
         rest = b""

@@ -1,13 +1,13 @@
-"""Snapshots for others than those whose data it is: a sample of the keys, and values masked.
+"""Share a snapshot without its personal data: a sample of the keys, and masked values.
 
 ====================  ===============================================================
-`sharing`             what becomes of each state, and what is refused
-`sampling`            which keys are in a sample
-`mask_file`           the file in which a user says what is masked
-`parts`               the parts of a column, what writes each, and which rule holds it
-`masking`             columns masked, whatever is nested in them
-`ciphers`             values masked by a secret: the same one alike wherever it is
+`sharing`             the plan for each state, and its refusals
+`sampling`            the keys of a sample
+`mask_file`           the file with a user's rules
+`parts`               the parts of a column, with their serializers and rules
+`masking`             masking of columns, also of nested values
+`ciphers`             masking of values by a secret, the same everywhere
 ====================  ===============================================================
 
-Nothing here reads or writes a file of state: an export does, and asks for each batch of rows.
+Nothing here reads or writes a file of state: an export does, and calls it for each batch of rows.
 """

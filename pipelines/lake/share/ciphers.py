@@ -1,12 +1,11 @@
-"""Values masked by a secret: the same value alike wherever it stands, and no two values alike.
+"""Mask values by a secret: equal values become equal, and different values stay different.
 
-What keeps its format is permuted within the values of its format, by a Feistel network over just
-as many numbers as there are such values: a text becomes one with letters and digits in the same
-places, a number one of as many digits, a date one of the same year. So what was different stays
+A value that keeps its format is permuted within the values of its format, by a Feistel network over
+exactly as many numbers as there are such values: a text becomes one with letters and digits in the
+same places, a number one of as many digits, a date one of the same year. So different values stay
 different, and keys stay keys.
 
-Few values of a format are few to choose from: whoever sees a masked digit, and guesses what it was,
-is right once in ten times.
+A format with few values is easy to guess: a guess of a masked digit is right once in ten times.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ import numpy as np
 __all__ = ["Cipher"]
 
 ROUNDS = 8
-TEXT_BLOCK, BYTES_BLOCK = 64, 32  # how much of a long value is permuted at once
+TEXT_BLOCK, BYTES_BLOCK = 64, 32  # the size of the blocks of a long value
 HASH_BYTES = 16
 # the years 1 to 9999
 FIRST_MOMENT, END_OF_TIME = -62_135_596_800_000_000, 253_402_300_800_000_000
 EPOCH = date(1970, 1, 1)
-PAGE = 64  # characters behind ASCII are exchanged within as many
+PAGE = 64  # characters after ASCII are exchanged within pages of that size
 DIGITS, LOWER, UPPER = 10, 26, 26
 # texts that others parse
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -56,16 +55,16 @@ class Cipher:
         self._key = hashlib.sha512(secret).digest()
 
     def digest(self, value: bytes) -> bytes:
-        """16 bytes in the place of any."""
+        """Return a digest of 16 bytes."""
         return hashlib.blake2b(value, digest_size=HASH_BYTES, key=self._key).digest()
 
     def permuted(self, value: int, size: int, tweak: bytes) -> int:
-        """Another number below `size`, from 0 on; each tweak has a permutation of its own."""
+        """Return another number from 0 to `size` - 1; each tweak has a permutation of its own."""
         if size <= 1:
             return value
         lefts = isqrt(size - 1) + 1
         rights = -(-size // lefts)
-        # eight bytes more than a half has: then its rest is as good as even
+        # eight bytes more than a half has, so that the remainder is almost uniform
         width = (lefts.bit_length() + 7) // 8 + 8
         begun = hashlib.blake2b(tweak, digest_size=width, key=self._key)
         while True:  # there are a few pairs more than numbers: what became none goes on
@@ -82,7 +81,7 @@ class Cipher:
                 return value
 
     def whole(self, value: int) -> int:
-        """Another whole number of that sign, of as many digits and bytes."""
+        """Return another integer of that sign, of as many digits and bytes."""
         negative = value < 0
         number = self._between(-(value + 1) if negative else value, _CUTS, b"whole%d" % negative)
         return -(number + 1) if negative else number
@@ -95,19 +94,19 @@ class Cipher:
         return -number if value < 0 else number
 
     def _between(self, value: int, cuts: Sequence[int], tweak: bytes) -> int:
-        """Another number between the same two of some."""
+        """Return another number between the same two cuts."""
         at = bisect_right(cuts, value)
         first, behind = cuts[at - 1], cuts[at]
         return first + self.permuted(value - first, behind - first, b"%s %d" % (tweak, at))
 
     def wrapped(self, value: int, bits: int) -> int:
-        """Any other whole number of so many bits."""
+        """Return any other integer of so many bits."""
         size = 1 << bits
         number = self.permuted(value % size, size, b"bits %d" % bits)
         return number - size if number >= size >> 1 else number
 
     def floating(self, value: float, bits: int) -> float:
-        """Another number of that sign and magnitude; 0 and what is no number stay."""
+        """Return another number of that sign and magnitude; 0, NaN and infinity stay."""
         form, number_form, mantissa = _FLOATS[bits]
         if value == 0 or not np.isfinite(value):
             return value
@@ -118,10 +117,10 @@ class Cipher:
         return float(made)
 
     def moment(self, micros: int) -> int:
-        """Another moment of the same year (UTC), in microseconds since 1970.
+        """Return another moment of the same year (UTC), in microseconds since 1970.
 
-        One of whole seconds or milliseconds becomes one of these; one before the year 1 or behind
-        9999 stands for no time, and is masked as a number.
+        Whole seconds or milliseconds stay whole; a moment before the year 1 or after 9999 is taken
+        for a number, and masked as one.
         """
         if not FIRST_MOMENT <= micros < END_OF_TIME:
             while FIRST_MOMENT <= (micros := self.whole(micros)) < END_OF_TIME:
@@ -145,7 +144,7 @@ class Cipher:
         return first + self.permuted(days - first, behind - first, b"day %d" % first)
 
     def time(self, micros: int) -> int:
-        """Another time of the day, in microseconds; whole seconds or milliseconds stay such."""
+        """Return another time of the day, in microseconds, with the same precision."""
         step = _step(micros)
         count = 86_400_000_000 // step
         return step * self._walked(
@@ -153,12 +152,12 @@ class Cipher:
         )
 
     def octets(self, value: bytes) -> bytes:
-        """Other bytes, as many."""
+        """Return other bytes of the same number."""
         keystream = bytearray()
         before = hashlib.blake2b(digest_size=HASH_BYTES, key=self._key)
         for at in range(0, len(value), BYTES_BLOCK):
             block = value[at : at + BYTES_BLOCK]
-            # what came before says how a block is permuted: equal blocks do not show
+            # a block's permutation depends on those before, so that equal blocks are hidden
             tweak = b"octets %d " % len(value) + before.digest()
             before.update(block)
             number = self.permuted(int.from_bytes(block, "big"), 256 ** len(block), tweak)
@@ -166,10 +165,10 @@ class Cipher:
         return bytes(keystream)
 
     def text(self, value: str) -> str:
-        """Another text: a digit for each digit, a letter for each letter, small and capital.
+        """Return another text: a digit for each digit, a letter for each letter of the same case.
 
-        Other characters of ASCII stay, those beyond it become some that are near. A UUID becomes a
-        UUID, a date one of the same year, a time another time.
+        Other ASCII characters stay, those beyond ASCII become nearby ones. A UUID becomes a UUID, a
+        date one of the same year, a time another time.
         """
         parsed = _parsed(value)
         if parsed is not None:
@@ -222,7 +221,7 @@ class Cipher:
         return made + (f":{digits[:2]}" if second else "") + (f".{digits[2:]}" if fraction else "")
 
     def _walked(self, value: int, size: int, tweak: bytes, belongs: Callable[[int], bool]) -> int:
-        """A permutation of those numbers below `size` that belong together."""
+        """Permute a number within those below `size` that belong together."""
         while True:
             value = self.permuted(value, size, tweak)
             if belongs(value):
@@ -230,7 +229,7 @@ class Cipher:
 
 
 def _parsed(value: str) -> Callable[[Cipher], str] | None:
-    """What masks a text that others parse; None for any other."""
+    """Return the masking of a text that programs parse; None for other texts."""
     if _UUID.fullmatch(value):
         return lambda cipher: cipher.uuid(value)
     match = _TIME.fullmatch(value)
@@ -246,7 +245,7 @@ def _parsed(value: str) -> Callable[[Cipher], str] | None:
 
 @lru_cache(4096)
 def _kind(character: str) -> tuple[int, int]:
-    """The first of the characters that one may become, and how many there are."""
+    """Return the first of the characters that one may become, and their number."""
     number = ord(character)
     for first, count in ((ord("0"), DIGITS), (ord("a"), LOWER), (ord("A"), UPPER)):
         if first <= number < first + count:
@@ -255,5 +254,5 @@ def _kind(character: str) -> tuple[int, int]:
 
 
 def _step(micros: int) -> int:
-    """The coarsest of second, millisecond and microsecond of which a time has a whole number."""
+    """Return the coarsest of second, millisecond and microsecond that divides a time."""
     return next(step for step in (1_000_000, 1000, 1) if micros % step == 0)

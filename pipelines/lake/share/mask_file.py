@@ -1,4 +1,4 @@
-"""What a user says is to be masked: a YAML file.
+"""Read a mask: a user's rules in a YAML file.
 
 ::
 
@@ -16,8 +16,8 @@
         user_key: hash               # of a map; `key` of a broadcast state; `namespace`
     others: drop                     # or keep: what nothing is said of, which is refused else
 
-What a snapshot does not have is refused, so that a name that is mistyped masks nothing unnoticed;
-and so is what the file says nothing of, to the last field.
+A name that a snapshot does not have is refused, so that a typing error is noticed; and so is every
+field without a rule.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _SECTIONS = {"secret", "keys", "states", "others"}
 
 @dataclass(frozen=True)
 class Mask:
-    """What a file says.
+    """The content of a mask file.
 
     Attributes:
         path: The file, for messages.
-        secret: What values are masked by; empty if no rule needs one.
-        keys: By operator, what becomes of its keys.
-        states: By operator/state, what becomes of it: rules, or `drop`.
+        secret: The secret of the masking; empty if no rule needs one.
+        keys: By operator, the rules of its keys.
+        states: By operator/state, its rules, or `drop`.
         others: `keep` or `drop` for all others; empty if they are refused.
     """
 
@@ -74,7 +74,7 @@ def read_mask(path: str) -> Mask:
     """Read a file, and the secret that it names.
 
     Raises:
-        EncodeError: The file can't be understood, or there is no such secret; the message names
+        EncodeError: The file is not valid, or there is no such secret; the message names
             the place, and never the secret.
     """
     content, _ = read_yaml(
@@ -132,7 +132,7 @@ def _state_rules(path: str, place: str, rules: Any) -> tuple[MaskRule, ...] | st
 
 
 def _rules(path: str, place: str, parts: list[tuple[str, Any]]) -> tuple[MaskRule, ...]:
-    """The rules of some parts."""
+    """Return the rules of some parts."""
     rules = []
     for part, given in parts:
         steps = _STEP.findall(part)
@@ -159,7 +159,7 @@ def _rule(path: str, place: str, column: str, steps: tuple[str, ...], given: Any
 
 
 def _secret(path: str, given: Any) -> bytes:
-    """The secret, from where the file says that it is."""
+    """Return the secret, from the place that the file names."""
     kinds = set(given) if isinstance(given, Mapping) else set()
     if kinds not in ({"env"}, {"file"}):
         raise _fault(path, "secret", "it is neither {env: NAME} nor {file: PATH}")

@@ -1,4 +1,4 @@
-"""Columns masked: one rule for a value, or for a part of what is nested in it.
+"""Mask columns: one rule for a value, or for a nested part of it.
 
 A part is named by steps: the fields of structs, and `[]` for the elements of a list, or for the
 entries of a map, which have a `key` and a `value`.
@@ -41,13 +41,13 @@ _KEEPS_APART = (FORMAT, HASH)
 
 @dataclass(frozen=True)
 class MaskRule:
-    """What becomes of a column, or of a part of it.
+    """The rule of a column, or of a part of it.
 
     Attributes:
         column: The column: `key`, `namespace`, `user_key` or `value`; empty for all of a state.
-        steps: What leads to the part; none for all of it.
+        steps: The path to the part; empty for all of it.
         how: `format`, `hash`, `null`, `constant` or `keep`.
-        constant: What stands there instead, as `statelake dump` prints it.
+        constant: The replacement, as `statelake dump` prints it.
     """
 
     column: str
@@ -57,7 +57,7 @@ class MaskRule:
 
     @property
     def needs_secret(self) -> bool:
-        """Whether a secret says what becomes of values."""
+        """Return whether masked values depend on a secret."""
         return self.how in _KEEPS_APART
 
     def __str__(self) -> str:
@@ -67,15 +67,15 @@ class MaskRule:
 
 
 def check_rule(rule: MaskRule, kind: pa.DataType, *, apart: bool = False) -> None:
-    """Refuse a rule that values of a type can't follow.
+    """Refuse a rule that does not fit a type.
 
     Args:
         rule: The rule.
         kind: The type of its column.
-        apart: Whether what is different has to stay so, as keys have to.
+        apart: Whether different values must stay different, as keys must.
 
     Raises:
-        EncodeError: There is no such part, or it can't be masked so.
+        EncodeError: There is no such part, or it can't be masked in that way.
     """
     within_key = apart
     for at, step in enumerate(rule.steps):
@@ -116,12 +116,12 @@ def check_rule(rule: MaskRule, kind: pa.DataType, *, apart: bool = False) -> Non
 
 
 def masked(column: pa.Array, rule: MaskRule, cipher: Cipher) -> pa.Array:
-    """A column with the part of its values that a rule is of masked. Nulls stay null.
+    """Return a column with the part of its values masked that a rule names. Nulls stay null.
 
     Args:
-        column: Of a type that `check_rule` has let pass.
+        column: A column of a type that `check_rule` has accepted.
         rule: The rule.
-        cipher: What masks by format or hash.
+        cipher: The cipher for formats and hashes.
     """
     return _masked(column, rule.steps, rule, cipher)
 
@@ -160,7 +160,7 @@ def _in_struct(
 def _in_list(
     column: pa.ListArray, steps: Sequence[str], rule: MaskRule, cipher: Cipher
 ) -> pa.ListArray:
-    """A list, or a map, which is a list of structs, with its elements masked."""
+    """Return a list, or a map, which is a list of structs, with its elements masked."""
     first = list_offsets(column)
     elements = column.values.slice(int(first[0]), int(first[-1] - first[0]))
     offsets = pa.py_buffer((first - first[0]).astype(np.int32))
@@ -178,7 +178,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _leaves(kind: pa.DataType) -> list[pa.DataType]:
-    """The types of all that is nested in a type, itself if nothing is."""
+    """Return the leaf types of a type; the type itself if it is not nested."""
     if not pa.types.is_nested(kind):
         return [kind]
     return [leaf for at in range(kind.num_fields) for leaf in _leaves(kind.field(at).type)]
@@ -194,7 +194,7 @@ _Masker = Callable[[pa.Array, Cipher], pa.Array]
 
 
 def _masker(kind: pa.DataType, how: str) -> _Masker | None:
-    """What masks distinct values of a type that nothing is nested in; None if nothing does."""
+    """Return the function that masks distinct values of a leaf type; None if there is none."""
     if pa.types.is_null(kind):
         return lambda column, _: column
     for is_kind, maskers in _MASKERS:
@@ -204,7 +204,7 @@ def _masker(kind: pa.DataType, how: str) -> _Masker | None:
 
 
 def _each(change: Callable[[Any, Cipher], Any]) -> _Masker:
-    """Change each value as Python has it."""
+    """Return a masker that changes each value as a Python object."""
 
     def masker(column: pa.Array, cipher: Cipher) -> pa.Array:
         return pa.array([change(value, cipher) for value in column.to_pylist()], column.type)
@@ -232,7 +232,7 @@ def _decimal(column: pa.Array, cipher: Cipher) -> pa.Array:
 
 
 def _in_micros(column: pa.Array, change: Callable[[int], int]) -> pa.Array:
-    """Change times that count whatever they count, as microseconds."""
+    """Change times of any unit, as microseconds."""
     bits = pa.int32() if column.type.bit_width == 32 else pa.int64()
     unit = {"s": 1_000_000, "ms": 1000}.get(column.type.unit, 1)
     parts = 1000 if column.type.unit == "ns" else 1

@@ -1,7 +1,7 @@
-"""The parts of a column that nothing is nested in, and what writes each of them.
+"""The leaf parts of a column, and the serializer of each.
 
-A rule of a mask is settled for each part before anything is written: the nearest one that holds it
-says what becomes of it, and a part that no rule holds is named.
+The rule of each part is chosen before anything is written: it is the nearest one that includes the
+part, and a part without a rule is reported.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ OURS = "statelake.state_core.serializers."
 MOST_WRAPPERS = 64
 _ENUMS = (EnumSerializer, AvroEnum, EnumColumn)
 _OF_ONE_VALUE = (SingletonSerializer, ConstantSerializer)
-_HASHED = "0f" * 16  # what a hash looks like
+_HASHED = "0f" * 16  # an example of a hash
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part that nothing is nested in.
+    """A leaf part of a column.
 
     Attributes:
-        steps: What leads to it from its column.
+        steps: The path to it from its column.
         kind: Its type in the column.
-        writer: What writes it; None if only what it stands in does.
-        role: What it says that can be kept alone: the branch of a union. Empty for any other.
+        writer: Its serializer; None if only the enclosing one writes it.
+        role: Its role if it can only be kept, as the branch of a union; empty for others.
     """
 
     steps: Steps
@@ -63,7 +63,7 @@ class Part:
     role: str = ""
 
     def refusal(self, rule: MaskRule) -> str:
-        """What it is, where that can't follow a rule; empty if it can."""
+        """Return why it can't follow a rule, as its kind; empty if it can."""
         how = rule.how
         if how == CONSTANT and isinstance(self.writer, _ENUMS):
             constants = self._constants
@@ -96,20 +96,20 @@ class Part:
 
     @property
     def _constants(self) -> Sequence[str]:
-        """The constants of an enum; nothing where they are not known."""
+        """The constants of an enum; empty if they are not known."""
         names: Sequence[str] = getattr(self.writer, "constants", ())
         return names or getattr(self.writer, "symbols", ())
 
 
 @dataclass(frozen=True)
 class ColumnParts:
-    """A column of a state, and what writes it.
+    """A column of a state, and its serializer.
 
     Attributes:
         name: Its name.
         kind: Its type.
         writer: The serializer of its values, or of the elements of a list of them.
-        apart: Whether what is different has to stay so, as keys have to.
+        apart: Whether different values must stay different, as keys must.
     """
 
     name: str
@@ -119,12 +119,12 @@ class ColumnParts:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether its type has one value alone."""
+        """Return whether its type has only one value."""
         return not self.parts
 
     @property
     def parts(self) -> list[Part]:
-        """All that it is made of."""
+        """Its leaf parts."""
         if self.writer.arrow_type != self.kind and pa.types.is_list(self.kind):
             return list(_parts(self.writer, self.kind.value_type, (ELEMENTS,)))
         return list(_parts(self.writer, self.kind, ()))
@@ -132,12 +132,12 @@ class ColumnParts:
 
 @dataclass(frozen=True)
 class Settled:
-    """What becomes of a column.
+    """The rules of a column's parts.
 
     Attributes:
-        rules: What is done to it; nothing if all of it is kept by one rule.
-        unnamed: The parts that no rule holds.
-        parts: How many parts it has.
+        rules: Its rules; empty if one rule keeps all of it.
+        unnamed: The parts without a rule.
+        parts: The number of its parts.
     """
 
     rules: tuple[MaskRule, ...]
@@ -146,7 +146,7 @@ class Settled:
 
 
 def settle(rules: Sequence[MaskRule], column: ColumnParts) -> Settled:
-    """Find the rule of each part of a column: the nearest that holds it.
+    """Find the rule of each part of a column: the nearest that includes it.
 
     Raises:
         EncodeError: A rule names no part, or a part can't follow its rule.
@@ -160,7 +160,7 @@ def settle(rules: Sequence[MaskRule], column: ColumnParts) -> Settled:
     unnamed: list[Part] = []
     parts = column.parts
     _settle(said, (), None, parts, settled, unnamed)
-    for rule in said.values():  # that there is such a part
+    for rule in said.values():  # check that there is such a part
         check_rule(replace(rule, how=KEEP), column.kind)
     for rule in settled:
         if rule.how == KEEP:
@@ -188,7 +188,7 @@ def _settle(
     settled: list[MaskRule],
     unnamed: list[Part],
 ) -> None:
-    """Settle the rules of those parts that some steps lead to."""
+    """Settle the rules of the parts below some steps."""
     rule = said.get(steps, above)
     within = [each for each in said if len(each) > len(steps) and each[: len(steps)] == steps]
     if rule is not None and within and rule.how in (NULL, CONSTANT):
@@ -212,7 +212,7 @@ def _settle(
 
 
 def _parts(writer: object, kind: pa.DataType, steps: Steps) -> Iterator[Part]:
-    """All parts of a type, with what writes them, as far as the serializers tell."""
+    """Yield all leaf parts of a type, with their serializers as far as these are known."""
     writer = _unwrapped(writer, kind)
     if kind in (pa.null(), EMPTY_ROW) or isinstance(writer, _OF_ONE_VALUE):
         return
@@ -241,7 +241,7 @@ def _parts(writer: object, kind: pa.DataType, steps: Steps) -> Iterator[Part]:
 
 
 def _unwrapped(writer: object, kind: pa.DataType) -> object:
-    """What writes values of a type within all that wraps it: nullability, a section, a decoder."""
+    """Return the serializer inside its wrappers: nullability, a section, a decoder."""
     for _ in range(MOST_WRAPPERS):
         inner = [each for _, each in _members(writer) if each.arrow_type == kind]
         if not inner:
@@ -251,7 +251,7 @@ def _unwrapped(writer: object, kind: pa.DataType) -> object:
 
 
 def _writers_of_fields(writer: object, kind: pa.StructType) -> dict[str, object]:
-    """What writes the fields of a struct, by their names, or else by their order from the end."""
+    """Return the serializers of a struct's fields, by name, or by their order from the end."""
     members = _members(writer)
     named = {
         name: each
@@ -267,7 +267,7 @@ def _writers_of_fields(writer: object, kind: pa.StructType) -> dict[str, object]
 
 
 def _members(writer: object) -> list[tuple[str, Any]]:
-    """The writers that one has, and the names under which it has them."""
+    """Return the serializers nested in one, with the names of the attributes."""
     return [] if writer is None else list(_flat("", getattr(writer, "__dict__", {})))
 
 
@@ -286,7 +286,7 @@ def _flat(name: str, value: object, depth: int = 3) -> Iterator[tuple[str, Any]]
 
 
 def _writes(writer: object, value: object) -> bool:
-    """Whether a serializer takes a value; one that is not known may."""
+    """Return whether a serializer accepts a value; true for an unknown serializer."""
     if not isinstance(writer, TypeSerializer):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Which keys are in a sample: whole keys, the same ones in every state and timer.
+"""Samples of keys: whole keys, the same ones in every state and timer.
 
 A key is in or out by a hash of its serialized bytes and a seed. So operators with keys of one type
 agree on each key, and a larger sample of the same seed has all that a smaller one has.
@@ -27,10 +27,10 @@ _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def parse_share(text: str) -> float:
-    """A share as people write it: `1%`, `0.01`.
+    """Parse a share as people write it: `1%`, `0.01`.
 
     Raises:
-        DeclarationError: The text is no share, or not above 0% and up to 100%.
+        DeclarationError: The text is not a share above 0% and up to 100%.
     """
     number = text.strip()
     try:
@@ -49,18 +49,18 @@ class Sample:
     """A share of all keys.
 
     Attributes:
-        share: Which part of them, above 0 and up to 1.
-        seed: Another one gives other keys.
+        share: The fraction, above 0 and up to 1.
+        seed: The seed: another one selects other keys.
     """
 
     share: float
     seed: int = 0
 
     def has(self, rows: StateRows) -> pa.BooleanArray:
-        """Whether the key of each row is in the sample.
+        """Return whether the key of each row is in the sample.
 
         Raises:
-            EncodeError: A key can't be told from the namespace behind it.
+            EncodeError: A key can't be separated from the namespace that follows it.
         """
         keys = key_bytes(rows)
         bounds = np.frombuffer(keys.buffers()[1], np.int64, len(keys) + 1, keys.offset * 8)
@@ -76,7 +76,7 @@ class Sample:
         return min(int(self.share * 2**53), 2**53) << 10
 
     def _mixed(self, hashes: U64Array) -> U64Array:
-        """The hashes with the seed in them, as numbers of 63 bits."""
+        """Return the hashes mixed with the seed, as numbers of 63 bits."""
         digest = hashlib.blake2b(str(self.seed).encode(), digest_size=8).digest()
         mixed: U64Array = hashes ^ np.uint64(int.from_bytes(digest, "little"))
         for shift, factor in zip((30, 27), _FACTORS, strict=True):

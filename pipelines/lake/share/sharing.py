@@ -1,7 +1,7 @@
-"""What becomes of a snapshot on its way to others: which states go, and what of their rows.
+"""Plan how a snapshot is sampled and masked for others, state by state.
 
-First everything is looked at, and what can't be sampled or masked is refused, or left out where
-the user has said so. Then each batch of rows is asked for by itself.
+First everything is checked, and state that can't be sampled or masked is refused, or left out if
+the user has said so. Then each batch of rows is sampled and masked by itself.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ _REMEDY = "leave it out with --leave-out-opaque"
 
 @dataclass(frozen=True)
 class Sharing:
-    """What others are to get of a snapshot.
+    """The options of a sample and a mask.
 
     Attributes:
-        sample: Which keys; all if it is None.
-        mask: What is masked; nothing if it is None.
-        leave_out: Whether what can't be sampled or masked is left out, and not refused.
+        sample: The sample of keys; None for all keys.
+        mask: The mask; None to change no values.
+        leave_out: Whether state that can't be sampled or masked is left out, and not refused.
     """
 
     sample: Sample | None = None
@@ -83,31 +83,31 @@ class Sharing:
     leave_out: bool = False
 
     def of(self, lake: str, record: SnapshotRecord, metadata: CheckpointMetadata) -> SharedSnapshot:
-        """What becomes of a snapshot.
+        """Return the shared form of a snapshot.
 
         Args:
             lake: The lake's location.
             record: The snapshot.
-            metadata: What it carries.
+            metadata: Its carried `_metadata`.
 
         Raises:
             UnsupportedFormatError: The snapshot has state that can't be sampled or masked.
-            EncodeError: The mask says nothing of a state, or what can't be done.
-            NotFoundError: The mask names what is not there.
+            EncodeError: The mask has no rule for a state, or an impossible one.
+            NotFoundError: The mask names an operator or state that does not exist.
         """
         return _Planning(self, lake, record, metadata).planned()
 
 
 @dataclass(frozen=True)
 class SharedRows:
-    """What becomes of the rows of one operator; picklable.
+    """The sample and the masks of the rows of one operator; picklable.
 
     Attributes:
-        sample: Which keys; all if it is None.
+        sample: The sample of keys; None for all keys.
         keyed: By keyed state or queue of timers, the rules of its columns.
         others: By operator state, the same.
-        secret: What values are masked by.
-        leave_out: Whether exact bytes are left out where values are masked, and not refused.
+        secret: The secret of the masking.
+        leave_out: Whether exact bytes of masked values are left out, and not refused.
     """
 
     sample: Sample | None
@@ -118,7 +118,7 @@ class SharedRows:
 
     @property
     def masks_keys(self) -> bool:
-        """Whether keys become others, which are of other key groups."""
+        """Return whether keys are masked, and so get other key groups."""
         return any(
             rule.column == KEY and rule.how != KEEP
             for rules in self.keyed.values()
@@ -126,10 +126,10 @@ class SharedRows:
         )
 
     def apply(self, rows: Rows) -> Rows:
-        """What others get of some rows of one state, in their order.
+        """Return the sampled and masked rows of one state, in their order.
 
         Raises:
-            EncodeError: A value that is to be masked has exact bytes beside its column.
+            EncodeError: A value to mask has exact bytes beside its column.
         """
         if self.sample is not None and isinstance(rows, StateRows):
             rows = replace(rows, batch=rows.batch.filter(self.sample.has(rows)))
@@ -157,9 +157,9 @@ class SharedRows:
         return shared
 
     def _typed(self, rows: Rows, *, of_keys: bool, of_values: bool) -> Rows:
-        """The rows that can be masked: exact bytes beside a typed value are left out, if they may.
+        """Return rows that can be masked, without exact bytes beside typed values, if allowed.
 
-        So are rows of which a key or a value is nothing but exact bytes.
+        Rows whose key or value is only exact bytes are left out, too.
         """
         nothing = np.zeros(len(rows.batch), bool)
         keys, values = nothing, nothing
@@ -189,13 +189,13 @@ class SharedRows:
 
 @dataclass(frozen=True)
 class SharedSnapshot:
-    """What becomes of a snapshot.
+    """A snapshot with a sample and masks.
 
     Attributes:
         record: The snapshot without the states that are left out.
-        metadata: What it carries, without what is left out.
-        rows: By operator's id, what becomes of its rows.
-        left_out: What is left out, in words.
+        metadata: Its carried `_metadata`, without the parts that are left out.
+        rows: By operator id, the sample and the masks of its rows.
+        left_out: The parts that are left out, in words.
     """
 
     record: SnapshotRecord
@@ -205,7 +205,7 @@ class SharedSnapshot:
 
 
 class _Planning:
-    """Looks at everything before anything is written."""
+    """Checks everything before anything is written."""
 
     def __init__(
         self, sharing: Sharing, lake: str, record: SnapshotRecord, metadata: CheckpointMetadata
@@ -215,13 +215,13 @@ class _Planning:
         self.record = record
         self.metadata = metadata
         self.left_out: list[str] = []
-        # what the mask says nothing of: in words, and rules that would do
+        # parts without a rule: in words, and rules that would fit
         self.unnamed: list[str] = []
         self.unnamed_keys: dict[str, Any] = {}
         self.unnamed_states: dict[str, Any] = {}
 
     def planned(self) -> SharedSnapshot:
-        """The whole plan."""
+        """Return the whole plan."""
         if self.sharing.mask is not None:
             _refuse_unknown(self.sharing.mask, self.record)
         metadata = self._metadata()
@@ -240,7 +240,7 @@ class _Planning:
         return SharedSnapshot(record, metadata, rows, self.left_out)
 
     def _advice(self) -> str:
-        """Lines for the mask that name all of which it says nothing."""
+        """Return lines for the mask with all parts that have no rule."""
         sections = {"keys": self.unnamed_keys, "states": self.unnamed_states}
         return ", ".join(
             f"`{name}: {yaml.safe_dump(said, default_flow_style=True, width=math.inf).strip()}`"
@@ -286,7 +286,7 @@ class _Planning:
         return "masked" if self.sharing.mask is not None else "sampled"
 
     def _leave_out(self, what: str) -> None:
-        """Note that something is left out.
+        """Record a part that is left out.
 
         Raises:
             UnsupportedFormatError: The user did not say that it may be.
@@ -299,7 +299,7 @@ class _Planning:
     # ------------------------------------------------------------------------- state with tables
 
     def _operator(self, operator: OperatorRecord) -> tuple[OperatorRecord, SharedRows]:
-        """An operator without what is left out, and what becomes of its rows."""
+        """Return an operator without the states left out, and the plan of its rows."""
         layouts = dict(_keyed_layouts(self.lake, operator))
         key_rules = self._key_rules(operator, layouts)
         rules = {
@@ -321,7 +321,7 @@ class _Planning:
     def _key_rules(
         self, operator: OperatorRecord, layouts: Mapping[str, KeyedLayout]
     ) -> tuple[MaskRule, ...] | None:
-        """What becomes of an operator's keys; None if its keyed state is left out."""
+        """Return the rules of an operator's keys; None if its keyed state is left out."""
         if not layouts:
             return ()
         layout = next(iter(layouts.values()))
@@ -352,7 +352,7 @@ class _Planning:
     def _keyed_rules(
         self, operator: OperatorRecord, state: StateRecord, layout: KeyedLayout
     ) -> tuple[MaskRule, ...] | None:
-        """What becomes of a keyed state or timers beside its keys; None if it is left out."""
+        """Return the rules of a keyed state or timers except keys; None if it is left out."""
         schema = layout.schema
         columns = [
             ColumnParts(name, schema.field(name).type, writer, apart=name != VALUE)
@@ -378,7 +378,7 @@ class _Planning:
     def _operator_rules(
         self, operator: OperatorRecord, state: OperatorStateRecord
     ) -> tuple[MaskRule, ...] | None:
-        """What becomes of an operator state; None if it is left out."""
+        """Return the rules of an operator state; None if it is left out."""
         layout: OperatorLayout = parse_operator_state(state.meta_info)[1]
         columns = [ColumnParts(VALUE, layout.value.arrow_type, layout.value)]
         if layout.key is not None:
@@ -393,7 +393,7 @@ class _Planning:
         columns: Sequence[ColumnParts],
         parts: Sequence[TypeSerializer],
     ) -> tuple[MaskRule, ...] | None:
-        """What the mask says of a state.
+        """Return the mask's rules of a state; None if it is left out.
 
         Args:
             operator: Its operator.
@@ -407,7 +407,7 @@ class _Planning:
         there = [column.name for column in columns]
         columns = [column for column in columns if not column.says_nothing]
         said = _said_of(mask.states, operator, f"/{state}")
-        free = state == TIMERS and not columns  # keys alone, which have rules
+        free = state == TIMERS and not columns  # only keys, which have rules
         if said == DROP or (said is None and mask.others == DROP and not free):
             self.left_out.append(f"the state {name}")
             return None
@@ -438,14 +438,14 @@ class _Planning:
         advice: dict[str, Any],
         label: str,
     ) -> tuple[MaskRule, ...]:
-        """The rules of some columns; what none holds is noted, unless all others are kept.
+        """Return the rules of some columns; parts without one are noted, unless others are kept.
 
         Args:
-            said: What the mask says; None if it says nothing.
+            said: The mask's rules; None without rules.
             columns: The columns.
-            place: What they are of, for messages.
-            advice: Where rules are noted that would do.
-            label: By which name.
+            place: Their operator or state, for messages.
+            advice: The mapping to which suggested rules are added.
+            label: The key of the suggestion.
         """
         mask = self.sharing.mask
         assert mask is not None  # noqa: S101 - by the callers
@@ -470,7 +470,7 @@ class _Planning:
 
 
 def _said_of(said: Mapping[str, Any], operator: OperatorRecord, behind: str = "") -> Any:
-    """What is said of an operator, or of a state of it; None if nothing is."""
+    """Return the mask's entry of an operator, or of its state; None without an entry."""
     for label in (operator.uid, operator.operator_id, operator.label):
         if label and label + behind in said:
             return said[label + behind]
@@ -478,12 +478,12 @@ def _said_of(said: Mapping[str, Any], operator: OperatorRecord, behind: str = ""
 
 
 def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
-    """Refuse a mask that names what is not there.
+    """Refuse a mask that names an unknown operator or state.
 
     Raises:
         NotFoundError: An operator or state that it names does not exist.
     """
-    operators: dict[str, str] = {}  # what it may be called, and what it is called in messages
+    operators: dict[str, str] = {}  # by each of its names, its label in messages
     states: dict[str, str] = {}
     for operator in record.operators:
         names = [TIMERS if state.kind == TIMERS else state.name for state in operator.all_states]
@@ -501,7 +501,7 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
 
 
 def _keyed_layouts(lake: str, operator: OperatorRecord) -> Iterator[tuple[str, KeyedLayout]]:
-    """The layout of each keyed state, as its table was written."""
+    """Yield the layout of each keyed state, as its table was written."""
     for table in operator.keyed_tables:
         rows = table_rows(lake, operator, table)
         for _, meta_info in rows.states:
@@ -510,7 +510,7 @@ def _keyed_layouts(lake: str, operator: OperatorRecord) -> Iterator[tuple[str, K
 
 
 def _has_opaque(serializer: TypeSerializer) -> bool:
-    """Whether only a class of the job's understands a part of what a serializer writes."""
+    """Return whether a part of a serializer's values is opaque."""
     waiting: list[object] = [serializer]
     seen: set[int] = set()
     while waiting:
@@ -530,7 +530,7 @@ def _has_opaque(serializer: TypeSerializer) -> bool:
 
 
 def _is_opaque(part: object) -> bool:
-    """Whether what a serializer reads is bytes, though bytes are not what it stands for."""
+    """Return whether a serializer reads bytes for a type that is not bytes."""
     if isinstance(part, BinaryFormat):  # in a row of Flink SQL: RAW, VARIANT and BITMAP
         return not part.inline
     if isinstance(part, AvroSerializer):
