@@ -5,9 +5,9 @@
     <job>/changelogs/<stream>                                      partitioned by the task's number
     <job>/changelogs/<stream>/_data/<partition>/<first>-<last>-... changes of these offsets
 
-A row is a put, or a delete where it has no value. A flush is one commit, and each file has the
-offsets that its name says, so that a compaction replaces files by one of the same offsets, and none
-is given twice. A writer that is not alone is refused at its next flush.
+A row is a put, or a delete if it has no value. A flush is one commit, and each file has the offsets
+in its name, so that a compaction replaces files by one of the same offsets, and no offset is used
+twice. A second writer is refused at its next flush.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Segment:
 
     @classmethod
     def parse(cls, file: PartitionFile) -> _Segment | None:
-        """What a file's name says; None if it is no changelog's."""
+        """Return the segment in a file's name; None for other files."""
         match = _FILE.fullmatch(posixpath.basename(file.path))
         return None if match is None else cls(int(match[1]), int(match[2]), file)
 
@@ -78,7 +78,7 @@ class DeltaChangelogs(EmbeddedChangelogs):
     Args:
         lake: The lake's directory.
         job: The job's name.
-        batch_bytes: After so many bytes of changes, they are committed without a flush.
+        batch_bytes: The bytes of changes after which they are committed without a flush.
     """
 
     def __init__(self, lake: Directory, job: str, batch_bytes: int = BATCH_BYTES) -> None:
@@ -87,7 +87,7 @@ class DeltaChangelogs(EmbeddedChangelogs):
         self.batch_bytes = batch_bytes
 
     def open(self, partition: SystemStreamPartition) -> Changelog:
-        """A partition of a stream's table."""
+        """Open a partition of a stream's table."""
         table = StateTable(self.lake, changelog_table(self.job, partition.stream))
         return _DeltaChangelog(table, partition.partition, self.batch_bytes)
 
@@ -138,7 +138,7 @@ class _DeltaChangelog:
                         yield Change(*change)
 
     def compact(self, end: int) -> None:
-        """Whole files alone, and not before there are some of them."""
+        """Compact whole files only, once there are enough of them."""
         with self._lock:
             sealed = [segment for segment in self._segments if segment.last <= end]
         if len(sealed) < COMPACTED_FILES:
@@ -163,7 +163,7 @@ class _DeltaChangelog:
         return [] if table is None else _segments(self._files.of(table))
 
     def _write(self, first: int, last: int, rows: pa.Table) -> _Segment:
-        """A file beside the table."""
+        """Write a file that the table does not name yet."""
         name = f"{first:020}-{last:020}-{uuid.uuid4().hex[:12]}.parquet"
         path = f"{self._files.directory}/{name}"
         with self._table.directory.open_output(path) as target:
@@ -174,7 +174,7 @@ class _DeltaChangelog:
         return _Segment(first, last, PartitionFile(path, size, rows.num_rows))
 
     def _replace(self, new: _Segment, gone: list[_Segment]) -> None:
-        """Commit a file in the place of others."""
+        """Commit a file that replaces others."""
 
         def choose(
             before: list[PartitionFile],
@@ -201,7 +201,7 @@ class _DeltaChangelog:
         return self._files.batches(segment.file, ROWS, BATCH_ROWS)
 
     def _remove_orphans(self) -> None:
-        """Files that were written and never committed, unless someone may be about to."""
+        """Delete files that were never committed, unless a process may be about to commit them."""
         directory, known = self._table.directory, {segment.file.path for segment in self._segments}
         for path, _ in directory.files_below(self._files.directory):
             ours = _FILE.fullmatch(posixpath.basename(path)) is not None and path not in known
@@ -215,7 +215,7 @@ def _segments(files: Iterable[PartitionFile]) -> list[_Segment]:
 
 
 def _compacted(rows: pa.Table) -> pa.Table:
-    """The last change of each key, unless it is a delete; rows are in the order of offsets."""
+    """Return the last change of each key, unless it is a delete; rows are in order of offsets."""
     # together they may have more bytes than the offsets of one small array can say
     rows = rows.cast(LARGE)
     keys = rows.column("key").combine_chunks().dictionary_encode()

@@ -1,7 +1,7 @@
-"""Old records leave a checkpoint log, and the blobs go that only they needed.
+"""Drop old records from a checkpoint log, and delete the blobs that only they needed.
 
 Blobs are listed before the log is read for the last time: one that is listed and not about to
-expire is of a commit that is in the log by then. So a job may commit meanwhile.
+expire belongs to a commit that is in the log by then. So a job may commit meanwhile.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class DropResult:
-    """What was removed.
+    """The result of a drop.
 
     Attributes:
-        records: From the log.
-        records_kept: In it.
-        blobs: From the blob store.
-        blobs_kept: In it, as far as the log's tasks have them.
+        records: The records removed from the log.
+        records_kept: The records that stay.
+        blobs: The blobs removed from the blob store.
+        blobs_kept: The blobs of the log's tasks that stay.
     """
 
     records: int
@@ -46,16 +46,16 @@ class DropResult:
 
 
 def drop_records(log: CheckpointLog, keep: int, blobs: BlobStore | None = None) -> DropResult:
-    """Remove every record but the last ones of its key, and then blobs that none of them needs.
+    """Remove every record but the last ones of its key, and then the blobs that they don't need.
 
     Args:
         log: The log.
         keep: How many records of each key stay: of each task and version.
-        blobs: Where the markers' blobs lie; without it they stay.
+        blobs: The store of the markers' blobs; without it they stay.
 
     Raises:
         CommitError: Nothing would be kept; the log is a topic; a task's last snapshot is gone.
-        ConflictError: Others kept appending.
+        ConflictError: Other writers were first each time.
     """
     if keep < 1:
         raise CommitError(f"{keep} records can't be kept", remedy="keep 1 or more")
@@ -89,10 +89,10 @@ def _ids(record: TaskRecord) -> Iterable[str]:
 
 
 def _needed(blobs: BlobStore, records: list[TaskRecord]) -> set[str]:
-    """The blobs of all snapshots that the records name.
+    """Return the blobs of all snapshots that the records name.
 
     Raises:
-        DeletedBlobError: The last snapshot of a task is not there.
+        DeletedBlobError: The last snapshot of a task does not exist.
     """
     last = {
         id(version) for versions in last_records(records).values() for version in versions.values()
@@ -111,12 +111,12 @@ def _needed(blobs: BlobStore, records: list[TaskRecord]) -> set[str]:
 
 
 def _drop_files(log: FileCheckpointLog, keep: int) -> int:
-    """Remove the files of older records, once it is sure which file has which."""
+    """Delete the files of older records, once the file of each record is certain."""
     for _ in range(ATTEMPTS):
         names = _names(log)
         records = list(log.read())
         if _names(log) != names or len(names) != len(records):
-            continue  # others write: which record is in which file is not sure
+            continue  # other writers: the file of a record is not certain
         kept = {id(record) for record in newest_of_each_key(records, keep)}
         gone = [n for n, record in zip(names, records, strict=True) if id(record) not in kept]
         for name in gone:

@@ -1,9 +1,9 @@
 """A checkpoint log that is a Delta table of the lake.
 
-Each record is a row, and one commit. A commit carries the record's offset as an application
-transaction, so that of two writers who saw the same end one fails and appends behind the other:
-offsets have no gaps and none is given twice, and whoever read up to one misses nothing later. They
-do not depend on the table's versions, so others may optimize it.
+Each record is a row, and one commit. A commit has the record's offset as an application
+transaction, so that of two writers that saw the same end one fails and appends after the other:
+offsets have no gaps, no offset is used twice, and a reader that has read up to one misses nothing
+later. They do not depend on the table's versions, so other engines may optimize it.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ SCHEMA = pa.schema(
 
 
 class DeltaCheckpointLog:
-    """A log in a Delta table, which any number of processes append to.
+    """A log in a Delta table, to which any number of processes append.
 
     Args:
-        directory: The table's; it is made with the first record.
-        clock: Milliseconds since 1970.
-        keep: After so many files, those records are removed that a later one of their key replaced.
+        directory: The table's directory; it is created with the first record.
+        clock: Returns milliseconds since 1970.
+        keep: The number of files after which records are removed that a later one has replaced.
     """
 
     def __init__(
@@ -67,19 +67,19 @@ class DeltaCheckpointLog:
 
     @classmethod
     def of_job(cls, lake: Directory, job: str) -> DeltaCheckpointLog:
-        """The log of a job, at its place in the lake."""
+        """Return the log of a job, at its place in the lake."""
         return cls(lake.confined().child(checkpoint_log_table(job)))
 
     def append(self, key: bytes, message: bytes) -> None:
         """Add a record.
 
         Raises:
-            ConflictError: Others kept appending.
+            ConflictError: Other writers were first each time.
         """
-        with self._lock:  # the tasks of a process need not lose against each other
+        with self._lock:  # tasks of one process do not conflict with each other
             table = self._until_committed(lambda: self._append_once(key, message))
             if len(table.file_uris()) + 1 >= self.keep:
-                with suppress(CommitFailedError):  # left to whoever came first
+                with suppress(CommitFailedError):  # left to the writer that was first
                     self._compact_once(1)
 
     def _append_once(self, key: bytes, message: bytes) -> DeltaTable:
@@ -90,10 +90,10 @@ class DeltaCheckpointLog:
         return table
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
-        """The records behind an offset.
+        """Yield the records after an offset.
 
         Raises:
-            CheckpointRecordError: A file is damaged, or not there.
+            CheckpointRecordError: A file is damaged, or does not exist.
         """
         table = self._open()
         if table is not None:
@@ -106,10 +106,10 @@ class DeltaCheckpointLog:
             newest: How many of each key stay.
 
         Returns:
-            How many were removed.
+            The number of removed records.
 
         Raises:
-            ConflictError: Others kept appending.
+            ConflictError: Other writers were first each time.
         """
         with self._lock:
             return self._until_committed(lambda: self._compact_once(newest))
@@ -118,7 +118,7 @@ class DeltaCheckpointLog:
         return until_committed(attempt, self.directory, attempts=ATTEMPTS)
 
     def _compact_once(self, newest: int) -> int:
-        """How many records were removed."""
+        """Try to compact once, and return the number of removed records."""
         table = self._open()
         if table is None:
             return 0
@@ -130,7 +130,7 @@ class DeltaCheckpointLog:
         return len(records) - len(kept)
 
     def _remove_unneeded(self) -> None:
-        """Remove files that are no longer named, and those that lost against another writer."""
+        """Delete files that are no longer named, and those of lost commits."""
         table = self._open()
         if table is None:
             return
@@ -151,7 +151,7 @@ class DeltaCheckpointLog:
     def _write(
         self, table: DeltaTable, records: list[LogRecord], end: int, *, replace: bool
     ) -> None:
-        """Commit rows, unless another writer came first."""
+        """Commit rows, unless another writer was first."""
         columns = [
             [record.offset for record in records],
             [record.key for record in records],
@@ -193,7 +193,7 @@ class DeltaCheckpointLog:
 
 
 def newest_of_each_key(records: Iterable[LogRecord], newest: int) -> list[LogRecord]:
-    """The last records of each key, in the order of the log."""
+    """Return the last records of each key, in the order of the log."""
     listed = list(records)
     later: Counter[bytes] = Counter()
     kept = []

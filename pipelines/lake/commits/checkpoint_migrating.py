@@ -1,7 +1,7 @@
-"""Records of version 1 become records of version 2, task by task, and back.
+"""Migrate records of version 1 to version 2, task by task, and back.
 
-Nothing is changed in place: a record of the other version is appended behind. So a run that was
-stopped is run again, and whoever still reads the version before finds what it found before.
+Nothing is changed in place: a record of the other version is appended. So an interrupted migration
+is repeated, and readers of the former version still find their records.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _OF_A_CHANGELOG = re.compile(r"\d{1,19}-\d{1,19}:(null|\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class TaskMigration:
-    """What became of one task.
+    """The migration of one task.
 
     Attributes:
         task: Its name.
         outcome: `migrated`, `migrated before`, `rolled back`, `rolled back before`, `nothing to do`
             or `refused`.
         checkpoint: The id of the record that was appended, or would be.
-        why: What stands against it.
+        why: The reason of a refusal.
     """
 
     task: str
@@ -65,15 +65,15 @@ def migrate_records(
     rollback: bool = False,
     dry_run: bool = False,
 ) -> list[TaskMigration]:
-    """Append to every task's records one of the other version, unless it is there.
+    """Append to every task's records one of the other version, unless it exists.
 
     Args:
         log: The log.
-        changelogs: The system and stream of each store's changelog: in version 1 nothing else says
-            of which store an offset is.
+        changelogs: The system and stream of each store's changelog: version 1 has no other mapping
+            from offsets to stores.
         tasks: Only these; all by default.
-        rollback: Whether records of version 2 become ones of version 1.
-        dry_run: Whether nothing is appended.
+        rollback: Whether to migrate from version 2 to version 1.
+        dry_run: Whether to append nothing.
 
     Raises:
         CheckpointRecordError: A record is broken.
@@ -95,7 +95,7 @@ def migrate_records(
 
 
 def upgraded(record: TaskRecord, changelogs: Mapping[str, tuple[str, str]]) -> CheckpointV2:
-    """What a record says in version 2.
+    """Return a record's checkpoint in version 2.
 
     Raises:
         CheckpointRecordError: The record has offsets of changelogs that are not named.
@@ -175,7 +175,7 @@ def _key(record: TaskRecord, version: int) -> bytes:
 
 
 def changelog_of(text: str) -> tuple[str, tuple[str, str]]:
-    """A store and its changelog, of `STORE=SYSTEM.STREAM`.
+    """Parse a store and its changelog from `STORE=SYSTEM.STREAM`.
 
     Raises:
         ValueError: The text is not of that form.

@@ -1,4 +1,4 @@
-"""What is in a checkpoint log: its records as they were meant, whoever keeps the log."""
+"""The records of a checkpoint log, decoded, for every kind of log."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class TaskRecord:
     """A checkpoint in a log.
 
     Attributes:
-        record: The record as the log has it.
+        record: The encoded record.
         key: Its key.
-        checkpoint: What it says.
+        checkpoint: Its checkpoint.
     """
 
     record: LogRecord
@@ -61,7 +61,7 @@ class TaskRecord:
 
     @property
     def id(self) -> CheckpointId | None:
-        """The commit's id, as far as the record says it."""
+        """The commit's id, if the record has one."""
         if isinstance(self.checkpoint, CheckpointV2):
             return self.checkpoint.id
         ids = []
@@ -70,18 +70,18 @@ class TaskRecord:
             try:
                 ids += [CheckpointId.parse(head)] if separator else []
             except CheckpointRecordError:
-                continue  # an input's offset may look like anything
+                continue  # an input's offset may have any form
         return max(ids, default=None)
 
     @property
     def backends(self) -> dict[str, list[str]]:
-        """The stores that each backend has a marker for."""
+        """The stores for which each backend has a marker."""
         if not isinstance(self.checkpoint, CheckpointV2):
             return {}
         return {factory: sorted(markers) for factory, markers in self.checkpoint.markers.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """The record as it is written."""
+        """Return the record as JSON."""
         return {
             "offset": self.record.offset,
             "appended_at": self.record.appended_at,
@@ -91,7 +91,7 @@ class TaskRecord:
 
 
 def open_log(location: str) -> CheckpointLog:
-    """The log at a place: a Delta table, a directory of records, or `kafka://HOST:PORT/TOPIC`.
+    """Open the log at a place: a Delta table, a directory, or `kafka://HOST:PORT/TOPIC`.
 
     Raises:
         NotFoundError: There is no log at the location.
@@ -111,7 +111,7 @@ def open_log(location: str) -> CheckpointLog:
 
 
 def kafka_changelogs(location: str) -> Changelogs:
-    """The changelogs of a cluster, `kafka://HOST:PORT`."""
+    """Return the changelogs of a cluster, `kafka://HOST:PORT`."""
     changelogs: Changelogs = _kafka().KafkaChangelogs(
         _cluster(location.removeprefix(KAFKA).strip("/"))
     )
@@ -136,7 +136,7 @@ def _kafka() -> Any:
 
 
 def read_records(log: CheckpointLog) -> list[TaskRecord]:
-    """Every checkpoint of a version that is known, in the order of the log.
+    """Return every checkpoint of a known version, in the order of the log.
 
     Raises:
         CheckpointRecordError: A record is broken.
@@ -146,7 +146,7 @@ def read_records(log: CheckpointLog) -> list[TaskRecord]:
 
 
 def record_of(record: LogRecord) -> TaskRecord | None:
-    """What a record says; None if its type is not known here.
+    """Decode a record; None if its type is not known.
 
     Raises:
         CheckpointRecordError: The record is broken.
@@ -164,7 +164,7 @@ def record_of(record: LogRecord) -> TaskRecord | None:
 def last_records(
     records: Iterable[TaskRecord], tasks: Iterable[str] = ()
 ) -> dict[tuple[str, str], dict[int, TaskRecord]]:
-    """The last record of each version, by grouper and task.
+    """Return the last record of each version, by grouper and task.
 
     Args:
         records: In the order of the log.

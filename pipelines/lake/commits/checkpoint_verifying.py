@@ -1,7 +1,7 @@
-"""Can what a checkpoint log names be restored? Every marker is, into a directory that goes again.
+"""Verify a checkpoint log: restore every marker into a temporary directory.
 
 Restoring checks each file against its size and checksum. A log may be of a running job, whose next
-commit removes what the one before needs: a task that went on meanwhile is looked at once more.
+commit removes files of the one before: a task that has committed meanwhile is verified again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What became of one marker.
+    """The result of one marker.
 
     Attributes:
         task: The task's name.
@@ -44,7 +44,7 @@ class Verified:
         store: The store's name.
         backend: The factory's name.
         outcome: `sound`, `unsound` or `not looked at`.
-        size: Bytes that were restored.
+        size: The restored bytes.
         why: The fault.
     """
 
@@ -65,15 +65,15 @@ def verify_log(
     tasks: Iterable[str] = (),
     every: bool = False,
 ) -> list[Verified]:
-    """Restore what the log names.
+    """Restore all markers of a log.
 
     Args:
         log: The log.
-        backends: The backends that can be asked; markers of others are not looked at.
+        backends: The available backends; markers of others are not verified.
         job: Its name and its id.
         tasks: Only these; all by default.
-        every: Whether every record of version 2 is looked at; else the last of each task, of
-            version 2 if there is one.
+        every: Whether to verify every record of version 2; otherwise the last of each task, of
+            version 2 if it has one.
 
     Raises:
         CheckpointRecordError: A record is broken.
@@ -96,7 +96,7 @@ def verify_log(
 
 
 def faults_of(verified: Iterable[Verified]) -> list[str]:
-    """What is wrong: markers that can't be restored, and stores of which none was looked at."""
+    """Return the faults: markers that can't be restored, and stores without a verified marker."""
     listed = list(verified)
     faults = [
         f"task {marker.task}, store {marker.store}, checkpoint {marker.checkpoint}: {marker.why}"
@@ -136,7 +136,7 @@ def _verify(
 ) -> Iterator[Verified]:
     checkpoint = record.checkpoint
     if not isinstance(checkpoint, CheckpointV2):
-        # it has no markers, and does not say which of its offsets are changelogs'
+        # it has no markers, and its offsets of changelogs are not distinguished
         yield Verified(record.task, str(record.id or ""), "(all)", CHANGELOG_FACTORY, NOT_LOOKED_AT)
         return
     for name, stores in record.backends.items():
@@ -160,7 +160,7 @@ def _restore(
     store: str,
     job: tuple[str, str],
 ) -> int:
-    """Restore one store into a directory that goes again; the bytes of its files."""
+    """Restore one store into a temporary directory, and return the bytes of its files."""
     with tempfile.TemporaryDirectory() as path, ThreadPoolExecutor(1) as pool:
         stores = TaskStores(PosixDisk(path), task, [StoreSpec.segments(store)])
         context = TaskContext(*job, task, stores, pool)

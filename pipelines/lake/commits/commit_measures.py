@@ -1,6 +1,6 @@
-"""What commits cost, kept in the lake: a Delta table `<job>/_commits`, a row a report of a task.
+"""The costs of commits: a Delta table `<job>/_commits` in the lake, one row a report of a task.
 
-A task counts from its start on; a row has what came since the row before.
+A task counts from its start; a row has the increase since the row before.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """What a task's commits cost since its report before.
+    """The costs of a task's commits since its last report.
 
     Attributes:
         task: Its name.
-        reported_at: In milliseconds since 1970.
-        counts: By the names that `CommitMeasures` has.
+        reported_at: The time of the report, in milliseconds since 1970.
+        counts: The counts, by the names of `CommitMeasures`.
     """
 
     task: str
@@ -88,11 +88,11 @@ class CommitReports:
                 self._write(reports)
 
     def append_counts(self, counts: Mapping[str, Mapping[str, int]], version: int) -> None:
-        """Add a row for every task of a run, once however often this is called.
+        """Add a row for every task of a run, only once however often this is called.
 
         Args:
-            counts: The counts of each task, by the names that `CommitMeasures` has.
-            version: The run's number; what is not above the last one was told before.
+            counts: The counts of each task, by the names of `CommitMeasures`.
+            version: The run's number; one that is not above the last was added before.
         """
         now = self.clock()
         reports = [
@@ -103,7 +103,7 @@ class CommitReports:
             self._write(reports, version)
 
     def read(self, since: int = 0) -> list[CommitReport]:
-        """The reports from a time on, in milliseconds since 1970, in their order."""
+        """Return the reports since a time, in milliseconds since 1970, in their order."""
         table = open_table(self.directory)
         if table is None:
             return []
@@ -153,6 +153,6 @@ class CommitReports:
 
 
 def total(reports: Iterable[CommitReport]) -> dict[str, int]:
-    """All counts together."""
+    """Return the sum of all counts."""
     listed = list(reports)
     return {name: sum(report.counts[name] for report in listed) for name in COUNTED}

@@ -1,7 +1,7 @@
-"""Files that one writer has in a table which it shares with others: those of a partition.
+"""The files of one writer in a shared table: those of its partition.
 
-They are written beside the table first; a Delta transaction then names them, and no longer those
-that they replace. Other writers' commits are no conflict, another one's in the same partition is.
+They are written first; a Delta transaction then adds them, and removes those that they replace.
+Commits to other partitions are no conflict, one to the same partition is.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class PartitionFiles:
     Attributes:
         table: The table.
         columns: All columns, the partition's included.
-        column: The partition's, a string.
-        value: What it says in these files.
+        column: The partition column, a string.
+        value: Its value in these files.
     """
 
     table: StateTable
@@ -60,14 +60,14 @@ class PartitionFiles:
 
     @property
     def directory(self) -> str:
-        """Where the files lie below the table."""
+        """The directory of the files below the table."""
         return f"{DATA_DIRECTORY}/{path_segment(self.value)}"
 
     def of(self, table: DeltaTable) -> list[PartitionFile]:
-        """The files that a version has of it; what lies elsewhere is none of them.
+        """Return a version's files in the partition, without files elsewhere.
 
         Raises:
-            DamagedLakeError: The log says something of them that can't be.
+            DamagedLakeError: The log's entry of a file is not valid.
         """
         actions = file_actions(table)
         if not actions.num_rows:
@@ -88,10 +88,10 @@ class PartitionFiles:
     def batches(
         self, file: PartitionFile, columns: pa.Schema, rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, so many at a time.
+        """Yield the rows of a file, at most `rows` at a time.
 
         Raises:
-            CommitError: The file does not exist, or is not what was written.
+            CommitError: The file does not exist, or has other content than was written.
         """
         count, directory = 0, self.table.directory
         try:
@@ -109,7 +109,7 @@ class PartitionFiles:
             raise self.lost(f"{file.path} has {count} rows, not {file.rows}")
 
     def lost(self, problem: str) -> CommitError:
-        """The error of content that can't be read."""
+        """Return the error for content that can't be read."""
         return CommitError(
             problem,
             place=f"{self.table.uri}, {self.column} {self.value}",
@@ -117,18 +117,18 @@ class PartitionFiles:
         )
 
     def commit(self, choose: Choose, moment: Transaction) -> int:
-        """Make a version in which the partition has other files.
+        """Commit a version in which the partition has other files.
 
         Args:
-            choose: From the files that it has, those that come and those that go; raises if they
-                are not what they should be. It may be asked again when others committed.
-            moment: Kept with the commit.
+            choose: Returns the files to add and to remove, from the present ones; raises if these
+                are not as expected. It may be called again after commits of other writers.
+            moment: The transaction that is kept with the commit.
 
         Returns:
             The version.
 
         Raises:
-            ConflictError: Others kept committing.
+            ConflictError: Other writers were first each time.
         """
         properties = CommitProperties({ATTEMPT_KEY: uuid.uuid4().hex}, app_transactions=[moment])
 

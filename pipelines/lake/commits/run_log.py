@@ -1,26 +1,26 @@
-"""The runs of a job, as they are planned, prepared and done.
+"""The runs of a job: planned, prepared and done.
 
 Each run has a directory in the lake, `<job>/_runs/<number>/`:
 
 ==================  ==================================================================
-`plan.json`         what it reads and begins with, written before anything is read
-`prepared.json`     the attempt whose output and state are whole, and count
-`prepared-N.json`   the same, after N that were given up
-`done.json`         that output and state are committed
-`attempt-*/`        records on their way, and the state as a savepoint
+`plan.json`         its input and initial state, written before anything is read
+`prepared.json`     the attempt whose output and state are complete, and count
+`prepared-N.json`   the same, after N turns that were given up
+`done.json`         the mark that output and state are committed
+`attempt-*/`        exchanged records, and the state as a savepoint
 ==================  ==================================================================
 
-A run that was cut off before `prepared.json` is done again, over the same input; after it, what was
-prepared is committed, and nothing is computed again: so output and state are of the same attempt,
-even if the function would not do the same twice.
+A run that was interrupted before `prepared.json` is repeated, over the same input; after it, the
+prepared files are committed, and nothing is computed again: so output and state are of the same
+attempt, even if the function is not deterministic.
 
-Who runs a job says so in a file `running-<token>.json`, with the run and which `prepared` it may
-write, and gives signs of life as attempts do. Whoever takes it for dead writes that file in its
-stead, with nothing in it but that it was given up: of the two one can, and the other sees that. So
-a process that lives after all prepares nothing any more, and its files may go.
+A process that runs a job writes a file `running-<token>.json`, with the run and the `prepared` file
+that it may write, and gives signs of life as attempts do. A process that takes it for dead writes
+that `prepared` file itself, as given up: only one of them succeeds, and the other notices. So a
+process that is alive after all can't prepare anything, and its files may be deleted.
 
-They lie in the lake, so anyone who can write there may have written them: what they say is held
-against rules when it is read, and leads nowhere but to the run's own directories.
+The files are in the lake, so anyone with write access may have written them: their content is
+checked by rules when it is read, and can only name the run's own directories.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def _is_text(value: object) -> bool:
 
 
 def _each(kept: Callable[[Any], bool]) -> Callable[[object], bool]:
-    """Whether a value is a mapping of names to such."""
+    """Return a test whether a value maps names to values of a kind."""
     return lambda value: isinstance(value, dict) and all(map(kept, value.values()))
 
 
 def _is_offset(value: object) -> bool:
-    """Where a source is: a version of a Delta table, or the bytes of each of its files."""
+    """Return whether a value is an offset: a table's version, or the bytes of each file."""
     if not isinstance(value, dict):
         return False
     return _is_count(value.get("version", 0)) and _each(_is_count)(value.get("files", {}))
@@ -120,7 +120,7 @@ PREPARED_RULES: Mapping[str, Rule] = {
     "records": _COUNT, "markers": Rule(_each(_is_text), "a marker of each task"),
     "counts": Rule(_each(_each(_is_number)), "counts of each task"),
 }  # fmt: skip
-LOCK_RULES: Mapping[str, Rule] = {  # those of older versions have neither
+LOCK_RULES: Mapping[str, Rule] = {  # locks of older versions have neither
     "run": Rule(lambda value: value is None or _is_count(value), "a run"),
     "number": Rule(
         lambda value: value is None or (_is_count(value) and value <= MOST_GIVEN_UP), "a number"
@@ -130,12 +130,12 @@ LOCK_RULES: Mapping[str, Rule] = {  # those of older versions have neither
 
 @dataclass(frozen=True)
 class Turn:
-    """What a process may do that nobody else does: prepare a run.
+    """The exclusive right of a process to prepare a run.
 
     Attributes:
-        token: Of its lock, and of its signs of life.
-        run: The run: the one that was cut off, or the next.
-        number: How many turns of the run were given up before.
+        token: The token of its lock, and of its signs of life.
+        run: The run: the one that was interrupted, or the next.
+        number: The number of the run's turns that were given up before.
     """
 
     token: str
@@ -144,26 +144,26 @@ class Turn:
 
     @property
     def lock(self) -> str:
-        """The file that says who has it."""
+        """The file of its lock."""
         return f"running-{self.token}.json"
 
     def new_attempt(self) -> str:
-        """A name that no attempt has."""
+        """Return an unused name of an attempt."""
         return f"attempt-{self.number:04x}{secrets.token_hex(4)}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is of.
+    """The plan of a run.
 
     Attributes:
         run: Its number, from 1.
         parallelism: The parallelism of its operators.
         max_parallelism: The number of key groups.
         processing_time: Its time, in milliseconds.
-        begins: For each source, the offset behind which it reads.
-        ends: And up to which.
-        restore: The lake's snapshot that it begins with; empty at the beginning of all.
+        begins: For each source, the offset after which it reads.
+        ends: For each source, the offset up to which it reads.
+        restore: The lake's snapshot with its initial state; empty for the first run.
         watermark: Event time before it.
         latest: The greatest event time of each source before it.
         final: Whether the streams end with it.
@@ -188,17 +188,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a run came to.
+    """The prepared result of a run.
 
     Attributes:
-        attempt: Whose it is.
+        attempt: The attempt that prepared it.
         savepoint: The directory of its state, below the run's.
-        watermark: Event time behind it.
+        watermark: Event time after it.
         latest: The greatest event time of each source.
         outputs: For each sink, the path, bytes and rows of its files.
-        records: How many records came in.
-        markers: Of each task, where the blob store has its state; empty if that has not.
-        counts: Of each task, what its commit cost, by the names that `CommitMeasures` has.
+        records: The number of input records.
+        markers: By task, the marker of its state in the blob store; empty without a backup.
+        counts: By task, the costs of its commit, by the names of `CommitMeasures`.
     """
 
     attempt: str
@@ -212,7 +212,7 @@ class Prepared:
 
 
 def output_directory(job: str, run: int, attempt: str) -> str:
-    """Where an attempt's files lie below a sink's table."""
+    """Return the directory of an attempt's files below a sink's table."""
     return f"{OUTPUT_DIRECTORY}/{job}-{run:08d}-{attempt}"
 
 
@@ -230,25 +230,25 @@ class RunLog:
         self.directory = lake.confined().child(f"{job}/_runs")
 
     def run_directory(self, run: int) -> ConfinedDirectory:
-        """The directory of a run."""
+        """Return the directory of a run."""
         return self.directory.child(f"{run:08d}")
 
     def runs(self) -> list[int]:
-        """The numbers of all runs whose directory is there, in order."""
+        """Return the numbers of all runs with a directory, in order."""
         names = [name for name in self.directory.names() if _RUN.fullmatch(name)]
         return sorted(run for name in names if (run := int(name)) and f"{run:08d}" == name)
 
     def current(self) -> int:
-        """The run that was cut off, or the next."""
+        """Return the run that was interrupted, or the next."""
         runs = self.runs()
         last = runs[-1] if runs else 0
         return last if last and not self.done(last) else last + 1
 
     def plan(self, run: int) -> Plan | None:
-        """What a run is of; None if it was not planned.
+        """Return the plan of a run; None if it was not planned.
 
         Raises:
-            CorruptSnapshotError: The plan says something that can't be.
+            CorruptSnapshotError: The plan is not valid.
         """
         plan = self._read(run, "plan.json", Plan, PLAN_RULES)
         if plan is not None and plan.run != run:
@@ -256,7 +256,7 @@ class RunLog:
         return plan
 
     def prepared(self, run: int) -> Prepared | None:
-        """What a run came to; None if it did not get there.
+        """Return the prepared result of a run; None if it is not prepared.
 
         Raises:
             CorruptSnapshotError: The record breaks a rule, or names files elsewhere.
@@ -285,20 +285,20 @@ class RunLog:
         return prepared
 
     def done(self, run: int) -> bool:
-        """Whether a run is committed."""
+        """Return whether a run is committed."""
         return self.run_directory(run).is_file("done.json")
 
     def write_plan(self, plan: Plan) -> None:
-        """Say what a run is of.
+        """Write the plan of a run.
 
         Raises:
-            ConflictError: Another process has said so.
+            ConflictError: Another process has written one.
         """
         if not self._write_new(plan.run, "plan.json", asdict(plan)):
             raise self._taken_over()
 
     def write_prepared(self, turn: Turn, prepared: Prepared) -> None:
-        """Say what a run came to.
+        """Write the prepared result of a run.
 
         Raises:
             ConflictError: The turn was given up, as its process was taken for dead.
@@ -308,13 +308,13 @@ class RunLog:
             raise self._taken_over()
 
     def write_done(self, run: int, snapshot_id: str) -> None:
-        """Say that a run is committed."""
+        """Write that a run is committed."""
         directory = self.run_directory(run)
         directory.create()
         directory.write("done.json", _text_of({"snapshot": snapshot_id}))
 
     def require(self, turn: Turn) -> None:
-        """Look whether a turn is this process's still: advice, as it may go the next moment.
+        """Check that a turn is still this process's: advice, as it may be lost the next moment.
 
         Raises:
             ConflictError: Another process has taken over.
@@ -330,23 +330,23 @@ class RunLog:
         )
 
     def attempts(self, run: int) -> list[str]:
-        """The attempts at a run whose directories are there."""
+        """Return the attempts at a run that have directories."""
         return [name for name in self.run_directory(run).names() if _ATTEMPT.fullmatch(name)]
 
     def discard(self, run: int, keep: str = "") -> None:
-        """Remove the attempts of a run but one."""
+        """Delete the attempts of a run but one."""
         for name in self.attempts(run):
             if name != keep:
                 self.run_directory(run).delete_tree(name)
 
     def discard_given_up(self, turn: Turn) -> None:
-        """Remove the attempts of turns that were given up before this one."""
+        """Delete the attempts of turns that were given up before this one."""
         for name in self.attempts(turn.run):
             if _number_in_attempt(name) < turn.number:
                 self.run_directory(turn.run).delete_tree(name)
 
     def forget_before(self, run: int) -> None:
-        """Remove what runs long done left, but for what says what they were of."""
+        """Delete the files of earlier runs, except for those that describe the runs."""
         for old in self.runs():
             if old <= run - KEPT_RUNS and self.done(old):
                 self.discard(old)
@@ -355,8 +355,8 @@ class RunLog:
         """Give up the turns of processes that are gone, or give no sign of life.
 
         Raises:
-            ConflictError: A process is at work, as far as anyone can tell.
-            DamagedLakeError: Something is there that no process of ours wrote.
+            ConflictError: A process seems to be running.
+            DamagedLakeError: A file is not one of statelake's.
         """
         locks = dict(self._locks())
         unsure = {name: note for name, note in locks.items() if not is_gone(note)}
@@ -374,7 +374,7 @@ class RunLog:
             self.directory.delete(name)
 
     def _give_up(self, run: int, number: int) -> None:
-        """Let nobody prepare a run in a turn, unless that is done."""
+        """Keep a run from being prepared in a turn, unless it is prepared."""
         self._write_new(run, _prepared_name(number), {"given_up": True})
 
     def _refuse_others(self, lock: str) -> None:
@@ -393,24 +393,24 @@ class RunLog:
         )
 
     def _locks(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What processes that run the job say of themselves, and those that did not end well."""
+        """Yield the locks of processes that run the job, or were interrupted."""
         for name in self.directory.names():
             if _LOCK.fullmatch(name):
-                with suppress(MissingFileError):  # it has ended at this moment
+                with suppress(MissingFileError):  # it has just ended
                     yield name, read_note(self.directory, name, LOCK_RULES)
 
     def lock(self, mine: dict[str, Any]) -> Turn:
-        """Let nobody else run the job until `unlock`.
+        """Keep other processes from running the job until `unlock`.
 
-        Each process has a lock of its own, and looks for others behind it: of two that begin at
-        once, both may be refused, and never none.
+        Each process has a lock of its own, and then looks for others: of two that begin at once,
+        at least one is refused, perhaps both.
 
         Returns:
-            What this process may do.
+            The turn of this process.
 
         Raises:
-            ConflictError: Another process that is alive has done that.
-            DamagedLakeError: Something is there that no process of ours wrote.
+            ConflictError: Another process that is alive has the lock.
+            DamagedLakeError: A file is not one of statelake's.
         """
         self.directory.create()
         self.settle()
@@ -425,27 +425,27 @@ class RunLog:
         return turn
 
     def _next_turn(self) -> Turn:
-        """The first turn of the current run that nobody has begun or given up."""
+        """Return the first turn of the current run that was neither begun nor given up."""
         run = self.current()
         begun = {_number_in_attempt(name) for name in self.attempts(run)}
         taken = {_number_in(name) for name in self._prepared_names(run)}
         number = 0
         while number in begun | taken:
-            if number not in taken:  # who began it has ended without a word
+            if number not in taken:  # the process that began it has ended
                 self._give_up(run, number)
             number += 1
         return Turn(secrets.token_hex(8), run, number)
 
     def unlock(self, turn: Turn) -> None:
-        """Let others run it."""
+        """Let other processes run the job."""
         self.directory.delete(turn.lock)
 
     def _write_new(self, run: int, name: str, content: dict[str, Any]) -> bool:
-        """Say something of a run that can be said once; whether it is what was said."""
+        """Write a file of a run that is written only once; return whether it has this content."""
         data = _text_of(content)
         directory = self.run_directory(run)
         directory.create()
-        # of a store whose answer was lost, this process's own word is there
+        # if a store's response was lost, the file is this process's own
         return directory.write_new(name, data) or directory.read(name) == data
 
     def _read(
@@ -464,7 +464,7 @@ class RunLog:
         return parsed
 
     def _content(self, run: int, name: str) -> dict[str, Any] | None:
-        """What a file of a run says; None if it does not exist."""
+        """Return the content of a run's file; None if it does not exist."""
         directory = self.run_directory(run)
         if not directory.is_file(name):
             return None
@@ -497,11 +497,11 @@ def _prepared_name(number: int) -> str:
 
 
 def _number_in(name: str) -> int:
-    """The turn in the name of what was prepared."""
+    """Return the turn in the name of a prepared file."""
     match = _PREPARED.fullmatch(name)
     return int(match[1][1:]) if match and match[1] else 0
 
 
 def _number_in_attempt(name: str) -> int:
-    """The turn in the name of an attempt; any number in that of an older version."""
+    """Return the turn in the name of an attempt; any number for an older version."""
     return int(name.removeprefix("attempt-")[:4], 16)

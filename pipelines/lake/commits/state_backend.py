@@ -8,12 +8,12 @@
 
 A row is a key with its value, or without one if it was deleted; among the files of a version the
 later commit's row counts. The first commit after a start writes everything, as the store may have
-been restored from elsewhere; the ones behind it write what changed, and after some of them all
-files are merged into one, beside processing. A commit that changed nothing has the marker of the
-one before.
+been restored from elsewhere; later ones write the changes, and after some of them all files are
+merged into one, concurrently with processing. A commit without changes has the marker of the one
+before.
 
-Versions never expire, and files are removed by `clean_up` alone, so that a marker can be restored
-as long as it is kept.
+Versions never expire, and only `clean_up` deletes files, so that a marker can be restored as long
+as it is kept.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class StoreFile:
 
     Attributes:
         checkpoint: The id of the commit that wrote it.
-        full: Whether it has all that the store held; else what changed.
-        path: Below the table.
+        full: Whether it has the whole store; otherwise the changes.
+        path: Its path below the table.
         size: Its bytes.
         rows: Its rows.
     """
@@ -80,7 +80,7 @@ class StoreFile:
 
     @classmethod
     def parse(cls, path: str, size: int = 0, rows: int = 0) -> StoreFile | None:
-        """The file of a path; None if it is no store's."""
+        """Return the file of a path; None for other files."""
         match = _FILE.fullmatch(posixpath.basename(path))
         if match is None:
             return None
@@ -88,7 +88,7 @@ class StoreFile:
 
 
 def superseded(files: Iterable[StoreFile], last: CheckpointId, keep: int) -> list[StoreFile]:
-    """The files that none of a task's last commits needs.
+    """Return the files that a task's last commits do not need.
 
     Args:
         files: All files of the task, in a version or not.
@@ -108,9 +108,9 @@ class LakeBackend(StateBackendFactory):
 
     Args:
         lake: The lake's directory.
-        keep: How many commits of each store stay; those that were uploaded count, in the log or
+        keep: How many commits of each store stay, counting all that were uploaded, in the log or
             not.
-        more_files: After so many files of changes, all are merged into one.
+        more_files: The number of files of changes after which all are merged into one.
     """
 
     name = LAKE_FACTORY
@@ -123,19 +123,19 @@ class LakeBackend(StateBackendFactory):
         self.more_files = more_files
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Writes these stores' changes."""
+        """Return the manager that writes these stores' changes."""
         return _Backup(self, context, stores)
 
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Reads these stores' versions."""
+        """Return the manager that reads these stores' versions."""
         return _Restore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
-        """Makes the lake's directory: tables are made with their first commit."""
+        """Return the admin that creates the lake's directory; the first commit creates a table."""
         return _Admin(self.lake)
 
     def part(self, context: TaskContext, store: str) -> TaskPart:
-        """A task's part of a store's table."""
+        """Return a task's part of a store's table."""
         job = context.job_name
         if context.job_id not in {"", "1"}:  # as in Samza, one instance is the usual case
             job = f"{job}-{context.job_id}"
@@ -161,15 +161,15 @@ class TaskPart:
 
     @property
     def directory(self) -> str:
-        """Where they lie below the table."""
+        """The directory of its files below the table."""
         return self.partition.directory
 
     def files(self, table: DeltaTable) -> list[StoreFile]:
-        """The task's files in a version, the oldest first."""
+        """Return the task's files in a version, the oldest first."""
         return _store_files(self.partition.of(table))
 
     def at(self, marker: str) -> list[StoreFile]:
-        """The files of a marker.
+        """Return the files of a marker.
 
         Raises:
             CommitError: There is no such version.
@@ -183,7 +183,7 @@ class TaskPart:
         return self.files(table)
 
     def present(self) -> list[StoreFile]:
-        """All files that lie there."""
+        """Return all files in its directory."""
         files = self.table.directory.files_below(self.directory)
         return [
             store_file
@@ -192,10 +192,10 @@ class TaskPart:
         ]
 
     def read(self, file: StoreFile) -> Iterator[Row]:
-        """The rows of a file.
+        """Yield the rows of a file.
 
         Raises:
-            CommitError: The file does not exist, or is not what was written.
+            CommitError: The file does not exist, or has other content than was written.
         """
         partition_file = PartitionFile(file.path, file.size, file.rows)
         for batch in self.partition.batches(partition_file, ROWS, BATCH_ROWS):
@@ -203,7 +203,7 @@ class TaskPart:
             yield from zip(keys, values, strict=True)
 
     def write(self, checkpoint: CheckpointId, rows: Iterable[Row], *, full: bool) -> StoreFile:
-        """A new file, which no version has yet."""
+        """Write a new file, which no version has yet."""
         kind = "full" if full else "more"
         path = f"{self.directory}/{checkpoint}-{kind}-{uuid.uuid4().hex[:12]}.parquet"
         count = 0
@@ -220,15 +220,15 @@ class TaskPart:
         return StoreFile(checkpoint, full, path, size, count)
 
     def commit(self, file: StoreFile, expected: list[StoreFile] | None) -> int:
-        """Put a file into the table: the version.
+        """Commit a file to the table, and return the version.
 
         Args:
-            file: A full one replaces the task's others; another one comes behind them.
+            file: A full one replaces the task's others; another one is added to them.
             expected: The task's files so far; None if they may be any.
 
         Raises:
             CommitError: Another process commits for the same task.
-            ConflictError: Others kept committing.
+            ConflictError: Other writers were first each time.
         """
 
         def choose(
@@ -253,7 +253,7 @@ def _store_files(files: Iterable[PartitionFile]) -> list[StoreFile]:
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Rows in pieces of some mebibytes."""
+    """Yield rows in groups of some mebibytes."""
     group: list[Row] = []
     size = 0
     for row in rows:
