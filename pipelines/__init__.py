@@ -4,15 +4,15 @@
 `lake/`            Delta tables of state
 `spark/`           the only place with PySpark
 `flink/`           live Flink clusters, by their REST API
-`runtime/`         jobs of process functions, run on what their sources got
+`runtime/`         jobs of process functions, run on new input of their sources
 `operations/`      whole operations that the command and Dagster both run
 `report/`          a snapshot as a page of HTML
 `orchestration/`   the only place with Dagster
 `cli/`             the `statelake` command
 `engine`           where slices of work run: in this process, or on Spark
-`keys`             keys as people write them, and what a savepoint holds for one
-`times`            where the time of an operation went
-`shown`            values as people, and JSON, read them
-`yaml_lines`       YAML of users, with the lines that its keys are on
+`keys`             keys as text, and the state of one key in a savepoint
+`times`            the time that an operation spent on what
+`shown`            values as text for people, and as JSON
+`yaml_lines`       users' YAML, with the lines of its keys
 =================  ==================================================================
 """

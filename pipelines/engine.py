@@ -1,9 +1,9 @@
-"""Where slices run: in this process, or on Spark. The slices themselves do not know.
+"""Engines that run slices: in this process, or on Spark.
 
-A slice is a plain function of a picklable task. An engine maps it over tasks and gives back
-the results in order; progress is told as they come in.
+A slice is a plain function of a picklable task, whatever the engine. An engine maps it over tasks
+and returns the results in order; progress is reported as they arrive.
 
-What runs is decided by where Spark is told to run, not by size: on one machine Spark is slower than
+The engine is chosen by Spark's configured master, not by size: on one machine Spark is slower than
 this process at any size, as it has the same cores and the same kernels, and a JVM to start.
 """
 
@@ -40,9 +40,9 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
-MASTER = "STATELAKE_MASTER"  # where Spark is to run: what `--master` sets
+MASTER = "STATELAKE_MASTER"  # Spark's master, set by `--master`
 SPARK_CONF = "STATELAKE_SPARK_CONF"  # settings of Spark's, KEY=VALUE, a line each
-SPARK_PACK = "STATELAKE_SPARK_PACK"  # the archive that executors are sent
+SPARK_PACK = "STATELAKE_SPARK_PACK"  # the archive for executors
 _LOCAL = re.compile(r"local(\[.*\])?")
 _SETTING = re.compile(r"\s*spark\.master[\s=:]+(\S+)\s*")
 
@@ -53,7 +53,7 @@ class Engine(Protocol):
     Attributes:
         name: Its name.
         repeats: Whether a task may run more than once, even twice at once: one result counts, and
-            files of the other runs are nobody's.
+            files of the other runs are leftovers.
     """
 
     name: str
@@ -65,17 +65,17 @@ class Engine(Protocol):
         tasks: Sequence[Task],
         progress: Progress | None = None,
     ) -> list[Result]:
-        """The function of every task, in order.
+        """Return the function's result of every task, in order.
 
         Args:
             function: A module-level function.
-            tasks: What to call it with; each must be picklable.
+            tasks: The tasks; each must be picklable.
             progress: Called with (done, total) after each task.
         """
 
 
 class LocalEngine:
-    """A pool of threads in this process: the kernels hold no lock that would be in the way."""
+    """A pool of threads in this process: the kernels release Python's lock."""
 
     name = "local"
     repeats = False
@@ -89,7 +89,7 @@ class LocalEngine:
         tasks: Sequence[Task],
         progress: Progress | None = None,
     ) -> list[Result]:
-        """The function of every task, in order; the first error ends it."""
+        """Return the function's result of every task, in order; the first error ends it."""
         if len(tasks) == 1 or self.threads == 1:
             return list(_told(map(function, tasks), len(tasks), progress))
         with ThreadPoolExecutor(self.threads) as pool:
@@ -119,19 +119,19 @@ def map_largest_first(
     sizes: Sequence[int],
     progress: Progress | None = None,
 ) -> list[Result]:
-    """The function of every task, in order, begun with the largest, so that none is left for last.
+    """Return the function's result of every task, in order; the largest tasks run first.
 
     Args:
-        engine: Where tasks run.
+        engine: The engine that runs tasks.
         function: A module-level function.
-        tasks: What to call it with.
+        tasks: The tasks.
         sizes: The bytes of each.
         progress: Called with (done, total) in bytes after each task.
     """
     order = sorted(range(len(tasks)), key=lambda index: -sizes[index])
     told = None
     if progress is not None:
-        # which tasks have ended is not known everywhere, but most end as they began
+        # not every engine reports which tasks have ended, but most end in the order of their start
         reached = [0, *accumulate(max(1, sizes[index]) for index in order)]
         told = partial(_told_in_bytes, progress, reached)
     results = engine.map(function, [tasks[index] for index in order], told)
@@ -144,13 +144,13 @@ def _told_in_bytes(progress: Progress, reached: Sequence[int], done: int, _: int
 
 
 def choose_engine(wanted: Engine | str) -> Engine:
-    """The engine of that name; `auto` is Spark where that is told to run on a cluster.
+    """Return the engine of that name; `auto` is Spark if that is configured for a cluster.
 
     Args:
         wanted: `auto`, `spark`, `local`, or an engine, which is taken as it is.
 
     Raises:
-        MissingExtraError: Spark is wanted, and not installed.
+        MissingExtraError: Spark is required, and not installed.
     """
     if not isinstance(wanted, str):
         return wanted
@@ -164,10 +164,10 @@ def choose_engine(wanted: Engine | str) -> Engine:
 
 
 def cluster_configured() -> bool:
-    """Whether Spark is told to run on more than this machine.
+    """Return whether Spark is configured to run on more than this machine.
 
-    It is by `SPARK_REMOTE`, by `spark-submit`, which has started this process then, by the session
-    that is active in it, and by a master that is not local.
+    That is the case with `SPARK_REMOTE`, in a process that `spark-submit` has started, with an
+    active session on a cluster, and with a master that is not local.
     """
     remote = os.environ.get("SPARK_REMOTE", "")
     if remote:
@@ -180,31 +180,31 @@ def cluster_configured() -> bool:
 
 
 def spark_ui() -> str:
-    """Where the interface of this process's Spark is, while it runs; empty if there is none."""
+    """Return the URL of this process's Spark UI, while it runs; empty without one."""
     active = _active_context()
     return "" if active is None else str(active.uiWebUrl or "")
 
 
 def _active_context() -> Any:
-    """The Spark context of this process; None if there is none."""
-    # not imported to be asked: where nothing has imported it, no session is active
+    """Return the Spark context of this process; None without one."""
+    # PySpark is not imported here: without an import no session is active
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     return getattr(context, "_active_spark_context", None)
 
 
 def spark_master() -> str:
-    """The master that Spark is told to run on; empty if it is told none.
+    """Return Spark's configured master; empty without one.
 
-    The first that there is of `STATELAKE_MASTER`, `PYSPARK_SUBMIT_ARGS`, and `spark-defaults.conf`
-    in `SPARK_CONF_DIR` or `SPARK_HOME`.
+    It is the first one in `STATELAKE_MASTER`, `PYSPARK_SUBMIT_ARGS`, and `spark-defaults.conf` in
+    `SPARK_CONF_DIR` or `SPARK_HOME`.
     """
     return os.environ.get(MASTER, "") or _submitted_master() or _default_master()
 
 
 def _submitted_master() -> str:
-    """The master in the options that PySpark starts its JVM with."""
+    """Return the master in the options with which PySpark starts its JVM."""
     words: list[str] = []
-    with suppress(ValueError):  # a quote is open: PySpark itself will say so
+    with suppress(ValueError):  # a quote is open: PySpark itself reports it
         words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     master = ""
     for option, value in pairwise([*words, ""]):
@@ -218,7 +218,7 @@ def _submitted_master() -> str:
 
 
 def _default_master() -> str:
-    """The master in Spark's own file of settings."""
+    """Return the master in Spark's own file of settings."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
     if not folder:

@@ -1,6 +1,6 @@
-"""Keys as people write them, and what a savepoint holds for one.
+"""Keys as text, and the state of one key in a savepoint.
 
-A key is written as `statelake dump` prints it; every command that takes keys takes them so.
+A key is written as `statelake dump` prints it, in every command that takes keys.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Owner = TypeVar("_Owner")
 
 SHOWN_KEY = 60
 SHOWN_TYPES = 5
-# how a key of such a type is written, for messages
+# examples of keys by type, for messages
 _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
     (pa.types.is_boolean, True),
     (pa.types.is_integer, 42),
@@ -51,7 +51,7 @@ _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
 
 @dataclass(frozen=True)
 class KeyRows:
-    """What one operator holds for a key.
+    """The state of a key in one operator.
 
     Attributes:
         operator: Its uid or id.
@@ -59,7 +59,7 @@ class KeyRows:
         key: The key, as JSON has it.
         key_group: The key group of the key; None if its hash can't be derived, so that all key
             groups are read.
-        batches: The rows, a state after the other; read when they are taken.
+        batches: The rows, a state after the other; read when they are consumed.
     """
 
     operator: str
@@ -70,15 +70,15 @@ class KeyRows:
 
 
 def lines_of(content: Callable[[], bytes], place: str, remedy: str) -> list[tuple[str, str]]:
-    """The lines of a text that are not blank, each behind its place.
+    """Return the lines of a text that are not blank, each with its place.
 
     Args:
-        content: Reads it.
-        place: Where it is, for messages.
-        remedy: What it should be, for messages.
+        content: Reads the text.
+        place: Its place, for messages.
+        remedy: The expected content, for messages.
 
     Raises:
-        EncodeError: It can't be read, or is no UTF-8.
+        EncodeError: It can't be read, or is not valid UTF-8.
     """
     try:
         text = content().decode("utf-8-sig")
@@ -92,18 +92,18 @@ def lines_of(content: Callable[[], bytes], place: str, remedy: str) -> list[tupl
 
 
 def key_from_text(text: str, key: TypeSerializer, place: str = "") -> Any:
-    """A key that someone wrote, as Arrow takes it from Python.
+    """Parse a key from text, as a Python value for Arrow.
 
-    It is JSON in the form in which `statelake dump` prints keys. What is text there (also bytes,
-    decimals, dates and times) may stand without quotes, unless it begins with one.
+    The text is JSON as `statelake dump` prints keys. A JSON string (also for bytes, decimals, dates
+    and times) may be without quotes, unless it begins with one.
 
     Args:
-        text: What was written.
-        key: The serializer of the keys that it is to be one of.
-        place: Where it was written, for messages.
+        text: The text.
+        key: The key serializer.
+        place: The text's place, for messages.
 
     Raises:
-        EncodeError: The text is no key of that type.
+        EncodeError: The text is not a key of that type.
     """
     try:
         return _read_key(text, key.arrow_type)
@@ -129,14 +129,14 @@ def _read_key(text: str, kind: pa.DataType) -> Any:
 def keys_from_text(
     text: str, owners: Sequence[tuple[_Owner, TypeSerializer]]
 ) -> list[tuple[_Owner, Any]]:
-    """What a text says as a key of each of several operators, of those whose key it can be.
+    """Parse a text as a key of each of several operators, and return those whose key it can be.
 
     Args:
-        text: What was written.
+        text: The text.
         owners: The operators, each with the serializer of its keys.
 
     Raises:
-        EncodeError: The text is a key of none of the types.
+        EncodeError: The text is not a key of any of the types.
         NotFoundError: There is no operator with keys.
     """
     if not owners:
@@ -148,7 +148,7 @@ def keys_from_text(
             keys.append((owner, key_from_text(text, serializer)))
     if not keys:
         if len(types) == 1:
-            key_from_text(text, owners[0][1])  # which says what is wrong with it
+            key_from_text(text, owners[0][1])  # raises the error that says why
         shown = [f"{name} (such as {_example_text(key)})" for name, key in types.items()]
         more = f" and {len(shown) - SHOWN_TYPES} more" if len(shown) > SHOWN_TYPES else ""
         raise EncodeError(
@@ -162,11 +162,11 @@ def keys_from_text(
 def rows_in_savepoint(
     snapshot: Snapshot, text: str, *, operator: str | None = None, state: str | None = None
 ) -> list[KeyRows]:
-    """All that a savepoint or checkpoint holds for a key.
+    """Return the state of a key in a savepoint or checkpoint.
 
     Args:
         snapshot: The snapshot.
-        text: The key, as `key_from_text` reads it.
+        text: The key as text, for `key_from_text`.
         operator: Only of this operator: its uid, name or id.
         state: Only of the state of that name.
 
@@ -174,7 +174,7 @@ def rows_in_savepoint(
         One for each operator with keys that it can be one of.
 
     Raises:
-        EncodeError: The text is no key of any operator.
+        EncodeError: No operator can have that key.
         NotFoundError: There is no such operator or state, or no keyed state at all.
     """
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
@@ -201,10 +201,10 @@ def rows_in_savepoint(
 
 
 def check_states(state: str | None, names: Collection[str]) -> None:
-    """Refuse the name of a state that there is not.
+    """Refuse the name of a state that does not exist.
 
     Raises:
-        NotFoundError: None of the names is that of the state.
+        NotFoundError: The state is not among the names.
     """
     if state is not None and state not in names:
         known = ", ".join(sorted(set(names))) or "none"
@@ -216,7 +216,7 @@ def check_states(state: str | None, names: Collection[str]) -> None:
 def _batches(
     operator: Operator, key: EncodedKey, state: str | None
 ) -> Iterator[tuple[KeyedState, pa.RecordBatch]]:
-    """The rows of a key, of all states of an operator or of one; each file is read once."""
+    """Yield the rows of a key, of all states of an operator or of one; each file is read once."""
     states = {keyed.name: keyed for keyed in operator.keyed_states}
     for file in operator.keyed_files:
         indexes = [index for index, keyed in enumerate(file.states) if state in (None, keyed.name)]
@@ -230,7 +230,7 @@ def _short(text: str) -> str:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether `plain` makes text of values of that type."""
+    """Return whether `plain` makes text of values of that type."""
     others = (
         pa.types.is_nested, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean,
         pa.types.is_null,
@@ -243,7 +243,7 @@ def _example_text(key: TypeSerializer) -> str:
 
 
 def _example(kind: pa.DataType) -> Any:
-    """A value of that type, as `plain` would have it."""
+    """Return an example of a value of that type, in the form of `plain`."""
     if pa.types.is_struct(kind):
         return {field.name: _example(field.type) for field in kind}
     if pa.types.is_map(kind):

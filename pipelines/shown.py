@@ -1,4 +1,4 @@
-"""Values as people, and JSON, read them."""
+"""Values as text for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]
 _ORDER = (
     "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value", "ttl",
 )  # fmt: skip
-ROWS_AT_ONCE = 4096  # that are Python's objects at a time: each takes hundreds of bytes
+ROWS_AT_ONCE = 4096  # as Python objects at a time: each takes hundreds of bytes
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ONE_LINE = json.JSONEncoder(ensure_ascii=False)
 _MARKUP = re.compile(r"[\\`|\[\]]")
 
 
 def bytes_text(count: float) -> str:
-    """Bytes as people read them."""
+    """Return a number of bytes as text for people."""
     size = float(count)
     for unit in UNITS:
         if size < 1024 or unit == UNITS[-1]:
@@ -56,7 +56,7 @@ def bytes_text(count: float) -> str:
 
 
 def age_text(millis: int) -> str:
-    """How long ago something was, as people read it."""
+    """Return an age as text for people."""
     seconds = max(0, millis) // 1000
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
@@ -65,12 +65,12 @@ def age_text(millis: int) -> str:
 
 
 def as_markdown(text: str) -> str:
-    """Text that Markdown shows as it is: a name makes no table, no link, no picture and no HTML."""
+    """Escape a text for Markdown: a name makes no table, no link, no picture and no HTML."""
     return _MARKUP.sub(r"\\\g<0>", html.escape(printable(text), quote=False))
 
 
 def state_head(operator: str, state: KeyedState) -> dict[str, Any]:
-    """What every row of a state begins with where rows are printed.
+    """Return the fields with which every printed row of a state begins.
 
     Args:
         operator: The operator's uid or id.
@@ -84,7 +84,7 @@ def state_head(operator: str, state: KeyedState) -> dict[str, Any]:
 
 
 def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
-    """Rows of a state as they are printed, as JSON can hold them."""
+    """Yield rows of a state as they are printed, as JSON values."""
     names = [name for name in rows.schema.names if not name.startswith("raw_")]
     names.sort(key=_ORDER.index)
     kinds = {name: rows.schema.field(name).type for name in names}
@@ -95,21 +95,21 @@ def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterato
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON of a value that `plain` gave, with what people can't see escaped."""
+    """Return a value of `plain` as JSON, with invisible characters escaped."""
     if indent is None:
         return printable_json(_ONE_LINE.encode(value))
     return printable_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def plain(value: Any, kind: pa.DataType | None = None) -> Any:
-    """A decoded value as JSON can hold it.
+    """Convert a decoded value to a JSON value.
 
     Bytes become Base64, decimals and dates text, numbers that JSON lacks their names; a map with
-    keys that are text becomes an object, any other a list of pairs.
+    text keys becomes an object, any other a list of pairs.
 
     Args:
-        value: The value, as Arrow gives it to Python.
-        kind: Its type. Without it an empty map can't be told from an empty list.
+        value: The value, as Arrow converts it to Python.
+        kind: Its type. Without it an empty map can't be distinguished from an empty list.
     """
     if kind is not None and value is not None and pa.types.is_nested(kind):
         return _nested(value, kind)
@@ -146,14 +146,14 @@ def _pairs(pairs: Any, text: bool, key: pa.DataType | None, item: pa.DataType | 
 
 
 def from_plain(value: Any, kind: pa.DataType) -> Any:
-    """What `plain` made that of, as Arrow takes it from Python.
+    """Convert a JSON value of `plain` back, as a Python value for Arrow.
 
     Args:
-        value: The value as JSON gives it.
-        kind: The type that it is to have.
+        value: The JSON value.
+        kind: The type of the result.
 
     Raises:
-        ValueError: `plain` does not write a value of that type so.
+        ValueError: `plain` does not return such a value for that type.
     """
     try:
         scalar = pa.scalar(_read(value, kind), kind).as_py()

@@ -1,7 +1,7 @@
-"""Where time went: what the slices of an operation spent on what, and which was the slowest.
+"""Measure the time of an operation: by steps, by phases of slices, and the slowest slice.
 
-A slice says what it is at by `phase`, which costs nothing where nobody asks. A `Stopwatch` maps
-slices and adds up what they say.
+A slice marks its phases by `phase`, which costs nothing outside of a measurement. A `Stopwatch`
+maps slices and adds up their phases.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Times:
-    """Where an operation's time went, in seconds.
+    """The times of an operation, in seconds.
 
     Attributes:
-        seconds: From its begin to its end.
-        steps: Of them, those of each step, one behind the other.
-        work: What slices spent on what, added up; they run at the same time.
-        slices: How many slices there were.
-        workers: How many threads, or Python processes of executors, ran them.
+        seconds: The time from its beginning to its end.
+        steps: The time of each step, which follow one another.
+        work: The sum of the slices' times by phase; slices run at the same time.
+        slices: The number of slices.
+        workers: The number of threads, or Python processes of executors, that ran them.
         slowest: The seconds of the slowest slice.
-        slowest_slice: Which that was.
+        slowest_slice: The name of that slice.
     """
 
     seconds: float
@@ -49,7 +49,7 @@ class Times:
     slowest_slice: str
 
     def __str__(self) -> str:
-        """A line for people."""
+        """Return a line for people."""
         line = f"{self.seconds:.1f} s: {_listed(self.steps)}"
         if not self.slices:
             return line
@@ -68,7 +68,7 @@ def _listed(seconds: dict[str, float]) -> str:
 
 @dataclass
 class _SliceTimes:
-    """What one slice spent on what, and who ran it."""
+    """The times of one slice by phase, and its worker."""
 
     worker: tuple[str, int, int]
     seconds: float = 0
@@ -76,7 +76,7 @@ class _SliceTimes:
 
 
 class _Running(threading.local):
-    """The slice that this thread runs, what it is at, and since when."""
+    """The slice that this thread runs, its phase, and since when."""
 
     times: _SliceTimes | None = None
     phase: str = ""
@@ -88,7 +88,7 @@ _running = _Running()
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """Count the time as that of a phase of the slice that runs, but for phases within it."""
+    """Count the time as that of a phase of the running slice, except for inner phases."""
     if _running.times is None:
         yield
         return
@@ -100,7 +100,7 @@ def phase(name: str) -> Iterator[None]:
 
 
 def _enter(name: str) -> str:
-    """Begin a phase: the one that ended."""
+    """Begin a phase, and return the one that ended."""
     now = time.perf_counter()
     before = _running.phase
     if _running.times is not None and before:
@@ -110,7 +110,7 @@ def _enter(name: str) -> str:
 
 
 def phase_of_each(name: str, items: Iterable[Item]) -> Iterator[Item]:
-    """Count the time that making the items takes as that of a phase."""
+    """Count the time of creating the items as that of a phase."""
     making = iter(items)
     while True:
         with phase(name):
@@ -122,7 +122,7 @@ def phase_of_each(name: str, items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _timed(function: Callable[[Task], Result], rest: str, task: Task) -> tuple[Result, _SliceTimes]:
-    """The function of a task, and what it spent on what; on `rest` what is of no phase."""
+    """Return the function's result of a task, and its times by phase; `rest` outside of phases."""
     times = _SliceTimes((socket.gethostname(), os.getpid(), threading.get_ident()))
     began = time.perf_counter()
     _running.times = times
@@ -160,16 +160,16 @@ class Stopwatch:
         rest: str = "other",
         name: Callable[[Task], str] = str,
     ) -> list[Result]:
-        """As `map_largest_first`, as the step `slices`; what was before it is `planned`.
+        """Run `map_largest_first` as the step `slices`; the time before it is `planned`.
 
         Args:
-            engine: Where tasks run.
+            engine: The engine that runs tasks.
             function: A module-level function.
-            tasks: What to call it with.
+            tasks: The tasks.
             sizes: The bytes of each.
             progress: Called with (done, total) in bytes after each task.
-            rest: What the time of a task is called that is of none of its phases.
-            name: What a task is called where it is the slowest.
+            rest: The name of a task's time outside of its phases.
+            name: Returns the name of a task, for the slowest one.
         """
         self.end_step("planned")
         timed = partial(_timed, function, rest)
@@ -183,7 +183,7 @@ class Stopwatch:
         return [result for result, _ in outcomes]
 
     def times(self) -> Times:
-        """Where time went until now; what was after the slices is `committed`."""
+        """Return the times until now; the time after the slices is `committed`."""
         self.end_step("committed")
         work: defaultdict[str, float] = defaultdict(float)
         for _, times in self._slices:

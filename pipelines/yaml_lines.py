@@ -1,4 +1,4 @@
-"""YAML of users with the lines that its keys are on, so that a message can name them."""
+"""Users' YAML with the lines of its keys, so that a message can name them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MOST_VALUES = 1 << 18
 
 @dataclass(frozen=True)
 class SpecLines:
-    """The line of each key, by the keys that lead to it; empty where there are no lines."""
+    """The line of each key, by the path of keys; empty without lines."""
 
     lines: Mapping[tuple[str, ...], int]
 
     def of(self, keys: tuple[str, ...]) -> int:
-        """The line of a key, or else of the nearest one above it; 0 if there is none."""
+        """Return the line of a key, or else of the nearest one above it; 0 without one."""
         while keys:
             if keys in self.lines:
                 return self.lines[keys]
@@ -32,16 +32,16 @@ class SpecLines:
 
 
 def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], SpecLines]:
-    """A file's mapping, and its lines.
+    """Read a file's mapping, and its lines.
 
     Args:
         path: The file.
-        first: The key that it begins with.
-        remedy: What to give, where it can't be read.
+        first: The key with which it begins.
+        remedy: The remedy of the error if it can't be read.
 
     Raises:
-        EncodeError: The file can't be read, is no mapping, has a key twice, or its aliases stand
-            for what has no end, or for more than `MOST_VALUES`.
+        EncodeError: The file can't be read, is not a mapping, has a key twice, or its aliases
+            expand without end, or to more than `MOST_VALUES`.
     """
     try:
         text = Path(path).read_text("utf-8")
@@ -68,10 +68,10 @@ def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], Sp
 
 
 def _check_aliases(path: str, root: yaml.Node | None) -> None:
-    """Refuse what a few lines with aliases would become.
+    """Refuse aliases that expand a few lines too far.
 
     Raises:
-        EncodeError: It holds itself, or too much.
+        EncodeError: A value contains itself, or too many values.
     """
     sizes: dict[yaml.Node, int | None] = {}  # None while a node is walked
 
@@ -106,7 +106,7 @@ def _note(
         return
     for key, value in node.value:
         name = (*at, str(key.value))
-        if name in lines:  # or the last one would win without a word
+        if name in lines:  # otherwise the last one would win silently
             raise EncodeError(
                 f"`{key.value}` is there twice, the first time in line {lines[name]}",
                 place=f"{path}:{key.start_mark.line + 1}",

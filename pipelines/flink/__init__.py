@@ -10,15 +10,15 @@
     location = cluster.take_savepoint(job.id, "s3://bucket/savepoints")
 
 ==============  ====================================================================
-`connection`    one HTTP call: who asks, what may be tried again, and what went wrong
-`answers`       what the cluster answers, as records
-`cluster_view`  `ClusterView`: jobs and their checkpoints, looked at
+`connection`    HTTP calls: credentials, retries, and errors
+`answers`       responses of the cluster, as records
+`cluster_view`  `ClusterView`: jobs and their checkpoints, read only
 `cluster`       `FlinkCluster`: the same, and savepoints, JARs, runs
 `jars`          programs, and their JARs on a cluster
 `root_causes`   why something failed, in one sentence
 `path_map`      paths of the cluster as paths of this machine, and back
 ==============  ====================================================================
 
-Nothing here knows of lakes. Passwords, tokens, headers and arguments of jobs stand in no message,
+Nothing here knows of lakes. Passwords, tokens, headers and arguments of jobs are in no message,
 no `repr` and no log.
 """

@@ -1,4 +1,4 @@
-"""What a Flink cluster answers, as records: checked, as anybody may answer at a URL."""
+"""Responses of a Flink cluster, as records: checked, since any server may answer at a URL."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ __all__ = [
 ]
 
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "SUSPENDED"})
-"""States of jobs that do not run any more."""
+"""States of jobs that have ended."""
 
 Value = TypeVar("Value")
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
 def is_id(text: str) -> bool:
-    """Whether a text is an id of Flink's: 32 hexadecimal digits."""
+    """Return whether a text is one of Flink's ids: 32 hexadecimal digits."""
     return _ID.fullmatch(text) is not None
 
 
 def answered(
     answer: Any, place: str, *names: str, kind: type[Value], default: Value | None = None
 ) -> Value:
-    """A value in an answer.
+    """Return a value in a response.
 
     Args:
         answer: Parsed JSON.
-        place: What was asked, for the message.
-        names: The names of the objects on the way, and of the value.
-        kind: What it is.
-        default: Taken where there is none, or null.
+        place: The request, for the message.
+        names: The names of the enclosing objects, and of the value.
+        kind: Its type.
+        default: The result if the value is missing, or null.
 
     Raises:
-        ClusterError: There is none, or it is something else.
+        ClusterError: The value is missing, or of another type.
     """
     value = answer
     for name in names:
@@ -66,17 +66,17 @@ def answered(
 
 
 def rows(answer: Any, place: str, *names: str) -> list[dict[str, Any]]:
-    """A list of objects in an answer.
+    """Return a list of objects in a response.
 
     Raises:
-        ClusterError: There is none.
+        ClusterError: There is no such list.
     """
     items: list[Any] = answered(answer, place, *names, kind=list)
     return [answered(row, place, kind=dict) for row in items]
 
 
 def _id(row: Any, place: str, name: str) -> str:
-    """An id, which is going to be part of paths."""
+    """Return an id, checked because it becomes part of paths."""
     value = answered(row, place, name, kind=str)
     if not is_id(value):
         raise ClusterError(f"its answer has no {name} but {value!r:.80}", place=place)
@@ -92,16 +92,16 @@ def _time(milliseconds: float) -> datetime:
 
 @dataclass(frozen=True)
 class FlinkJob:
-    """A job as the overview has it.
+    """A job in the overview.
 
     Attributes:
         id: Its id on the cluster: 32 hexadecimal digits.
         name: Its name, which several may have.
         state: `RUNNING`, `RESTARTING`, `FINISHED`, ...
-        started: When.
-        seconds: How long it runs, or ran.
-        tasks: How many subtasks it has.
-        running_tasks: How many of them run.
+        started: When it was started.
+        seconds: How long it has run, or ran.
+        tasks: The number of its subtasks.
+        running_tasks: The number of running subtasks.
     """
 
     id: str
@@ -114,7 +114,7 @@ class FlinkJob:
 
     @property
     def ended(self) -> bool:
-        """Whether it does not run any more."""
+        """Return whether it has ended."""
         return self.state in ENDED
 
     @classmethod
@@ -133,7 +133,7 @@ class FlinkJob:
 
 @dataclass(frozen=True)
 class FlinkJobDetails:
-    """A job by itself.
+    """The details of a job.
 
     Attributes:
         id: Its id on the cluster.
@@ -153,12 +153,12 @@ class FlinkJobDetails:
 
     @property
     def ended(self) -> bool:
-        """Whether it does not run any more."""
+        """Return whether it has ended."""
         return self.state in ENDED
 
     @property
     def runs(self) -> bool:
-        """Whether it runs, with all of its tasks."""
+        """Return whether it runs, with all of its tasks."""
         working = all(task in ("RUNNING", "FINISHED") for task in self.tasks)
         return self.state == "RUNNING" and working
 
@@ -187,11 +187,11 @@ class Checkpoint:
         number: Its id in the job.
         status: `COMPLETED`, `IN_PROGRESS`, `FAILED`.
         is_savepoint: Whether somebody asked for it as a savepoint.
-        triggered: When.
-        seconds: How long it took from there to its end.
-        state_bytes: How much state it has.
-        written_bytes: How much of that it wrote; less, where it is incremental.
-        path: Where it is, as the cluster calls that; empty if nowhere.
+        triggered: When it was triggered.
+        seconds: The time until its end.
+        state_bytes: The bytes of its state.
+        written_bytes: The bytes that it wrote: fewer, if it is incremental.
+        path: Its path on the cluster; empty without one.
     """
 
     number: int
@@ -221,14 +221,14 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """What a job's checkpoints came to since it was started.
+    """A job's checkpoints since it was started.
 
     Attributes:
         completed: How many were completed.
         failed: How many failed.
         in_progress: How many are being taken.
-        restored_from: What the job was restored from, as the cluster calls it; empty if nothing.
-        latest_savepoint: The last savepoint that was completed; empty if none.
+        restored_from: The path on the cluster from which it was restored; empty without one.
+        latest_savepoint: The last completed savepoint; empty without one.
         history: The checkpoints that the cluster remembers (10 by default), the oldest first.
     """
 
@@ -259,11 +259,11 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Operation:
-    """Something that a cluster does while others wait.
+    """An asynchronous operation of a cluster.
 
     Attributes:
         completed: Whether it has ended, well or badly.
-        location: What it made, if it ended well and made something.
+        location: Its result's location, if it succeeded and has one.
         failure: The stack trace, or its class, if it ended badly.
     """
 
@@ -273,7 +273,7 @@ class Operation:
 
     @classmethod
     def of(cls, answer: Any, place: str) -> Operation:
-        """The operation of a trigger's answer; COMPLETED is not yet success."""
+        """Return the operation in a trigger's response; COMPLETED is not yet success."""
         if answered(answer, place, "status", "id", kind=str) != "COMPLETED":
             return cls(completed=False)
         operation: dict[str, Any] = answered(answer, place, "operation", kind=dict, default={})

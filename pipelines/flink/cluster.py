@@ -1,7 +1,7 @@
 """`FlinkCluster`: the jobs, savepoints and JARs of a live cluster.
 
-What changes something carries an id of ours (`trigger_id`, `job_id`), by which Flink knows the call
-again: who keeps the id before asking can ask what came of it after a crash.
+Calls that change something have an id of the caller's (`trigger_id`, `job_id`), by which Flink
+recognises them: a caller that stores the id first can ask for the result after a crash.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from statelake.state_core.errors import (
 __all__ = ["CLAIM_MODES", "FORMATS", "FlinkCluster", "Report", "new_id"]
 
 Report = Callable[[str], None]
-"""Told in a few words what is waited for, each time that changes."""
+"""Called with the awaited event in a few words, each time that it changes."""
 
 FORMATS = ("canonical", "native")
 CLAIM_MODES = ("no_claim", "claim", "legacy")
 SAVEPOINT_SECONDS = 600.0
 RUNNING_SECONDS = 300.0
 PAUSE_SECONDS = 2.0
-# said while a job starts or restarts: the next try may be well
+# errors while a job starts or restarts: a retry may succeed
 _SUSPENDING = ("suspending", "not all required tasks are currently running")
 
 
 def new_id() -> str:
-    """An id that Flink takes for a job or an operation."""
+    """Return a new id for a job or an operation of Flink."""
     return uuid.uuid4().hex
 
 
 class FlinkCluster(ClusterView):
-    """A cluster with what can be done on it: savepoints, JARs, jobs that are run and cancelled."""
+    """A cluster on which savepoints are taken, JARs uploaded, and jobs run and cancelled."""
 
     def take_savepoint(
         self,
@@ -55,7 +55,7 @@ class FlinkCluster(ClusterView):
         timeout: float = SAVEPOINT_SECONDS,
         report: Report | None = None,
     ) -> str:
-        """Have a savepoint of a running job taken, which runs on.
+        """Take a savepoint of a running job, which goes on.
 
         Args:
             job_id: The job.
@@ -65,10 +65,10 @@ class FlinkCluster(ClusterView):
             trigger_id: An id of the caller's (`new_id`). With one that was given before, that
                 savepoint is waited for, and no other is taken.
             timeout: Seconds to wait.
-            report: Called with what is being waited for.
+            report: Called with the awaited event.
 
         Returns:
-            Where it is, as the cluster calls that.
+            Its location on the cluster.
 
         Raises:
             FlinkJobError: The savepoint failed, or the job ended meanwhile; with the root cause.
@@ -90,7 +90,7 @@ class FlinkCluster(ClusterView):
         timeout: float = SAVEPOINT_SECONDS,
         report: Report | None = None,
     ) -> str:
-        """Stop a job with a savepoint; as `take_savepoint`, and the job is over when this returns.
+        """Stop a job with a savepoint; as `take_savepoint`, and the job has ended on return.
 
         Args:
             job_id: The job.
@@ -99,7 +99,7 @@ class FlinkCluster(ClusterView):
             drain: Whether all windows and timers are to fire first: for a job that is not to go on.
             trigger_id: As in `take_savepoint`.
             timeout: Seconds to wait.
-            report: Called with what is being waited for.
+            report: Called with the awaited event.
         """
         until = time.monotonic() + timeout
         body = {"drain": drain, **({"targetDirectory": directory} if directory else {})}
@@ -111,7 +111,7 @@ class FlinkCluster(ClusterView):
         return location
 
     def triggered_savepoint(self, job_id: str, trigger_id: str) -> Operation | None:
-        """What came of a savepoint that was asked for by an id; None if the cluster knows none."""
+        """Return the result of a savepoint by its trigger id; None if the cluster has no such."""
         path = f"/jobs/{checked_id(job_id)}/savepoints/{checked_id(trigger_id)}"
         try:
             return Operation.of(self.connection.get(path), self.place(path))
@@ -128,7 +128,7 @@ class FlinkCluster(ClusterView):
         timeout: float,
         report: Report,
     ) -> str:
-        """Have a savepoint taken, again while the job is just restarting."""
+        """Take a savepoint, and try again while the job is just restarting."""
         until = time.monotonic() + timeout
         trigger = checked_id(trigger_id or new_id())
         named = {**body, "formatType": _one_of(form, FORMATS), "triggerId": trigger}
@@ -157,7 +157,7 @@ class FlinkCluster(ClusterView):
     ) -> Operation:
         path = f"/jobs/{checked_id(job_id)}/{call}"
         try:
-            # Flink knows it again by its trigger id
+            # Flink recognises it by its trigger id
             answer = self.connection.call("POST", path, body, again=True)
         except NotFoundError as error:
             raise NotFoundError(
@@ -173,7 +173,7 @@ class FlinkCluster(ClusterView):
             self.wait(until, f"a savepoint of job {job_id}")
 
     def _no_savepoint(self, job_id: str, cause: str) -> FlinkJobError:
-        """Said with what became of the job."""
+        """Return the error of a failed savepoint, with the job's state."""
         try:
             state = f"the job is {self.job(job_id).state}"
         except ClusterError as error:
@@ -183,7 +183,7 @@ class FlinkCluster(ClusterView):
         return FlinkJobError(f"no savepoint of job {job_id}: {cause}", place=self.url, remedy=state)
 
     def dispose_savepoint(self, location: str, *, timeout: float = SAVEPOINT_SECONDS) -> None:
-        """Have the cluster delete a savepoint.
+        """Make the cluster delete a savepoint.
 
         Args:
             location: The savepoint's location, as the cluster calls it.
@@ -210,7 +210,7 @@ class FlinkCluster(ClusterView):
     # --------------------------------------------------------------------- JARs and runs
 
     def upload_jar(self, path: str) -> str:
-        """Give the cluster a JAR.
+        """Upload a JAR to the cluster.
 
         Returns:
             Its id there.
@@ -228,7 +228,7 @@ class FlinkCluster(ClusterView):
         return name.rpartition("/")[2]
 
     def delete_jar(self, jar_id: str) -> None:
-        """Have the cluster forget a JAR; jobs that run of it go on."""
+        """Delete a JAR from the cluster; jobs that run from it go on."""
         self.connection.call("DELETE", f"/jars/{quote(jar_id, safe='')}")
 
     def run_jar(
@@ -249,10 +249,10 @@ class FlinkCluster(ClusterView):
 
         Args:
             jar_id: The JAR's id, as `upload_jar` returned it.
-            savepoint: What to start from, as the cluster calls it; empty for nothing.
-            claim_mode: Whose the savepoint is from then on: `no_claim` (the caller's), `claim`
-                (the job's, which deletes it), `legacy` (nobody's).
-            allow_non_restored: Whether state may be left behind that the job has no operator for.
+            savepoint: The savepoint's location on the cluster; empty to start without one.
+            claim_mode: The owner of the savepoint: `no_claim` (the caller), `claim` (the job,
+                which deletes it), `legacy` (nobody).
+            allow_non_restored: Whether state without an operator in the job may be left behind.
             parallelism: The parallelism of operators that do not set their own.
             max_parallelism: The maximum parallelism of operators that do not set their own.
             entry_class: The class with `main`; by default what the JAR says.
@@ -293,7 +293,7 @@ class FlinkCluster(ClusterView):
         return answered(answer, self.place(path), "jobid", kind=str)
 
     def _has_arrived(self, job_id: str) -> bool:
-        """Whether a submission was taken whose answer was lost."""
+        """Return whether a submission whose response was lost was accepted."""
         try:
             self.job(job_id)
         except (NotFoundError, ClusterError):
@@ -316,10 +316,10 @@ class FlinkCluster(ClusterView):
             job_id: The job.
             checkpoint: Whether a checkpoint is waited for: the proof that its state works.
             timeout: Seconds to wait.
-            report: Called with what is being waited for.
+            report: Called with the awaited event.
 
         Raises:
-            FlinkJobError: It failed or ended, or does not come so far in time; with the root cause.
+            FlinkJobError: It failed or ended, or did not run in time; with the root cause.
         """
         until = time.monotonic() + timeout
         said = triggered = ""
@@ -342,7 +342,7 @@ class FlinkCluster(ClusterView):
             time.sleep(self.poll_seconds)
 
     def _trigger_checkpoint(self, job_id: str) -> str:
-        """Ask for a checkpoint now; where that can't be, the job's own is waited for."""
+        """Trigger a checkpoint now; if that is not possible, the job's own is awaited."""
         body = {"triggerId": new_id(), "checkpointType": "CONFIGURED"}
         try:
             self.connection.call(
@@ -384,11 +384,11 @@ class FlinkCluster(ClusterView):
 
 
 def _silent(_: str) -> None:
-    """Report to nobody."""
+    """Report nothing."""
 
 
 def _one_of(word: str, legal: Sequence[str]) -> str:
-    """A word that Flink spells in capitals."""
+    """Return a legal word in capitals, as Flink spells it."""
     if word.lower() not in legal:
         raise DeclarationError(f"{word!r} is none of {', '.join(legal)}")
     return word.upper()

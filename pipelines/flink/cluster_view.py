@@ -1,4 +1,4 @@
-"""What a cluster says of its jobs: it is asked, and nothing is changed."""
+"""Read-only access to a cluster's jobs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ POLL_SECONDS = 0.5
 
 
 class ClusterView:
-    """A cluster that is looked at. Every method raises a `StateError` that says what went wrong.
+    """A read-only cluster. Every method raises a `StateError` that says what went wrong.
 
     Args:
-        settings: Where it is and who asks; or its URL, and what the environment says of who asks
+        settings: Its address and credentials; or its URL, with credentials from the environment
             (`STATELAKE_FLINK_TOKEN` and others, see `ConnectionSettings.from_environment`).
-        poll_seconds: How long to wait between two looks at what is waited for.
+        poll_seconds: The seconds between two polls.
     """
 
     def __init__(
@@ -51,26 +51,26 @@ class ClusterView:
         self.close()
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self.connection.close()
 
     def version(self) -> str:
-        """Flink's version: `2.3.0`."""
+        """Return Flink's version: `2.3.0`."""
         answer = self.connection.get("/config")
         return answered(answer, self.place("/config"), "flink-version", kind=str)
 
     def jobs(self) -> list[FlinkJob]:
-        """All jobs that the cluster knows, those that ended too, the newest first."""
+        """Return all jobs that the cluster knows, also those that ended, the newest first."""
         path = "/jobs/overview"
         answer, place = self.connection.get(path), self.place(path)
         jobs = [FlinkJob.of(row, place) for row in rows(answer, place, "jobs")]
         return sorted(jobs, key=lambda job: job.started, reverse=True)
 
     def find_job(self, name_or_id: str) -> FlinkJob:
-        """A job by its id or its name; of one name, that which has not ended, or else the newest.
+        """Return a job by its id or its name; of one name, the running one, or else the newest.
 
         Raises:
-            NotFoundError: There is none, or several of that name run.
+            NotFoundError: There is no such job, or several of that name run.
         """
         jobs = self.jobs()
         wanted = name_or_id.strip()
@@ -91,7 +91,7 @@ class ClusterView:
         )
 
     def job(self, job_id: str) -> FlinkJobDetails:
-        """A job's state, its parallelism and max parallelism.
+        """Return a job's state, its parallelism and max parallelism.
 
         Raises:
             NotFoundError: The cluster does not know it, or has forgotten it.
@@ -100,12 +100,12 @@ class ClusterView:
         return FlinkJobDetails.of(self.connection.get(path), self.place(path))
 
     def checkpoints(self, job_id: str) -> Checkpoints:
-        """Sizes and durations of a job's checkpoints over time."""
+        """Return sizes and durations of a job's checkpoints over time."""
         path = f"/jobs/{checked_id(job_id)}/checkpoints"
         return Checkpoints.of(self.connection.get(path), self.place(path))
 
     def failure_of(self, job_id: str) -> str:
-        """The root cause of a job's last failure, in one sentence; empty if there was none."""
+        """Return the root cause of a job's last failure, in one sentence; empty without one."""
         path = f"/jobs/{checked_id(job_id)}/exceptions"
         answer, place = self.connection.get(path), self.place(path)
         history = answered(answer, place, "exceptionHistory", kind=dict, default={})
@@ -115,11 +115,11 @@ class ClusterView:
         return next((cause for trace in traces if (cause := root_cause(trace))), "")
 
     def place(self, path: str) -> str:
-        """What is asked, for a message."""
+        """Return the URL of a request, for a message."""
         return f"GET {self.url}{path}"
 
     def wait(self, until: float, what: str, pause: float = 0.0) -> None:
-        """Wait until the next look.
+        """Wait until the next poll.
 
         Raises:
             UnreachableClusterError: The monotonic clock is past `until`.
@@ -134,7 +134,7 @@ class ClusterView:
 
 
 def checked_id(identifier: str) -> str:
-    """An id, as it becomes part of a path."""
+    """Return an id, checked because it becomes part of a path."""
     if not is_id(identifier):
         raise DeclarationError(
             f"{identifier!r} is no id of Flink's", remedy="ids are 32 hexadecimal digits"

@@ -1,7 +1,7 @@
-"""One HTTP call to a Flink cluster: who asks, what may be tried again, and what went wrong.
+"""HTTP calls to a Flink cluster: credentials, retries, and errors.
 
-What may be tried again is what can't happen twice: a `GET`, a call that carries an id of ours by
-which Flink knows it again, and anything that never left this machine.
+A call may be tried again if it can't take effect twice: a `GET`, a call with an id of the caller's
+by which Flink recognises it, and any call that never left this machine.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = ["Connection", "ConnectionSettings"]
 
 TIMEOUT_SECONDS = 30.0
 LARGEST_ANSWER = 64 << 20
-"""So many bytes of an answer are read."""
+"""The largest number of bytes of a response."""
 
 HEADS = 1 << 20
-"""So many bytes more may be in what is around it: headers, and the lengths of its chunks."""
+"""The largest number of bytes around it: headers, and the lengths of its chunks."""
 
 MOST_VALUES = 1 << 20
-"""So many values may be in it: each takes far more memory than its letters."""
+"""The largest number of values in it: each takes far more memory than its text."""
 
 RETRIES = 3
 FIRST_PAUSE_SECONDS = 0.25
@@ -61,16 +61,16 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """Where a cluster's REST API is, and who asks.
+    """The address of a cluster's REST API, and the credentials.
 
     Attributes:
-        url: `http://host:8081`, or behind a proxy with a path. A user and password in it are taken
-            out of it.
+        url: `http://host:8081`, or behind a proxy with a path. A user and password in it are
+            removed from it.
         user: For basic authentication.
         password: The password for it.
         token: A bearer token, instead of a user.
-        headers: Further headers, which are taken for secrets.
-        ca_file: The certificates (PEM) by which the server's is judged; the usual ones if empty.
+        headers: Further headers, which are treated as secrets.
+        ca_file: The certificates (PEM) to verify the server's; the usual ones if empty.
         certificate: A client's certificate (PEM).
         key: Its private key, where it is not in the same file.
         timeout: Seconds that a call may take.
@@ -108,7 +108,7 @@ class ConnectionSettings:
     def from_environment(
         cls, url: str = "", environment: Mapping[str, str] = os.environ
     ) -> ConnectionSettings:
-        """Settings of `STATELAKE_FLINK` and what begins like it.
+        """Return the settings in `STATELAKE_FLINK` and the variables that begin with it.
 
         `STATELAKE_FLINK_USER`, `_PASSWORD`, `_TOKEN`, `_HEADERS` (a JSON object, or lines
         `Name: value`), `_CA`, `_CERT`, `_KEY`, `_TIMEOUT` (seconds).
@@ -118,7 +118,7 @@ class ConnectionSettings:
             environment: Instead of the process's own.
 
         Raises:
-            DeclarationError: Something of that can't be; the message has no secret.
+            DeclarationError: A setting is not valid; the message has no secret.
         """
 
         def said(name: str) -> str:
@@ -137,12 +137,12 @@ class ConnectionSettings:
 
     @staticmethod
     def has_credentials(environment: Mapping[str, str] = os.environ) -> bool:
-        """Whether the environment has something that not every cluster should be shown."""
+        """Return whether the environment has credentials, which not every cluster should get."""
         names = ("USER", "PASSWORD", "TOKEN", "HEADERS", "CERT", "KEY")
         return any(environment.get(f"STATELAKE_FLINK_{name}") for name in names)
 
     def secrets(self) -> list[str]:
-        """What no message may have, the longest first."""
+        """Return the texts that no message may contain, the longest first."""
         parts = [self.password, self.token, *self.headers.values()]
         return sorted({part for part in parts if len(part) >= SHORTEST_SECRET}, key=len)[::-1]
 
@@ -152,7 +152,7 @@ def _wrong_variable(name: str, problem: str) -> DeclarationError:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """Headers of JSON, or of lines."""
+    """Parse headers from JSON, or from lines."""
     if not text.strip():
         return {}
     remedy = "give a JSON object of texts, or lines `Name: value`"
@@ -176,7 +176,7 @@ def _headers(text: str) -> dict[str, str]:
 
 
 def _taken_apart(url: str) -> tuple[str, str, str]:
-    """A URL without its user and password; and these."""
+    """Return a URL without its user and password; and these."""
     problem = ""
     try:
         parts = urlsplit(url)
@@ -201,7 +201,7 @@ def _taken_apart(url: str) -> tuple[str, str, str]:
 
 
 class _Credentials(requests.auth.AuthBase):
-    """What says who asks. Always there: without, requests would look into `~/.netrc`."""
+    """The authentication of a call. It is always set: otherwise requests would read `~/.netrc`."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self._settings = settings
@@ -219,8 +219,8 @@ class Connection:
     """Calls to one cluster.
 
     Args:
-        settings: Where it is, and who asks.
-        retries: How often a call that may be tried again is.
+        settings: Its address and credentials.
+        retries: How often a call is tried again, if it may be.
     """
 
     def __init__(self, settings: ConnectionSettings, *, retries: int = RETRIES) -> None:
@@ -241,11 +241,11 @@ class Connection:
         return f"Connection({self.settings.url!r})"
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._session.close()
 
     def get(self, path: str) -> Any:
-        """What the cluster says of something, as parsed JSON.
+        """Return the response to a `GET`, as parsed JSON.
 
         Raises:
             NotFoundError: The cluster has nothing at that path (404).
@@ -263,20 +263,20 @@ class Connection:
         upload: str = "",
         again: bool = False,
     ) -> Any:
-        """Ask for something, or have something done.
+        """Make a call.
 
         Args:
             method: `GET`, `POST`, `PATCH`, `DELETE`.
-            path: Below the URL, with a `/` before it.
-            body: Sent as JSON.
+            path: The path below the URL, with a `/` before it.
+            body: The body, sent as JSON.
             upload: A file to send instead, as `jarfile`.
-            again: Whether the same call may come twice.
+            again: Whether the same call may arrive twice.
 
         Returns:
-            The answer, as parsed JSON; None if it is empty.
+            The response, as parsed JSON; None if it is empty.
 
         Raises:
-            NotFoundError: The cluster knows nothing like that (404).
+            NotFoundError: The cluster has nothing at that path (404).
             UnreachableClusterError: The cluster does not answer.
             ClusterError: The cluster answers with an error, or with something other than JSON.
         """
@@ -289,7 +289,7 @@ class Connection:
                     raise failure.error from None
             time.sleep(pause)
             pause *= 3
-        raise AssertionError  # the last time round returns or raises
+        raise AssertionError  # the last try returns or raises
 
     def _once(self, method: str, path: str, body: Mapping[str, Any] | None, upload: str) -> Any:
         place = f"{method} {self.settings.url}{path}"
@@ -354,7 +354,7 @@ class Connection:
             return self._session.request(method, url, files=parts, **options)
 
     def _transport_failure(self, error: Exception, place: str) -> _TryAgainError:
-        """The error for a request without an answer; it says whether the request was ever sent."""
+        """Return the error of a request without a response, and whether it was ever sent."""
         never_sent = _never_sent(error)
         if isinstance(error, requests.Timeout | TimeoutError | PoolTimeoutError) and not never_sent:
             problem = f"no answer within {self.settings.timeout:g} s"
@@ -378,7 +378,7 @@ class Connection:
         return ClusterError(problem, place=place, remedy=remedy)
 
     def _hidden(self, text: str) -> str:
-        """A text of somebody else's, without our secrets."""
+        """Return a foreign text without the secrets."""
         for secret in self.settings.secrets():
             text = text.replace(secret, HIDDEN)
         return text
@@ -388,7 +388,7 @@ class _TryAgainError(Exception):
     """A failure that may pass.
 
     Attributes:
-        error: What to raise if it does not.
+        error: The error to raise if it does not.
         never_sent: Whether the cluster can't have seen the call.
     """
 
@@ -399,7 +399,7 @@ class _TryAgainError(Exception):
 
 
 class _Call:
-    """A call that ends in time, whatever comes: its connection is cut when its time is over.
+    """A call that ends in time: its connection is cut when its time is over.
 
     A timeout of a socket begins anew with each byte.
 
@@ -437,7 +437,7 @@ class _Call:
             raise TimeoutError from None
 
     def take(self, connection: socket.socket) -> None:
-        """Cut a connection too: through a descriptor of its own, as TLS takes the other."""
+        """Add a connection to cut: by a duplicate of its descriptor, since TLS takes the other."""
         self._sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
         if self._is_over:
             self._cut()
@@ -450,11 +450,11 @@ class _Call:
 
 
 class _EndlessError(Exception):
-    """What is around an answer has no end."""
+    """The headers or chunk lengths of a response are too long."""
 
 
 class _Bounded(io.RawIOBase):
-    """What comes of a connection for one answer, up to a number of bytes."""
+    """The input of a connection for one response, up to a number of bytes."""
 
     def __init__(self, stream: io.RawIOBase) -> None:
         self._stream = stream
@@ -476,7 +476,7 @@ class _Bounded(io.RawIOBase):
 
 
 class _Response(HTTPResponse):
-    """An answer whose lines and headers are bounded too."""
+    """A response whose lines and headers are bounded, too."""
 
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
@@ -531,7 +531,7 @@ def _taken(connection: socket.socket) -> socket.socket:
 
 
 def _parsed(text: str, place: str) -> Any:
-    """What JSON says, if it is not of too many values."""
+    """Parse JSON, unless it has too many values."""
     if sum(map(text.count, ",[{")) > MOST_VALUES:
         raise _too_large(f"an answer of more than {MOST_VALUES} values", place)
     return json.loads(text)
@@ -543,7 +543,7 @@ def _too_large(problem: str, place: str) -> ClusterError:
 
 
 def _read(response: requests.Response, place: str) -> str:
-    """The whole answer, if it has an end."""
+    """Read the whole response, unless it is too long."""
     pieces, size = [], 0
     while piece := response.raw.read1(_PIECE, decode_content=True):
         pieces.append(piece)
@@ -554,7 +554,7 @@ def _read(response: requests.Response, place: str) -> str:
 
 
 def _never_sent(error: Exception) -> bool:
-    """Whether there was not even a connection."""
+    """Return whether no connection was made."""
     reason = error.args[0] if error.args else None
     if isinstance(reason, MaxRetryError):
         reason = reason.reason
@@ -562,7 +562,7 @@ def _never_sent(error: Exception) -> bool:
 
 
 def _innermost(error: BaseException) -> str:
-    """What the system says, without addresses of Python objects."""
+    """Return the innermost error's message, without addresses of Python objects."""
     while True:
         inner = error.args[0] if error.args and isinstance(error.args[0], BaseException) else None
         reason = getattr(error, "reason", None)
@@ -577,7 +577,7 @@ def _innermost(error: BaseException) -> str:
 
 
 def _errors_in(text: str) -> str:
-    """What Flink says for a failed call, in `{"errors": [...]}`."""
+    """Return Flink's message for a failed call, from `{"errors": [...]}`."""
     try:
         answer = _parsed(text, "")
     except (ClusterError, ValueError, RecursionError):

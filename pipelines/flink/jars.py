@@ -1,4 +1,4 @@
-"""Programs and their JARs: uploaded as long as one call needs them."""
+"""Programs and their JARs, uploaded for the duration of a call."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["JarRun", "Jars"]
 
 @dataclass(frozen=True)
 class JarRun:
-    """A program, as it is run.
+    """A program to run.
 
     Attributes:
         jar: The JAR's file here, to be uploaded; or else:
         jar_id: The JAR's id on the cluster.
-        entry_class: The class with `main`; by default what the JAR says.
-        arguments: The program's. They are kept nowhere.
+        entry_class: The class with `main`; by default that of the JAR's manifest.
+        arguments: The program's arguments, which are stored nowhere.
         allow_non_restored: Whether state may be left behind.
     """
 
@@ -34,14 +34,14 @@ class JarRun:
 
 
 class Jars:
-    """JARs on a cluster, as long as one call needs them: jobs that run do not."""
+    """JARs on a cluster, for the duration of a call: running jobs do not need them."""
 
     def __init__(self, cluster: FlinkCluster) -> None:
         self._cluster = cluster
         self._uploaded: dict[str, str] = {}
 
     def id_of(self, program: JarRun) -> str:
-        """A program's JAR, uploaded if need be."""
+        """Return the id of a program's JAR, which is uploaded if needed."""
         if bool(program.jar) == bool(program.jar_id):
             raise DeclarationError("a program needs a JAR, or the id of one that was uploaded")
         if not program.jar:
@@ -60,7 +60,7 @@ class Jars:
         claim_mode: str = "no_claim",
         job_id: str = "",
     ) -> str:
-        """Submit a program: the job's id. Arguments and errors as of `FlinkCluster.run_jar`."""
+        """Submit a program, and return the job's id; other arguments as of `run_jar`."""
         return self._cluster.run_jar(
             self.id_of(program), savepoint=savepoint, claim_mode=claim_mode, job_id=job_id,
             parallelism=parallelism, max_parallelism=max_parallelism,
@@ -69,7 +69,7 @@ class Jars:
         )  # fmt: skip
 
     def forget(self) -> None:
-        """Have the cluster delete what was uploaded."""
+        """Delete the uploaded JARs from the cluster."""
         for jar_id in self._uploaded.values():
             with suppress(ClusterError, NotFoundError):
                 self._cluster.delete_jar(jar_id)

@@ -1,4 +1,4 @@
-"""Paths that a cluster wrote, as paths that can be read here, and back."""
+"""Convert paths of a cluster to paths of this machine, and back."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LOCAL = re.compile(r"file:(?://)?(?=/)", re.IGNORECASE)
 
 
 class PathMap:
-    """What a directory of the cluster's is called here.
+    """A map from directories of the cluster to directories of this machine.
 
     Args:
-        prefixes: By the directory as the cluster names it (`s3://bucket/flink`), the same
-            directory as it is named here (`/mnt/bucket/flink`). The longest that fits counts.
+        prefixes: By the directory on the cluster (`s3://bucket/flink`), the same directory on this
+            machine (`/mnt/bucket/flink`). The longest matching prefix counts.
     """
 
     def __init__(self, prefixes: Mapping[str, str] | None = None) -> None:
@@ -44,7 +44,7 @@ class PathMap:
 
     @classmethod
     def parse(cls, pairs: Iterable[str]) -> PathMap:
-        """A map of texts like `s3://bucket/flink=/mnt/bucket/flink`.
+        """Parse a map from texts like `s3://bucket/flink=/mnt/bucket/flink`.
 
         Raises:
             DeclarationError: A mapping is not of that form.
@@ -60,11 +60,11 @@ class PathMap:
         return cls(prefixes)
 
     def here(self, path: str) -> str:
-        """A path of the cluster's, as it is called here.
+        """Return the path on this machine of a path on the cluster.
 
         Raises:
-            UnsafePathError: The path leads out of the directory that is mapped, or says to which
-                server keys go.
+            UnsafePathError: The path leads out of the mapped directory, or names a server that
+                would get this machine's keys.
         """
         plain = _plain(path)
         here = _moved(plain, self._prefixes, location_below)
@@ -76,22 +76,22 @@ class PathMap:
         return here
 
     def there(self, path: str) -> str:
-        """A path of this machine's, as the cluster calls it.
+        """Return the path on the cluster of a path on this machine.
 
         Relative paths become absolute. Options and credentials of a URI are this machine's.
 
         Raises:
-            UnsafePathError: The path leads out of the directory that is mapped.
+            UnsafePathError: The path leads out of the mapped directory.
         """
         prefixes = {_resolved(here): there for there, here in self._prefixes.items()}
         return _moved(_resolved(path), prefixes, lambda above, below: f"{above}/{below}")
 
     def readable(self, path: str) -> str:
-        """A savepoint's or checkpoint's path of the cluster's, as it is called here, if it is.
+        """Return the path on this machine of a snapshot on the cluster, if it can be read.
 
         Raises:
-            MissingFileError: There is nothing that could be read; the message has the path that
-                the cluster wrote, and how to map it.
+            MissingFileError: It can't be read; the message has the cluster's path, and how to map
+                it.
         """
         here = self.here(path)
         why = "there is no such snapshot here"
@@ -110,7 +110,7 @@ class PathMap:
 
 
 def _says_server(path: str) -> str:
-    """What of a path says to which server this machine's keys go; empty if nothing does."""
+    """Return the part of a path that would send this machine's keys to a server; empty without."""
     if "://" not in path:
         return ""
     if "?" in path or "#" in path:
@@ -124,12 +124,12 @@ def _says_server(path: str) -> str:
 
 
 def _plain(path: str) -> str:
-    """Without the `file:` that Flink writes before local paths, and without a slash at the end."""
+    """Return a path without Flink's `file:` prefix, and without a slash at the end."""
     return _LOCAL.sub("", path).rstrip("/") or "/"
 
 
 def _resolved(path: str) -> str:
-    """A path of this machine's as other programs know it."""
+    """Return a path of this machine in absolute form for other programs."""
     plain = _plain(path)
     if "://" not in plain:
         return Directory(plain).uri

@@ -1,4 +1,4 @@
-"""Why something failed on a Flink cluster: one sentence out of Java's stack traces."""
+"""Root causes of failures on a Flink cluster: one sentence from Java's stack traces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 __all__ = ["root_cause"]
 
 LONGEST = 600
-"""So many characters of a cause are shown."""
+"""The largest number of characters of a cause."""
 
 _CAUSE = re.compile(r"^\s*(?:Caused by: |<?Exception on server side:\s*)?(.*)$")
 _FRAME = re.compile(r"^\s*(?:at\s+[\w.$<>/@-]+\(|\.\.\. \d+ (?:more|common))")
@@ -17,11 +17,11 @@ _WRAPPED = ("Internal server error.", "<Exception on server side:")
 
 
 def root_cause(text: str) -> str:
-    """The innermost cause of a stack trace, as `ClassName: message` on one line.
+    """Return the innermost cause of a stack trace, as `ClassName: message` on one line.
 
     Args:
-        text: A stack trace as Java prints it, what Flink's REST API says for a failed call, or any
-            other text, of which the first line is taken.
+        text: A stack trace as Java prints it, a message of Flink's REST API, or any other text, of
+            which the first line is taken.
     """
     causes: list[list[str]] = [[]]
     behind_frames = False
