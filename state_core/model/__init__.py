@@ -10,7 +10,8 @@
 `redistribution`   which subtask gets what at another parallelism
 `pieces`           entries of a file that follow on each other, for one task
 `measure`          counts, bytes and fingerprints of entries, by key group
-`showing`          what notebooks and consoles show of all that
+`description`      what a snapshot holds, as one value that every face prints
+`showing`          lines and tables of all that, as text and HTML
 =================  ==================================================================
 
 A new kind of handle goes into `handles`, and its bytes into `formats/metadata/handle_codec`.

@@ -44,7 +44,7 @@ TABLES = {
     "words/counter/count",
 }  # fmt: skip
 OTHERS = ("savepoint", "state_tables", "restore_plan", "exported_savepoint", "migrated_tables")
-PICTURE = "](data:image/png;base64,"
+PICTURE = "](data:image/svg+xml;base64,"
 
 
 def fill(base: Path) -> None:
