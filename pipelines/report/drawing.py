@@ -28,7 +28,7 @@ __all__ = [
     "written_chart",
 ]
 
-BARS = 256  # more can't be told apart
+BARS, TIMES = 256, 96  # more can't be told apart
 FEWEST = 24  # bars of a few snapshots are not as wide as the page
 HEIGHT = 1000
 LEAST, MARK = 4, 40  # of HEIGHT: what has any bytes is seen, and so is a mark
@@ -197,14 +197,14 @@ def commit_charts(hours: Sequence[float], counts: Mapping[str, Sequence[int]]) -
     span = f"from {-hours[0]:.1f} to {-hours[-1]:.1f} hours ago"
     places = np.zeros(len(hours), np.int64)
     if hours[-1] > hours[0]:
-        places = ((np.array(hours) - hours[0]) / (hours[-1] - hours[0]) * (BARS - 1)).astype(int)
+        places = ((np.array(hours) - hours[0]) / (hours[-1] - hours[0]) * (TIMES - 1)).astype(int)
     charts = {}
     for name, text in (
         ("upload_ms", "Milliseconds of uploads"), ("snapshot_ms", "Milliseconds of snapshots"),
         ("bytes_sent", "Bytes sent"), ("bytes_saved", "Bytes that were there already"),
     ):  # fmt: skip
-        sums = np.bincount(places, counts[name], BARS).astype(np.int64).tolist()
-        marked = np.bincount(places, late, BARS) > 0
+        sums = np.bincount(places, counts[name], TIMES).astype(np.int64).tolist()
+        marked = np.bincount(places, late, TIMES) > 0
         most = bytes_text(max(sums)) if name.startswith("bytes") else f"{max(sums):,} ms"
         bars = [
             Bar(max(height, MARK if mark else 0), "", bool(mark))
@@ -213,5 +213,5 @@ def commit_charts(hours: Sequence[float], counts: Mapping[str, Sequence[int]]) -
         caption = f"{text}, {span}; the highest is {most}."
         if marked.any():
             caption += " Where a commit was skipped or late, bars have the other colour."
-        charts[text.lower()] = Chart(bars, caption, BARS)
+        charts[text.lower()] = Chart(bars, caption, TIMES)
     return charts
