@@ -90,7 +90,6 @@ LAYERS = (
     ("pipelines.spark",),
     ("pipelines.runtime", "pipelines.operations", "pipelines.report"),
     (
-        "pipelines.orchestration.pictures",
         "pipelines.orchestration.progress",
         "pipelines.orchestration.resources",
         "pipelines.orchestration.settings",

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from statelake.state_core.formats.layout.keyed_layout import TTL, VALUE, KeyedLayout
 from statelake.state_core.formats.layout.keys import decode_keys, keys_of, namespaced_keys_of
+from statelake.state_core.model.description import HeavyKey
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, StateKind, plan_slices
 
@@ -34,23 +35,6 @@ __all__ = [
 GROUP, KEY, ENTRIES, SIZE = "key_group", "key", "entries", "size"
 MANY_ROWS = 1 << 20  # sums of windows, which are merged before there are more
 COLLECTIONS = (StateKind.LIST, StateKind.MAP)
-
-
-@dataclass(frozen=True)
-class HeavyKey:
-    """A key with the amount of state that one state, or all of them, have for it.
-
-    Attributes:
-        key: The key, as Arrow gives it to Python.
-        key_group: Its key group.
-        entries: The number of its entries; each entry of a map counts.
-        size: The bytes of their keys and values.
-    """
-
-    key: Any
-    key_group: int
-    entries: int
-    size: int
 
 
 @dataclass(frozen=True)
