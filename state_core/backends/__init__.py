@@ -6,7 +6,6 @@
 `heap/`             working state in memory, snapshots by reference
 `rocksdb/`          working state in RocksDB, checkpoints of its files
 `batches`           many keys at once, as Arrow columns
-`expiry`            removing expired values in the background
 `restoring`         restoring from handles of any kind, rescaled or not
 ==================  ================================================================
 

@@ -2,7 +2,6 @@
 
 ====================  ===============================================================
 `legality`            which accesses to declared state are legal, as tables
-`legality_document`   those tables as `docs/legality.md`
 `held_states`         what a snapshot holds, as far as a declaration can be compared
 `restore_checks`      would a declared job restore from a snapshot
 `integrity/`          is every byte of a snapshot what it should be, and what can be saved

@@ -1,8 +1,8 @@
 """Which states a function may declare, and which of them it may touch: FLIP-433's tables as data.
 
 `ONE_INPUT` and `TWO_INPUTS` are the only place where these rules are: what is checked at build
-(`check_job`), what is refused at run time (`access`, `refusal`), the messages of both, and the
-documentation (`state_core.checks.legality_document`) come from them.
+(`check_job`), what is refused at run time (`access`, `refusal`), the messages of both, and
+`docs/legality.md` come from them.
 
 Source: FLIP-433, "The Legitimacy of State Declaration and Access".
 """
