@@ -25,6 +25,8 @@ from tests.support.jobs.commit_simulation import Life, Plan, Schedule
 from tests.support.jobs.commit_steps import STEPS, Step, crash_table, order
 from tests.support.jobs.commit_world import Fate, KilledError, _Blobs
 
+pytestmark = pytest.mark.thinned(2)
+
 DOCS = Path(__file__).parents[3] / "docs" / "commit.md"
 PART = 250
 CONFIG = {
