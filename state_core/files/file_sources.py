@@ -135,9 +135,14 @@ class _Ahead(NamedTuple):
 
 
 class _ThreadReadAhead(threading.local):
-    """Of each thread the last it read ahead, by file: memory is bounded by threads, not files."""
+    """Of each thread the last it read ahead, by file: memory is bounded by threads, not files.
 
-    def __init__(self) -> None:
+    Args:
+        most: How many bytes a thread may keep.
+    """
+
+    def __init__(self, most: int = MOST_AHEAD_OF_A_THREAD) -> None:
+        self.most = most
         self.aheads: WeakKeyDictionary[RemoteFile, _Ahead] = WeakKeyDictionary()
 
     def keep(self, file: RemoteFile, ahead: _Ahead) -> None:
@@ -145,7 +150,7 @@ class _ThreadReadAhead(threading.local):
         self.aheads[file] = ahead
         kept = sum(ahead.memory for ahead in self.aheads.values())
         for oldest, dropped in list(self.aheads.items()):
-            if kept <= MOST_AHEAD_OF_A_THREAD and len(self.aheads) <= MOST_FILES:
+            if kept <= self.most and len(self.aheads) <= MOST_FILES:
                 break
             kept -= dropped.memory
             self.aheads.pop(oldest, None)
@@ -153,7 +158,7 @@ class _ThreadReadAhead(threading.local):
     def largest_window(self) -> int:
         """How much may be read ahead of one more file, so that all that are in hand are kept."""
         in_hand = sum(ahead.memory > 0 for ahead in self.aheads.values())
-        return min(MOST_AHEAD, MOST_AHEAD_OF_A_THREAD // (in_hand + 1))
+        return min(MOST_AHEAD, self.most // (in_hand + 1))
 
 
 _NONE: npt.NDArray[np.uint8] = np.empty(0, np.uint8)

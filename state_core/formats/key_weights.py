@@ -301,7 +301,6 @@ def weigh_operator(
     *,
     states: Iterable[str] | None = None,
     until: Sequence[int] = (),
-    key_groups: KeyGroupRange | None = None,
     threads: int | None = None,
 ) -> dict[str, StateWeights]:
     """What is heavy in each keyed state of an operator, timers included.
@@ -314,20 +313,16 @@ def weigh_operator(
         most: How many keys, and how many lists or maps, are kept of each state.
         states: The names of the states; all by default.
         until: Times in milliseconds since 1970, for `StateWeights.expiries`.
-        key_groups: Only these; all by default.
         threads: How many; as many as there are cores by default.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.
     """
     chosen = {state.name for state in operator.keyed_states} if states is None else set(states)
-    jobs = []
-    for piece in plan_slices(operator.keyed_files):
-        within = piece.key_groups
-        if key_groups is not None:
-            within = within.intersection(key_groups)
-        if len(within):
-            jobs.append((operator.keyed_files[piece.file], within))
+    jobs = [
+        (operator.keyed_files[piece.file], piece.key_groups)
+        for piece in plan_slices(operator.keyed_files)
+    ]
 
     def weigh(job: tuple[KeyedFile, KeyGroupRange]) -> dict[str, StateWeights]:
         return _weigh_slice(*job, most, chosen, until)

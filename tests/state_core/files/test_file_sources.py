@@ -104,10 +104,9 @@ def test_any_reads_of_any_threads_give_the_bytes_of_the_file() -> None:
 
 def test_what_a_thread_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many files it reads."""
-    kept = file_sources._ThreadReadAhead()
-    monkeypatch.setattr(file_sources, "_THREAD", kept)
     most = 8 * FIRST_AHEAD
-    monkeypatch.setattr(file_sources, "MOST_AHEAD_OF_A_THREAD", most)
+    kept = file_sources._ThreadReadAhead(most)
+    monkeypatch.setattr(file_sources, "_THREAD", kept)
     remotes = [RemoteFile(Counted(), "file") for _ in range(20)]
     for remote in remotes:
         at = 0
@@ -122,8 +121,7 @@ def test_what_a_thread_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_many_files_that_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read ahead of each is still there at its next turn: nothing is asked for twice."""
-    monkeypatch.setattr(file_sources, "_THREAD", file_sources._ThreadReadAhead())
-    monkeypatch.setattr(file_sources, "MOST_AHEAD_OF_A_THREAD", 16 * FIRST_AHEAD)
+    monkeypatch.setattr(file_sources, "_THREAD", file_sources._ThreadReadAhead(16 * FIRST_AHEAD))
     files = [Counted() for _ in range(10)]
     remotes = [RemoteFile(file, "file") for file in files]
     step = 50_000
