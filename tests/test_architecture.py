@@ -51,12 +51,12 @@ APART = (
     ("state_core.backends.heap", "state_core.backends.rocksdb"),
     ("state_core.checks", "state_core.connectors"),
     ("pipelines.flink", "pipelines.spark"),
-    ("pipelines.report", "pipelines.orchestration"),
 )
 FORBIDDEN = {
     "state_core": ("pyspark", "delta", "deltalake", "dagster", "pipelines"),
     "pipelines.lake": ("pyspark", "dagster"),
     "pipelines.flink": ("pyspark", "dagster"),
+    "pipelines.report": ("pyspark", "dagster"),
     "pipelines.spark": ("dagster",),
     "pipelines.orchestration": ("pyspark",),
 }
