@@ -2,7 +2,7 @@
 
 The runtime calls, in this order: `open`; `fire_processing_timers`; `process` for the records of
 each input, the broadcast one first; `advance_watermark`; `end_input` if the stream has ended for
-good; `close`, whatever happened. Snapshots are taken by the backends.
+good; `close`, also after an error. Snapshots are taken by the backends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.backends import KeyedStateBackend, OperatorStateBackend, StateDescriptor
+from statelake.state_core.backends.backend import AnyState
+from statelake.state_core.backends.batches import KeyBatch, encode_keys, get_many, put_many
 from statelake.state_core.declarations.jobs import OperatorDeclaration, Side, StreamKind, sides_of
 from statelake.state_core.declarations.states import (
     BroadcastStateDeclaration,
@@ -23,7 +25,6 @@ from statelake.state_core.declarations.states import (
     StateDeclaration,
 )
 from statelake.state_core.errors import LegalityError
-from statelake.state_core.process.batch_states import BatchState
 from statelake.state_core.process.contexts import (
     Collector,
     NonPartitionedContext,
@@ -37,7 +38,7 @@ from statelake.state_core.process.state_access import StateManager
 
 __all__ = ["GLOBAL_KEY", "GLOBAL_KEY_TYPE", "Backends", "ProcessOperator"]
 
-# the one partition of a global stream, as Flink's NullByteKeySelector has it
+# the single partition of a global stream, as in Flink's NullByteKeySelector
 GLOBAL_KEY, GLOBAL_KEY_TYPE = 0, "Byte"
 _FIRST = {Side.ONLY, Side.FIRST}
 Visit = Callable[[PartitionedContext], None]
@@ -54,6 +55,45 @@ class Backends:
 
     operator: OperatorStateBackend
     keyed: KeyedStateBackend | None = None
+
+
+class BatchState:
+    """A value, list, reducing or aggregating state, for many keys at once.
+
+    Values are those that are stored: accumulators of an aggregating state. A key that occurs twice
+    in a column is looked up twice; of two values for it the last one counts.
+    """
+
+    def __init__(self, backend: KeyedStateBackend, state: AnyState) -> None:
+        self._backend = backend
+        self._state = state
+        self._keys: pa.Array | pa.ChunkedArray | None = None
+        self._batch: KeyBatch | None = None
+
+    def get(self, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Return the value of each key; null where it has none.
+
+        Raises:
+            EncodeError: A key is invalid.
+            KeyGroupError: A key belongs to another subtask.
+        """
+        return get_many(self._encoded(keys))
+
+    def put(self, keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray) -> None:
+        """Set the value of each key; null removes it.
+
+        Raises:
+            EncodeError: A key or a value is invalid.
+            KeyGroupError: A key belongs to another subtask.
+        """
+        put_many(self._encoded(keys), values)
+
+    def _encoded(self, keys: pa.Array | pa.ChunkedArray) -> KeyBatch:
+        """Return the bytes of the keys, made once for a `get` and the `put` that follows."""
+        if self._batch is None or keys is not self._keys:
+            self._batch = encode_keys(self._backend, self._state, keys)
+            self._keys = keys
+        return self._batch
 
 
 class ProcessOperator:
@@ -96,11 +136,11 @@ class ProcessOperator:
     # ------------------------------------------------------------------------- states
 
     def keyed(self, declaration: StateDeclaration) -> Any:
-        """Return a keyed state; one of many keys at once for a function that takes batches.
+        """Return a keyed state; one for many keys at once if the function takes batches.
 
         Raises:
             LegalityError: No stream is keyed.
-            IncompatibleError: The restored state can't become the declared one.
+            IncompatibleError: The restored state can't be converted to the declared one.
         """
         state = self._states.get(declaration)
         if state is None:
@@ -115,7 +155,7 @@ class ProcessOperator:
         """Return a list or broadcast state.
 
         Raises:
-            IncompatibleError: The restored state can't become the declared one.
+            IncompatibleError: The restored state can't be converted to the declared one.
         """
         state = self._states.get(declaration)
         if state is None:
@@ -194,13 +234,13 @@ class ProcessOperator:
     # ------------------------------------------------------------------------- a run
 
     def open(self, watermark: int | None = None) -> None:
-        """Create the states, so that what can't be restored is known before the first record.
+        """Create the states, so that a failed restore shows before the first record.
 
         Args:
             watermark: The watermark when the state was written.
 
         Raises:
-            IncompatibleError: A restored state can't become the declared one.
+            IncompatibleError: A restored state can't be converted to the declared one.
         """
         for state, _ in self.declaration.declared:
             if state.redistribution_mode is RedistributionMode.NONE:
@@ -242,7 +282,7 @@ class ProcessOperator:
         """Process records with keys whose bytes and groups are known."""
         at, outputs = self._backend().context, self.outputs
         located = zip(keys.keys, keys.groups, keys.encoded, records, strict=True)
-        if len(outputs) == 1:  # the same as below, quicker
+        if len(outputs) == 1:  # faster than the general case below
             (output,) = outputs
             for at.key, at.group, at.encoded, record in located:
                 call(record, output, ctx)
