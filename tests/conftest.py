@@ -36,7 +36,7 @@ FIRST = (
 TOGETHER = {
     "spark": (
         "pipelines/spark/", "pipelines/orchestration/", "pipelines/runtime/test_runtime_on_spark",
-        "pipelines/cli/test_command_migrate", "pipelines/lake/edit/test_kryo_upgrading",
+        "pipelines/lake/edit/test_kryo_upgrading",
     ),
     "s3": ("integration/servers/test_s3",),
     "kafka": ("integration/servers/test_kafka",),

@@ -12,11 +12,7 @@ from dataclasses import dataclass
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
-from statelake.pipelines.lake.edit.migrating import (
-    ValueStaging,
-    migrate_snapshot,
-    refuse_disagreeing,
-)
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot, refuse_disagreeing
 from statelake.pipelines.times import Times
 from statelake.state_core.errors import ConflictError, IncompatibleError
 from statelake.state_core.serializers.framework.compatibility import worst_of
@@ -87,9 +83,8 @@ def migrate_one(
         refuse_other_origin(lake, job, new_id, snapshot_id, changes)
         return Outcome(snapshot_id, new_id, "migrated before")
     done = migrate_snapshot(
-        lake, job, snapshot_id, new_id, *changes, staging=_staging(lake, changes), note=note,
-        engine=engine, progress=progress,
-    )  # fmt: skip
+        lake, job, snapshot_id, new_id, *changes, note=note, engine=engine, progress=progress
+    )
     if done.record.snapshot_id == snapshot_id:
         return Outcome(snapshot_id, snapshot_id, "compatible as it is")
     why = "; ".join(str(reason) for reason in done.result.reasons)
@@ -132,13 +127,3 @@ def refuse_other_origin(
             remedy="choose another --suffix, or drop that snapshot first; several states are"
             " migrated at once by one file that names all of them, without --state",
         )
-
-
-def _staging(lake: Catalog, changes: Sequence[ValueChange]) -> ValueStaging | None:
-    """Spark, where there are expressions."""
-    if not any(change.expressions for change in changes):
-        return None
-    from statelake.pipelines.spark.expressions import expression_staging  # noqa: PLC0415 - only when wanted
-    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - the same
-
-    return expression_staging(open_session(), lake)

@@ -7,8 +7,7 @@
 `packing`          statelake as an archive, for executors that have none
 `frames`           tables of a lake as data frames
 `sql`              SQL over a lake's tables; `object_stores` has Spark open them in S3
-`expressions`      SQL expressions of migrations
-`flink_savepoint`  `spark.read.format("flink_savepoint")`; `predicates` push filters down
+`flink_savepoint`  `spark.read.format("flink_savepoint")`
 =================  ==================================================================
 
 Another data source goes beside `flink_savepoint`.

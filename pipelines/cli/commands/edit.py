@@ -33,7 +33,6 @@ from statelake.pipelines.cli.options import (
 )
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
-from statelake.pipelines.lake.edit.purging import Staging
 
 __all__ = ["edit", "print_edit", "report_edit"]
 
@@ -56,7 +55,8 @@ __all__ = ["edit", "print_edit", "report_edit"]
 )
 @click.option(
     "--purge", nargs=2, multiple=True, metavar="OPERATOR/STATE PREDICATE",
-    help="Let rows go: Spark SQL over the table's columns.",
+    help="Let rows go: DuckDB's SQL over the table's columns; of a list the elements, if it says"
+    " `element`.",
 )  # fmt: skip
 @click.option(
     "--expire", nargs=2, multiple=True, type=(str, Duration()), metavar="OPERATOR/STATE TTL",
@@ -168,9 +168,8 @@ def edit(
     )
     with progress_bar("editing", quiet=as_json_) as progress:
         done = edit_snapshot(
-            opened, job, parent, snapshot_id, changes, staging=_staging(opened, changes), note=note,
-            engine=engine, progress=progress,
-        )  # fmt: skip
+            opened, job, parent, snapshot_id, changes, note=note, engine=engine, progress=progress
+        )
     if as_json_:
         as_json(report_edit(done) | ({"expired_at": at or done.record.taken_at} if expire else {}))
     else:
@@ -196,16 +195,6 @@ def _other(lake: Catalog, text: str, job: str) -> tuple[str, str]:
     other, colon, name = text.rpartition(":")
     other = other if colon else job
     return other, snapshot_named(lake, other, name)
-
-
-def _staging(lake: Catalog, changes: SnapshotEdit) -> Staging | None:
-    """Spark, where there are predicates."""
-    if not changes.purge:
-        return None
-    from statelake.pipelines.spark.predicates import predicate_staging  # noqa: PLC0415 - only when wanted
-    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - the same
-
-    return predicate_staging(open_session(), lake)
 
 
 def report_edit(done: EditResult) -> dict[str, Any]:

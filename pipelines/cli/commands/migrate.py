@@ -68,7 +68,7 @@ def migrate(
     """Give states new types, as one new snapshot; the old one stays.
 
     What Flink would carry over by itself (a field added or removed, an enum's constants reordered)
-    needs only the new type. For more, the file gives Spark SQL over the old value. Compatibility is
+    needs only the new type. For more, the file gives SQL over the old value. Compatibility is
     resolved first; every value is read back before the new snapshot exists. With --all, snapshots
     that were migrated already are skipped, so a stopped run is resumed by running it again. One of
     the new id that another state, another file or something else made is refused. All states that

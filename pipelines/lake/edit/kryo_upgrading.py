@@ -160,9 +160,7 @@ def _upgraded(
         after = with_value_bytes(state.meta_info, before.for_flink_2())
         layout = layout_of(rewriter.lake, operator, table).with_meta_info(after)
         upgrade = KryoUpgrade(state.meta_info)
-        operator = rewriter.rewrite_table(
-            operator, table, layout, pieces_of(rewriter.lake, table), [upgrade]
-        )
+        operator = rewriter.rewrite_table(operator, table, layout, pieces_of(table), [upgrade])
     return operator
 
 

@@ -13,7 +13,8 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.pieces import Piece
 from statelake.pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
 from statelake.pipelines.lake.edit.selecting import find_state, tables_of
-from statelake.pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met, rows_where
+from statelake.pipelines.lake.edit.sql_editing import rows_where
+from statelake.pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met
 from statelake.pipelines.lake.erase.needles import without_words
 from statelake.pipelines.lake.erase.opaque_state import has_opaque_state
 from statelake.pipelines.lake.erase.requests import ErasureRequest, keyed_digest, words_of

@@ -138,6 +138,10 @@ class TableNames:
         self.reading = SnapshotReading(lake)
         self._by_job: dict[str, dict[Parts, NamedTable]] = {}
 
+    def __getstate__(self) -> dict[str, object]:
+        """What goes to other processes: each finds the tables itself, as records may be large."""
+        return self.__dict__ | {"reading": SnapshotReading(self.lake), "_by_job": {}}
+
     def find(self, parts: Parts) -> NamedTable | None:
         """The table of a name; a name has no case unless two differ in it alone.
 

@@ -11,8 +11,17 @@ import pytest
 from statelake import open_snapshot
 from statelake.pipelines.lake.api import Lake
 from tests.support.command import run
-from tests.support.lakes import KINDS, exported, import_golden
+from tests.support.lakes import (
+    KINDS,
+    assert_whole,
+    entries,
+    exported,
+    golden,
+    import_as,
+    import_golden,
+)
 
+OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 PLACE = ("--job", "orders", "--parent", "s", "--snapshot", "edited")
 
 
@@ -129,3 +138,47 @@ def test_the_time_of_a_copy_can_be_said(tmp_path: Path) -> None:
     )
     stored = Lake(tmp_path / "lake").snapshot("orders", "said").taken_at
     assert stored == datetime(2026, 11, 20, 4, tzinfo=timezone.utc)
+
+
+def purge(lake: Lake, job: str, state: str, predicate: str) -> tuple[int, str]:
+    """Let rows go: the exit code, and what was said."""
+    ran = run(
+        "edit", "--lake", lake.location, "--job", job, "--parent", "s", "--snapshot", "less",
+        "--purge", state, predicate,
+    )  # fmt: skip
+    return ran.code, ran.err
+
+
+def test_purged_keyed_rows(lake: Lake, tmp_path: Path) -> None:
+    """The rows of which it is true go, and all others are there, entry for entry."""
+    assert purge(lake, "orders", "kinds/total", "value > 10 AND key_group < 64") == (0, "")
+    before = open_snapshot(KINDS).operator("kinds").state("total").to_arrow().to_pylist()
+    stays = [row for row in before if not (row["value"] > 10 and row["key_group"] < 64)]
+    assert 0 < len(stays) < len(before)
+    found = exported(lake, "less", tmp_path / "out")
+    after = open_snapshot(tmp_path / "out").operator("kinds").state("total").to_arrow()
+    assert sorted(map(str, after.to_pylist())) == sorted(map(str, stays))
+    others = {key: held for key, held in entries(KINDS).items() if key[1] != "total"}
+    assert {key: held for key, held in found.items() if key[1] != "total"} == others
+    assert_whole(lake)
+
+
+def test_purged_operator_state(lake: Lake, tmp_path: Path) -> None:
+    """Elements of a list, and the rest keeps its subtask and order."""
+    import_as(lake, OPERATOR, "s", "rules")
+    assert purge(lake, "rules", "opstate/split", "value % 3 = 0") == (0, "")
+    before = open_snapshot(OPERATOR).operator("opstate").operator_state("split").to_arrow()
+    stays = [(row["subtask"], row["value"]) for row in before.to_pylist() if row["value"] % 3 != 0]
+    exported(lake, "less", tmp_path / "out", "rules")
+    after = open_snapshot(tmp_path / "out").operator("opstate").operator_state("split").to_arrow()
+    assert [(row["subtask"], row["value"]) for row in after.to_pylist()] == stays
+
+
+@pytest.mark.parametrize("predicate", ["nothing = 1", "value >", "value; DROP TABLE x"])
+def test_a_predicate_that_is_not_understood(predicate: str, lake: Lake) -> None:
+    """It is told in one line, and nothing was made."""
+    code, said = purge(lake, "orders", "kinds/total", predicate)
+    assert code == 3
+    assert said.startswith(f"error: state kinds/total, {predicate}: ")
+    assert said.count("\n") == 1
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from statelake import open_snapshot
@@ -14,12 +14,11 @@ from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
-from statelake.pipelines.lake.edit.purging import Staging
-from statelake.pipelines.lake.tables.records import TableRecord
 from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
     NotFoundError,
+    StateError,
     UnsupportedFormatError,
 )
 from statelake.state_core.model.operator_ids import operator_id_of_uid
@@ -53,29 +52,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def edited(lake: Lake, parent: str = "s", *, job: str = "orders", **changes: Any) -> EditResult:
     """The job's snapshot, edited as `edited`."""
-    staging = changes.pop("staging", None)
-    made = SnapshotEdit(**changes)
-    return edit_snapshot(lake, job, parent, "edited", made, staging=staging, engine=LOCAL)
-
-
-def leaves(column: str, value: object) -> Staging:
-    """A staging that lets rows go whose column has a value: what SQL would do."""
-
-    def stage(table: TableRecord, predicate: str, token: str) -> dict[int, str]:
-        assert predicate == f"{column} = {value!r}"
-        held, found = tables[table.path], {}
-        for unit in table.units:
-            rows = pq.read_table(held.directory.full(unit.path), partitioning=None)
-            keep = [cell != value for cell in rows.column(column).to_pylist()]
-            path = f"_data/{token}/staged/{table.partition_by}={unit.partition}"
-            held.directory.child(path).create()
-            pq.write_table(rows.filter(keep), held.directory.full(f"{path}/part.parquet"))
-            found[unit.partition] = path
-        return found
-
-    tables: dict[str, Any] = {}
-    stage.tables = tables  # type: ignore[attr-defined]
-    return stage
+    return edit_snapshot(lake, job, parent, "edited", SnapshotEdit(**changes), engine=LOCAL)
 
 
 def test_a_new_uid_copies_nothing(lake: Lake, tmp_path: Path) -> None:
@@ -304,19 +281,106 @@ def test_nothing_expired_changes_no_file(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_a_predicate_on_rows(lake: Lake, tmp_path: Path) -> None:
-    """The rows that it leaves are the snapshot's; what was staged is gone."""
+    """The rows that it leaves are the snapshot's, and nothing beside their files was written."""
     import_golden(lake, ("s", WORDS))
     rows = open_snapshot(WORDS).operator("counter").state("count").to_arrow().to_pylist()
     key = rows[0]["key"]
-    staging = leaves("key", key)
-    for operator in lake.snapshot("orders", "s").operators:
-        for table in operator.tables:
-            staging.tables[table.path] = lake.table(table.path)  # type: ignore[attr-defined]
-    edited(lake, purge={"counter/count": f"key = {key!r}"}, staging=staging)
+    edited(lake, purge={"counter/count": f"key = {key!r}"})
     exported(lake, "edited", tmp_path / "out")
     left = open_snapshot(tmp_path / "out").operator("counter").state("count").to_arrow()
     assert sorted(left.column("key").to_pylist()) == sorted(
         row["key"] for row in rows if row["key"] != key
     )
     assert not [name for name in files_of(tmp_path / "lake") if "staged" in name]
+    assert_whole(lake)
+
+
+def test_a_predicate_that_is_true_of_no_row_changes_no_file(lake: Lake) -> None:
+    """Files that lose no row are the ones that they were."""
+    import_golden(lake, ("s", WORDS))
+    done = edited(lake, purge={"counter/count": "value IS NULL"})
+    assert (done.changes, done.record.written_bytes) == ([], 0)
+    assert done.record.operators == lake.snapshot("orders", "s").operators
+
+
+def test_a_predicate_on_elements_of_lists(lake: Lake, tmp_path: Path) -> None:
+    """If it says `element`, lists lose these, and a list without any goes."""
+    import_golden(lake, ("s", KINDS))
+    rows = open_snapshot(KINDS).operator("kinds").state("items").to_arrow().to_pylist()
+    least = sorted(max(row["value"]) for row in rows)[len(rows) // 2]
+    edited(lake, purge={"kinds/items": f"element < {least}"})
+    exported(lake, "edited", tmp_path / "out")
+    left = open_snapshot(tmp_path / "out").operator("kinds").state("items").to_arrow().to_pylist()
+    wanted = {row["key"]: [each for each in row["value"] if each >= least] for row in rows}
+    assert {row["key"]: row["value"] for row in left} == {
+        key: elements for key, elements in wanted.items() if elements
+    }
+    assert 0 < len(left) < len(rows)
+
+
+def test_a_predicate_reads_other_states_of_the_snapshot(lake: Lake) -> None:
+    """By their names, as in SQL, whichever version their tables have."""
+    import_golden(lake, ("s", KINDS))
+    held = {
+        name: open_snapshot(KINDS).operator("kinds").state(name).to_arrow()
+        for name in ("total", "name")
+    }
+    middle = sorted(held["total"].column("value").to_pylist())[len(held["total"]) // 2]
+    asked = f"key IN (SELECT key FROM kinds.total WHERE value < {middle})"
+    done = edited(lake, purge={"kinds/total": "true", "kinds/name": asked})
+    below = {row["key"] for row in held["total"].to_pylist() if row["value"] < middle}
+    left = [key for key in held["name"].column("key").to_pylist() if key not in below]
+    assert 0 < len(left) < len(held["name"])
+    assert {change.state: change.entries for change in done.changes} == {
+        "total": (len(held["total"]), 0), "name": (len(held["name"]), len(left)),
+    }  # fmt: skip
+
+
+def test_a_predicate_on_what_is_merged_in(lake: Lake, tmp_path: Path) -> None:
+    """An operator of another job loses rows on its way, and that job's snapshot none."""
+    import_golden(lake, ("s", KINDS))
+    import_as(lake, WORDS, "other", "returns")
+    edited(lake, merge=[("returns", "other")], purge={"counter/count": "value > 1"})
+    exported(lake, "edited", tmp_path / "out")
+    before, after = (
+        open_snapshot(path).operator("counter").state("count").to_arrow().to_pylist()
+        for path in (WORDS, tmp_path / "out")
+    )
+    assert after == [row for row in before if row["value"] <= 1]
+    assert 0 < len(after) < len(before)
+    assert exported(lake, "other", tmp_path / "other", "returns") == entries(WORDS)
+
+
+def test_timers_of_a_predicate(lake: Lake, tmp_path: Path) -> None:
+    """Queues share a table, and a predicate may say which of them it means."""
+    import_golden(lake, ("s", KINDS))
+    edited(lake, purge={"kinds/timers": "domain = 'event'"})
+    found, before = exported(lake, "edited", tmp_path / "out"), entries(KINDS)
+    event = [key for key in before if key[1].startswith("_timer_state/event")]
+    assert len(event) == 1
+    assert found == {**before, event[0]: found[event[0]]}
+    assert not found[event[0]]
+    assert before[event[0]]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "said"),
+    [
+        ("nothing = 1", 'column "nothing" not found.*has key_group, key,'),
+        ("value >", "Parser Error.*write it as DuckDB does"),
+        ("value; DROP TABLE x", "Parser Error"),
+        ("true); DELETE FROM x WHERE (true", "2 statements, and one is wanted"),
+        ("value = CAST('x' AS INT)", "Could not convert string 'x'"),
+        ("value > (SELECT max(value) FROM read_csv('/etc/passwd'))", "disabled"),
+    ],
+)
+def test_a_predicate_that_can_not_be_evaluated(predicate: str, said: str, lake: Lake) -> None:
+    """The state and the predicate are named, and no file is left, and no snapshot."""
+    import_golden(lake, ("s", KINDS))
+    before = data_bytes(Path(lake.location))
+    named = re.escape(f"state kinds/total, {predicate}: ")
+    with pytest.raises(StateError, match=f"{named}.*{said}"):
+        edited(lake, purge={"kinds/name": "true", "kinds/total": predicate})
+    assert data_bytes(Path(lake.location)) == before
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
     assert_whole(lake)

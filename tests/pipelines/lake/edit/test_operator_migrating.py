@@ -5,12 +5,12 @@ The savepoints are those of `EvolvingOperators.java`; what is compared with is w
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from statelake import (
@@ -28,18 +28,16 @@ from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.tables import operator_tables
 from statelake.pipelines.lake.tables.records import (
-    OperatorRecord,
     SnapshotRecord,
-    TableRecord,
 )
 from statelake.pipelines.operations.migrations import migrate_one, preview_migration
-from statelake.state_core.errors import ConflictError, IncompatibleError, NotFoundError, StateError
+from statelake.state_core.errors import IncompatibleError, NotFoundError, StateError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.operator_state import NonKeyedState
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.serializers.type_spec import parse_type
-from tests.support.lakes import LOCAL, assert_whole, edit, golden, import_as
+from tests.support.lakes import LOCAL, assert_whole, edit, golden, import_as, kept_files
 from tests.support.savepoints.evolving_operators import (
     MIGRATED_HOLDERS,
     NEW_HOLDERS,
@@ -302,40 +300,38 @@ def test_exact_bytes_and_empty_states_go_along(odd: Lake, tmp_path: Path) -> Non
     assert_whole(odd)
 
 
-def test_an_expression_would_not_see_what_only_bytes_hold(odd: Lake) -> None:
-    """So it is refused, once all rows are there; and nothing is left."""
-
-    def stage(
-        operator: OperatorRecord, table: TableRecord, _: ValueChange, token: str
-    ) -> dict[int, str]:
-        """SQL's part: a file of new rows for each subtask."""
-        held = odd.table(table.path).directory
-        found = {}
-        for subtask in range(operator.parallelism):
-            path = f"_data/{token}/staged/part={subtask}"
-            found[subtask] = path
-            held.filesystem.create_dir(held.full(path), recursive=True)
-            row = {"subtask": subtask, "position": 0, "value": "new", "raw_value": None}
-            pq.write_table(pa.Table.from_pylist([row]), held.full(f"{path}/rows.parquet"))
-        return found
-
-    wanted = change("lone", "String", {"": "'new'"}, operator="odd")
+def test_an_expression_would_not_see_what_only_bytes_hold(odd: Lake, tmp_path: Path) -> None:
+    """So it is refused, and nothing is left; without such a value it is done."""
+    wanted = change("lone", "String", {"": "upper(old.name)"}, operator="odd")
     with pytest.raises(IncompatibleError, match="1 values that only their exact bytes hold"):
-        migrate_snapshot(odd, JOB, "odd", "m", wanted, staging=stage, engine=LOCAL)
+        migrate_snapshot(odd, JOB, "odd", "m", wanted, engine=LOCAL)
     assert_whole(odd)
     edit(odd, recorded(odd.snapshot(JOB, "odd"), "lone").table).delete("raw_value IS NOT NULL")
     commit_snapshot(odd, JOB, "less", "odd", engine=LOCAL)
-    with pytest.raises(ConflictError, match="1 rows became 2"):
-        migrate_snapshot(odd, JOB, "less", "m", wanted, staging=stage, engine=LOCAL)
-    assert [summary.snapshot_id for summary in odd.summaries(JOB)] == ["odd", "less"]
+    migrate_snapshot(odd, JOB, "less", "m", wanted, engine=LOCAL)
+    lone = state_of(exported(odd, "m", tmp_path / "out"), "lone").to_arrow()
+    assert lone.column("value").to_pylist() == ["A"]
 
 
-def test_an_expression_needs_spark(odd: Lake) -> None:
-    """And says so."""
-    wanted = change("lone", "String", {"": "old.name"}, operator="odd")
-    with pytest.raises(StateError, match="need Spark"):
-        migrate_snapshot(odd, JOB, "odd", "m", wanted, engine=LOCAL)
-    assert_whole(odd)
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("old.nothing", "DuckDB refused"),
+        ("upper(old.name", "Parser Error.*write it as DuckDB does"),
+        ("unnest([old.name, old.name])", "2 values for 1 rows"),
+        ("error(old.name)", "DuckDB refused"),
+    ],
+)
+def test_an_expression_that_can_not_be_evaluated(expression: str, said: str, odd: Lake) -> None:
+    """The state and the expression are named, and nothing is written."""
+    edit(odd, recorded(odd.snapshot(JOB, "odd"), "lone").table).delete("raw_value IS NOT NULL")
+    commit_snapshot(odd, JOB, "less", "odd", engine=LOCAL)
+    before = kept_files(odd)
+    wanted = change("lone", "String", {"": expression}, operator="odd")
+    named = re.escape(f"state odd/lone, {expression}: ")
+    with pytest.raises(StateError, match=f"{named}.*{said}"):
+        migrate_snapshot(odd, JOB, "less", "m", wanted, engine=LOCAL)
+    assert kept_files(odd) == before
 
 
 def test_a_keyed_state_is_found_before_an_operator_state_of_its_name(odd: Lake) -> None:

@@ -97,7 +97,7 @@ def _rewritten(
 ) -> OperatorRecord:
     for table in operator.tables:
         layout = layout_of(rewriter.lake, operator, table)
-        pieces = pieces_of(rewriter.lake, table)
+        pieces = pieces_of(table)
         operator = rewriter.rewrite_table(operator, table, layout, pieces, [transform])
     return operator
 
@@ -299,8 +299,9 @@ def test_every_operation_goes_to_other_processes(tmp_path: Path) -> None:
     rows = open_snapshot(KINDS).operator("kinds").state("session").to_arrow()
     keys.write_text(str(rows.column("key")[0]), "utf-8")
     wanted = SnapshotEdit(
-        keep_keys={"kinds": str(keys)}, expire={"kinds/session": timedelta(days=9999)}
-    )
+        keep_keys={"kinds": str(keys)}, expire={"kinds/session": timedelta(days=9999)},
+        purge={"kinds/total": "key IN (SELECT key FROM kinds.name) AND key_group(key, 128) < 9"},
+    )  # fmt: skip
     assert edit_snapshot(lake, "orders", "s", "one", wanted, engine=engine).changes
     import_as(lake, evolving_savepoint("old-rocksdb", tmp_path / "old"), "old", "shop")
     spec = NEW_TYPES["order"]
@@ -310,6 +311,8 @@ def test_every_operation_goes_to_other_processes(tmp_path: Path) -> None:
     spec = NEW_HOLDERS["addresses"]
     change = ValueChange("holders", "addresses", parse_type(spec), spec=spec)
     assert migrate_snapshot(holders, "orders", "old", "new", change, engine=engine).entries
+    change = ValueChange("kinds", "name", parse_type("Long"), {"": "length(old) + key"})
+    assert migrate_snapshot(lake, "orders", "s", "lengths", change, engine=engine).entries
     assert engine.tasks > 4
     assert_whole(lake)
     assert_whole(holders)
