@@ -107,8 +107,8 @@ def test_a_page_shows_what_its_blocks_print(
     """Commands and Python, one block after another; `...` stands for what differs."""
     if page.stem != "tutorial":  # which imports them itself
         for name in ("monday", "tuesday"):
-            words = ("--lake", "lake", "--job", "demo", "--snapshot", name)
-            assert run("import", clone / "demo" / "savepoints" / name, *words).code == 0
+            options = ("--lake", "lake", "--job", "demo", "--snapshot", name)
+            assert run("import", clone / "demo" / "savepoints" / name, *options).code == 0
     names: dict[str, object] = {}
     printed = ""
     shown = 0
