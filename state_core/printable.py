@@ -1,7 +1,7 @@
-"""Text out of files that anybody may have written, as people may be shown it.
+"""Text out of untrusted files, escaped for display.
 
-Names and values are shown as they are but for what no one can see: line ends and a terminal's
-orders, what turns the direction of text, what has no width, half a surrogate pair.
+Names and values are shown as they are, except invisible characters: line ends and terminal
+controls, changes of text direction, characters without width, half a surrogate pair.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _UNPRINTABLE = re.compile(
 
 
 def is_text(name: str) -> bool:
-    """Whether it can be encoded: nothing but Java, and a path of bytes, has half a pair."""
+    """Return whether text can be encoded: only Java, and a path of bytes, can have half a pair."""
     return name.isascii() or not any("\ud800" <= unit <= "\udfff" for unit in name)
 
 
 def printable(text: str) -> str:
-    """Text as people may be shown it: what controls a terminal, or can't be seen, is escaped."""
+    """Escape characters in a text that control a terminal or are invisible."""
     if text.isprintable():
         return text
     return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def printable_json(text: str) -> str:
-    """JSON of the same value as people may be shown it: the same characters are escaped.
+    """Escape the same characters in JSON, without changing its value.
 
     Args:
-        text: As `json.dumps` writes it, which leaves no control character but line ends.
+        text: As `json.dumps` writes it, which escapes all control characters but line ends.
     """
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""What notebooks and consoles show of the model: a line, or a small table, and nothing decoded."""
+"""The model in notebooks and consoles: a line or a small table, without decoding anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOWN = 100
 
 
 def snapshot_line(snapshot: Snapshot) -> str:
-    """A snapshot in a line."""
+    """Return a line about a snapshot."""
     kind = " ".join(dict.fromkeys(filter(None, (snapshot.format, snapshot.kind)))) or "snapshot"
     size = sum(operator.total_bytes for operator in snapshot.operators)
     return (
@@ -39,7 +39,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
 
 
 def snapshot_html(snapshot: Snapshot) -> str:
-    """A table of its operators."""
+    """Return an HTML table of a snapshot's operators."""
     rows = [
         (operator.label, operator.name, operator.parallelism, operator.max_parallelism,
          len(operator.keyed_states), len(operator.operator_states), operator.total_bytes)
@@ -53,7 +53,7 @@ def snapshot_html(snapshot: Snapshot) -> str:
 
 
 def operator_line(operator: Operator) -> str:
-    """An operator in a line."""
+    """Return a line about an operator."""
     return (
         f"<Operator {_brief(operator.label)}: parallelism {operator.parallelism},"
         f" {operator.max_parallelism} key groups, {len(operator.keyed_states)} keyed and"
@@ -62,7 +62,7 @@ def operator_line(operator: Operator) -> str:
 
 
 def operator_html(operator: Operator) -> str:
-    """A table of its states."""
+    """Return an HTML table of an operator's states."""
     rows = [
         (state.name, state.kind.value, state.namespace_type, state.key_type,
          _types(state.user_key_type, state.value_type))
@@ -77,24 +77,24 @@ def operator_html(operator: Operator) -> str:
 
 
 def keyed_state_line(state: KeyedState) -> str:
-    """A keyed state in a line."""
+    """Return a line about a keyed state."""
     types = _types(state.key_type, state.user_key_type, state.value_type)
     return f"<KeyedState {_brief(state.name)}: {state.kind.value}, {types}>"
 
 
 def element_state_line(state: NonKeyedState) -> str:
-    """An operator state in a line."""
+    """Return a line about an operator state."""
     types = _types(state.key_type, state.value_type)
     return f"<NonKeyedState {_brief(state.name)}: {state.mode.name}, {types}>"
 
 
 def schema_html(line: str, schema: pa.Schema) -> str:
-    """A table of a state's columns."""
+    """Return an HTML table of a state's columns."""
     return _table(line, ("column", "type"), [(column.name, column.type) for column in schema])
 
 
 def _brief(name: str) -> str:
-    """A name out of a file, as it may stand in a line."""
+    """Return a name out of a file, shortened and escaped for a line."""
     return printable(name if len(name) <= LONGEST else f"{name[:LONGEST]}...")
 
 
@@ -103,7 +103,7 @@ def _types(*types: str) -> str:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table as HTML, all of whose text is escaped; the first rows of many."""
+    """Return an HTML table, all text escaped, with only the first of many rows."""
     head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:SHOWN])
     left = len(rows) - SHOWN
