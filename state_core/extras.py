@@ -12,7 +12,7 @@ __all__ = ["has_extra", "require_extra"]
 _PACKAGES = {
     "spark": {"pyspark": "PySpark", "pandas": "pandas", "filelock": "filelock"},
     "connect": {"grpc_status": "grpcio-status", "zstandard": "zstandard"},
-    "dagster": {"dagster": "Dagster", "matplotlib": "Matplotlib"},
+    "dagster": {"dagster": "Dagster"},
     "kafka": {"confluent_kafka": "confluent-kafka"},
     "flink": {"requests": "Requests"},
     "hdfs": {"hdfs_native": "hdfs-native"},

@@ -56,6 +56,9 @@ class NonKeyedPart(Protocol):
     def encoded(self) -> list[bytes]:
         """Return the bytes of each element; a broadcast state is one element."""
 
+    def measure(self) -> tuple[int, int]:
+        """Return the elements of a list, or the entries of a broadcast state, and their bytes."""
+
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
         """Return the entries of a broadcast state as bytes, unordered."""
 
@@ -87,7 +90,7 @@ class NonKeyedState:
         return showing.element_state_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.schema_html(repr(self), self.schema)
+        return showing.schema_table(repr(self), self.schema).to_html()
 
     @property
     def broadcast(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from statelake.state_core.model import showing
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.operator_state import NonKeyedState, columns_of
+
+if TYPE_CHECKING:
+    from statelake.state_core.model.description import SnapshotDescription
 
 __all__ = [
     "Entries",
@@ -195,7 +198,7 @@ class KeyedState:
         return showing.keyed_state_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.schema_html(repr(self), self.schema)
+        return showing.schema_table(repr(self), self.schema).to_html()
 
     @property
     def timer_service(self) -> tuple[str, str]:
@@ -379,7 +382,12 @@ class Operator:
         return showing.operator_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.operator_html(self)
+        from statelake.state_core.model.description import (  # noqa: PLC0415 - it imports this module
+            describe_operator,
+        )
+
+        states = describe_operator(self, key_groups=False).states_table()
+        return showing.Table(repr(self)).to_html() + states.to_html()
 
     @property
     def label(self) -> str:
@@ -447,7 +455,46 @@ class Snapshot:
         return showing.snapshot_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.snapshot_html(self)
+        operators = self.describe(key_groups=False).operators_table()
+        return showing.Table(repr(self)).to_html() + operators.to_html()
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all its state, as stored."""
+        return sum(operator.total_bytes for operator in self.operators)
+
+    def describe(
+        self,
+        *,
+        parallelism: int | None = None,
+        entries: bool | None = None,
+        schema: bool = False,
+        key_groups: bool = True,
+    ) -> SnapshotDescription:
+        """Return what it holds: operators, states, types, sizes, key groups and their skew.
+
+        `print` shows it as `statelake inspect` does, a notebook as tables; `to_json` returns what
+        `statelake inspect --json` prints.
+
+        Args:
+            parallelism: A parallelism at which it might run, for a comparison.
+            entries: Whether to count entries and the bytes of their keys and values, which reads
+                all state; by default up to 2 GiB. Else key groups have the bytes that files store.
+            schema: Whether to list the columns of each state.
+            key_groups: Whether to look at key groups; without, nothing is read but `_metadata` and
+                the heads of files.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not entries.
+            KeyGroupError: The parallelism is out of range.
+        """
+        from statelake.state_core.model.description import (  # noqa: PLC0415 - it imports this module
+            describe_snapshot,
+        )
+
+        return describe_snapshot(
+            self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups
+        )
 
     @property
     def compression(self) -> str:

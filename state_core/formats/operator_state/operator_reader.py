@@ -73,6 +73,14 @@ class SubtaskPart:
         bounds = zip(elements.starts.tolist(), elements.ends.tolist(), strict=True)
         return [data[start:end].tobytes() for start, end in bounds]
 
+    def measure(self) -> tuple[int, int]:
+        """The elements of a list, or the entries of a broadcast state, and their bytes."""
+        held = self.file.elements(self.state)
+        size = int((held.ends - held.starts).sum())
+        if self.layout.key is None or not len(held.starts):
+            return len(held.starts), size
+        return self.layout.count(self.file, held), size
+
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
         """Return the entries of a broadcast state as bytes, unordered."""
         return self.layout.entries(self.file, self.state)

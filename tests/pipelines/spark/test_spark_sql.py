@@ -26,7 +26,7 @@ from tests.support.lakes import DEMO, import_as
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.steps import EndError, do_at, stop
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 ERASED = "word-142"
 NAMES = {
