@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.query.table_names import find_folded, resolve_names
 from statelake.pipelines.spark.sql import run_sql
 from statelake.state_core.errors import ConflictError, KeyGroupError
+from tests.support.lakes import DEMO, import_as
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.steps import EndError, do_at, stop
 
@@ -318,3 +320,19 @@ class TestVacuum:
         folder = tmp_path / "lake" / table
         left = {path.relative_to(folder).parts[0] for path in folder.rglob("*.parquet")}
         assert left - {"_delta_log"} == {"_data"}
+
+
+def test_a_page_shows_how_spark_reads_a_lake_by_itself(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sample of `docs/without-statelake.md`, at the version that the catalog has."""
+    page = Path(__file__).parents[3] / "docs" / "without-statelake.md"
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, DEMO / "monday", "monday", job="demo")
+    import_as(lake, DEMO / "tuesday", "tuesday", job="demo")
+    (sample,) = re.findall(
+        r"```python\n([^`]*spark\.[^`]*)```\n\n```\n(.*?)```", page.read_text("utf-8"), re.DOTALL
+    )
+    path = f"{lake.location}/demo/keyed/kinds/total"
+    exec(sample[0], {"spark": spark, "path": path, "version": 0})  # noqa: S102 - what the page says
+    assert capsys.readouterr().out.split() == sample[1].split()
