@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
 from tests.support.lakes import KINDS, assert_whole, entries, exported, files_of, golden, import_as
 
@@ -20,15 +20,15 @@ OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 def lake(
     tmp_path: Path,
     spark: SparkSession,  # noqa: ARG001 - the command takes it for its own
-) -> Lake:
+) -> Catalog:
     """A lake with keyed and with operator state."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, KINDS, "s")
     import_as(lake, OPERATOR, "s", "rules")
     return lake
 
 
-def purge(lake: Lake, job: str, state: str, predicate: str) -> tuple[int, str]:
+def purge(lake: Catalog, job: str, state: str, predicate: str) -> tuple[int, str]:
     """Run the command: its exit code, and what it said."""
     ran = run(
         "edit", "--lake", lake.location, "--job", job, "--parent", "s", "--snapshot", "less",
@@ -37,7 +37,7 @@ def purge(lake: Lake, job: str, state: str, predicate: str) -> tuple[int, str]:
     return ran.code, ran.err
 
 
-def test_keyed_rows(lake: Lake, tmp_path: Path) -> None:
+def test_keyed_rows(lake: Catalog, tmp_path: Path) -> None:
     """The rows of which it is true go, and all others are there, entry for entry."""
     assert purge(lake, "orders", "kinds/total", "value > 10 AND key_group < 64") == (0, "")
     before = open_snapshot(KINDS).operator("kinds").state("total").to_arrow().to_pylist()
@@ -52,7 +52,7 @@ def test_keyed_rows(lake: Lake, tmp_path: Path) -> None:
     assert_whole(lake)
 
 
-def test_operator_state(lake: Lake, tmp_path: Path) -> None:
+def test_operator_state(lake: Catalog, tmp_path: Path) -> None:
     """Elements of a list, and the rest keeps its subtask and order."""
     assert purge(lake, "rules", "opstate/split", "value % 3 = 0") == (0, "")
     before = open_snapshot(OPERATOR).operator("opstate").operator_state("split").to_arrow()
@@ -63,7 +63,7 @@ def test_operator_state(lake: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("predicate", ["nothing = 1", "value >", "value; DROP TABLE x"])
-def test_what_spark_does_not_understand(predicate: str, lake: Lake) -> None:
+def test_what_spark_does_not_understand(predicate: str, lake: Catalog) -> None:
     """It is told in one line, and nothing was made."""
     code, said = purge(lake, "orders", "kinds/total", predicate)
     assert code == 3
