@@ -367,15 +367,9 @@ def _sharing(
         if leave_out_opaque:
             raise click.UsageError("--leave-out-opaque is for --sample and --mask")
         return None
-    from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
-    from statelake.pipelines.lake.share.sampling import Sample  # noqa: PLC0415 - the same
-    from statelake.pipelines.lake.share.sharing import Sharing  # noqa: PLC0415 - the same
+    from statelake.pipelines.lake.share.sharing import sharing_of  # noqa: PLC0415 - not for --help
 
-    return Sharing(
-        None if sample is None else Sample(sample, seed),
-        None if mask is None else read_mask(mask),
-        leave_out_opaque,
-    )
+    return sharing_of(sample, seed, mask, leave_out=leave_out_opaque)
 
 
 # what others are to get of a snapshot
