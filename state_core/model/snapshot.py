@@ -516,13 +516,13 @@ class Snapshot:
         """
         found: dict[str, dict[str, pa.Table]] = {}
         refused: EncodeError | None = None
-        for operator in self.operators:
+        for operator in filter(lambda each: each.keyed_states, self.operators):
             try:
                 tables = {state.name: state.get(key) for state in operator.keyed_states}
-            except EncodeError as error:
+            except EncodeError as error:  # noqa: PERF203 - of each operator
                 refused = error
-                continue
-            found[operator.label] = {name: table for name, table in tables.items() if len(table)}
+            else:
+                found[operator.label] = {name: rows for name, rows in tables.items() if len(rows)}
         if refused is not None and not found:
             raise refused
         return {label: tables for label, tables in found.items() if tables}

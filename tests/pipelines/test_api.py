@@ -128,7 +128,7 @@ def test_all_of_a_key_is_found_in_a_savepoint_and_in_a_lake_alike(made: sl.Job) 
     for snapshot in (savepoint, made["monday"]):
         with pytest.raises(sl.StateError):
             snapshot.get("alice")
-    assert [each.entries for each in made.history(KEY).snapshots] == [10, 10]
+    assert [each.entries for each in made.history(KEY).snapshots] == [11, 11]
 
 
 def test_rows_go_to_other_libraries(made: sl.Job) -> None:
