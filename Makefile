@@ -14,7 +14,7 @@ export STATELAKE_CACHE ?= $(CURDIR)/.cache
 export DAGSTER_HOME    ?= $(CURDIR)/.dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-live ui test test-full test-nightly fuzz docs lint bench clean java
+.PHONY: help setup demo demo-live ui test test-full test-nightly fuzz docs lint bench dist check-dist version clean java
 
 help:  ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,8 +66,18 @@ lint: $(READY)  ## ruff and mypy --strict
 bench: $(READY)  ## Benchmarks against Flink's State Processor API, as ratios of one run
 	$(BIN)/python -m benchmarks
 
+dist: $(READY)  ## Build the wheel and the source distribution, in dist/; the same bytes each time
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+check-dist: dist  ## Build twice and compare; use the wheel in a new environment, beside others' packages
+	STATELAKE_DIST=$(CURDIR)/dist $(BIN)/pytest tests/pipelines/cli/test_light_install.py
+
+version:  ## Print the version
+	@sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml
+
 clean:  ## Remove what the other targets made, but not downloaded JARs
-	rm -rf $(VENV) .dagster .fuzz demo demo-live site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .dagster .fuzz demo dist demo-live site .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
 java:
 	@command -v java >/dev/null || { [ -n "$$JAVA_HOME" ] && [ -x "$$JAVA_HOME/bin/java" ]; } || \

@@ -6,7 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -27,12 +31,15 @@ NEEDY = [
 ]
 
 
-def run(*command: object, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program that finds nothing of this process's environment."""
+def run(
+    *command: object, directory: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that finds nothing of this process's Python."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run(
-        [*map(str, command)], check=False, capture_output=True, text=True, cwd=directory, env=kept
-    )
+        [*map(str, command)], check=False, capture_output=True, text=True, cwd=directory,
+        env={**kept, **(environment or {})},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "package", "extra"), NEEDY, ids=[needy[2] for needy in NEEDY])
@@ -51,26 +58,122 @@ def test_a_missing_extra_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
+@dataclass(frozen=True)
+class Installed:
+    """A new environment with the wheel, and a directory that has packages of other people's.
+
+    Attributes:
+        programs: The environment's `bin`.
+        directory: Where programs are called; it is on `PYTHONPATH`.
+    """
+
+    programs: Path
+    directory: Path
+
+    def run(self, program: str, *words: object) -> str:
+        """What a program of the environment prints."""
+        ran = self.call(program, *words)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    def call(self, program: str, *words: object) -> subprocess.CompletedProcess[str]:
+        """How a program of the environment ends."""
+        home = self.directory / "dagster_home"
+        home.mkdir(exist_ok=True)
+        (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+        environment = {
+            "PYTHONPATH": str(self.directory), "DAGSTER_HOME": str(home),
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
+        }  # fmt: skip
+        command = self.programs / program, *words
+        return run(*command, directory=self.directory, environment=environment)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is to be released, of `STATELAKE_DIST`; else one of this tree."""
+    directory = Path(os.environ.get("STATELAKE_DIST") or tmp_path_factory.mktemp("wheel"))
+    if not list(directory.glob("*.whl")):
+        words = (sys.executable, "-m", "build", "--outdir", directory, ROOT)
+        built = run(*words, directory=directory)
+        assert built.returncode == 0, built.stderr
+    (path,) = directory.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel with what it needs and no extras, beside an empty `pipelines` and `state_core`."""
+    directory = tmp_path_factory.mktemp("installed")
+    programs = directory / "environment" / "bin"
+    for command in (
+        (sys.executable, "-m", "venv", programs.parent),
+        (programs / "pip", "install", "-c", ROOT / "constraints.txt", wheel),
+    ):
+        ran = run(*command, directory=directory)
+        assert ran.returncode == 0, ran.stderr
+    work = directory / "work"
+    for package in ("pipelines", "state_core"):
+        (work / package).mkdir(parents=True)
+        (work / package / "__init__.py").touch()
+    return Installed(programs, work)
+
+
+@pytest.fixture(scope="module")
+def with_extras(installed: Installed) -> Installed:
+    """The same, with Spark and Dagster as the tests' own environment has them."""
+    (packages,) = (installed.programs.parent / "lib").glob("python*/site-packages")
+    (packages / "extras.pth").write_text(sysconfig.get_path("purelib"))
+    return installed
+
+
 @pytest.mark.full
-def test_a_new_environment_has_all_that_reading_needs(tmp_path: Path) -> None:
+def test_one_package_is_installed(wheel: Path) -> None:
+    """Beside it are the module that Spark looks for, and the component's former name."""
+    names = {name for name in ZipFile(wheel).namelist() if not name.startswith("statelake-")}
+    assert {name for name in names if not name.startswith("statelake/")} == {
+        "pyspark_flink_savepoint.py", "pipelines/orchestration/component.py",
+    }  # fmt: skip
+    assert {"statelake/state_core/py.typed", "statelake/pipelines/py.typed"} <= names
+    assert not [name for name in names if "__pycache__" in name or "former" in name]
+
+
+@pytest.mark.full
+def test_a_second_build_has_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    """By another program, of the tree instead of the source distribution."""
+    words = (sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", tmp_path, ROOT)
+    built = run(*words, directory=tmp_path)
+    assert built.returncode == 0, built.stderr
+    (again,) = tmp_path.glob("*.whl")
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.full
+def test_a_wheel_says_what_it_needs(wheel: Path) -> None:
+    """Its bill of materials names each package, at the version that the tests use."""
+    with ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if "/sboms/" in name)
+        bill = json.loads(archive.read(name))
+    needed = {part["name"]: part for part in bill["components"]}
+    pins = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    assert f"pyspark=={needed['pyspark']['version']}" in pins
+    assert needed["deltalake"]["scope"] == "required"
+    assert needed["pyspark"]["scope"] == "optional"
+    assert "pytest" not in needed
+
+
+@pytest.mark.full
+def test_a_new_environment_has_all_that_reading_needs(installed: Installed) -> None:
     """Installed with nothing but its own dependencies, a savepoint goes in, out, and is sound."""
-    bin_directory = tmp_path / "environment" / "bin"
-    made = run(sys.executable, "-m", "venv", bin_directory.parent, directory=tmp_path)
-    assert made.returncode == 0, made.stderr
-    installed = run(
-        bin_directory / "pip", "install", "-c", ROOT / "constraints.txt", ROOT, directory=tmp_path
-    )
-    assert installed.returncode == 0, installed.stderr
-    listed = run(bin_directory / "pip", "list", "--format", "json", directory=tmp_path)
-    names = {load["name"].lower() for load in json.loads(listed.stdout)}
+    listed = installed.run("pip", "list", "--format", "json")
+    names = {load["name"].lower() for load in json.loads(listed)}
     assert "deltalake" in names
     assert not names & {"pyspark", "delta-spark", "dagster", "matplotlib", "pandas"}
 
     def statelake(*words: object) -> str:
-        ran = run(bin_directory / "statelake", *words, directory=tmp_path)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+        return installed.run("statelake", *words)
 
+    assert statelake("--version").startswith("statelake, version ")
     held = statelake("inspect", DEMO, "--json")
     entries = statelake("dump", DEMO)
     job = ("--lake", "lake", "--job", "demo")
@@ -81,12 +184,89 @@ def test_a_new_environment_has_all_that_reading_needs(tmp_path: Path) -> None:
     assert len(json.loads(held)["operators"]) == 3
     query = "SELECT count(*) AS n FROM demo.kinds.total"
     assert json.loads(statelake("sql", "--lake", "lake", "--json", query)) == {"n": 120}
-    refused = run(bin_directory / "statelake", "sql", "--lake", "lake", "--engine", "spark",
-                  query, directory=tmp_path)  # fmt: skip
+    refused = installed.call("statelake", "sql", "--lake", "lake", "--engine", "spark", query)
     assert refused.returncode == 3
     assert "pip install 'statelake[spark]'" in refused.stderr
-    packages = (bin_directory.parent / "lib").glob("python*/site-packages")
-    (shipped,) = packages
-    assert (shipped / "state_core" / "py.typed").is_file()
-    assert (shipped / "pipelines" / "py.typed").is_file()
-    assert (shipped / "pyspark_flink_savepoint.py").is_file()
+    door = (
+        "import statelake as sl;"
+        f"print(len(sl.open_snapshot({str(DEMO)!r}).operator('kinds').state('total').to_arrow()))"
+    )
+    assert installed.run("python", "-c", door).strip() == "120"
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_spark_beside_a_package_called_pipelines(with_extras: Installed) -> None:
+    """Workers find statelake, though others' packages have the names of its folders."""
+    job = ("--lake", "spark-lake", "--job", "demo", "--snapshot", "monday", "--engine", "spark")
+    with_extras.run("statelake", "import", DEMO, *job)
+    with_extras.run("statelake", "export", *job, "--to", "spark-out")
+    assert "sound" in with_extras.run("statelake", "check", "integrity", "spark-out")
+
+
+PROJECT = """\
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "{name}"
+"""
+DEFINITIONS = """\
+from pathlib import Path
+
+import dagster as dg
+
+
+@dg.definitions
+def everything() -> dg.Definitions:
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+"""
+COMPONENT = """\
+type: {name}
+attributes:
+  lake: {lake}
+  jobs:
+    - name: demo
+      savepoints: savepoints
+"""
+
+
+def project(directory: Path, name: str) -> Path:
+    """The folder of definitions of a Dagster project whose root module is called that."""
+    definitions = directory / name / "defs"
+    definitions.mkdir(parents=True)
+    (directory / "pyproject.toml").write_text(PROJECT.format(name=name))
+    for package in (definitions.parent, definitions):
+        (package / "__init__.py").touch()
+    (definitions.parent / "definitions.py").write_text(DEFINITIONS)
+    return definitions
+
+
+@pytest.mark.full
+def test_dagster_beside_a_package_called_pipelines(with_extras: Installed, tmp_path: Path) -> None:
+    """`dg` scaffolds and checks the component in a project whose own root is `pipelines`."""
+    definitions = project(tmp_path, "pipelines")
+    here = Installed(with_extras.programs, tmp_path)
+    dg = "import sys; from dagster_dg_cli.cli import main; sys.argv[0] = 'dg'; main()"
+    name = "statelake.dagster.StateLake"
+    here.run("python", "-c", dg, "scaffold", "defs", name, "lake", "--job", "demo")
+    (written,) = definitions.rglob("defs.yaml")
+    assert f"type: {name}" in written.read_text()
+    written.write_text(COMPONENT.format(name=name, lake=tmp_path / "lake"))
+    assert "loaded successfully" in here.run("python", "-c", dg, "check", "defs")
+
+
+@pytest.mark.full
+def test_the_component_has_its_former_name_for_one_release(
+    with_extras: Installed, tmp_path: Path
+) -> None:
+    """Where no package of a project is called `pipelines`; a warning says the new name."""
+    folder = project(tmp_path, "project") / "lake"
+    folder.mkdir()
+    former = "pipelines.orchestration.component.StateLake"
+    (folder / "defs.yaml").write_text(COMPONENT.format(name=former, lake=tmp_path / "lake"))
+    here = Installed(with_extras.programs, tmp_path)
+    load = "from project.definitions import everything; print(type(everything()).__name__)"
+    ran = here.call("python", "-c", load)
+    assert (ran.returncode, ran.stdout.strip()) == (0, "Definitions"), ran.stderr
+    assert "statelake.dagster.StateLake" in ran.stderr

@@ -44,6 +44,7 @@ TABLES = {
     "words/counter/count",
 }  # fmt: skip
 OTHERS = ("savepoint", "state_tables", "restore_plan", "exported_savepoint", "migrated_tables")
+NAME = "statelake.dagster.StateLake"
 PICTURE = "](data:image/png;base64,"
 
 
@@ -142,9 +143,7 @@ class TestDefinitions:
         assert DEFS.read_text("utf-8") in PAGE.read_text("utf-8")
         lines = DEFS.read_text("utf-8").splitlines()
         assert len(lines) <= 10
-        assert yaml.safe_load("\n".join(lines))["type"] == (
-            f"{StateLake.__module__}.{StateLake.__name__}"
-        )
+        assert yaml.safe_load("\n".join(lines))["type"] == NAME
 
     def test_assets(self, example: Example) -> None:
         """One for each table, known before anything was imported; all come of the savepoint."""
@@ -494,9 +493,8 @@ def test_dg_finds_scaffolds_and_checks(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    name = f"{StateLake.__module__}.{StateLake.__name__}"
-    assert f'"{name}"' in dg_command("list", "components", "--json")
-    dg_command("scaffold", "defs", name, "more", "--job", "clicks", "--savepoints", "sp/clicks")
+    assert f'"{NAME}"' in dg_command("list", "components", "--json")
+    dg_command("scaffold", "defs", NAME, "more", "--job", "clicks", "--savepoints", "sp/clicks")
     more = project / "state_of_flink/defs/more/defs.yaml"
     written = yaml.safe_load(more.read_text("utf-8"))
     assert written["attributes"]["jobs"][0]["name"] == "clicks"
