@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ from statelake.pipelines.lake.tables.records import HoldRecord, SnapshotRecord
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.files.storage_options import with_storage_options
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.model.snapshot import Operator, Snapshot
 from statelake.state_core.printable import printable
 
 # each operation is imported when it is first used: who reads a state needs no DuckDB
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.export.rescaling import OperatorPlan
     from statelake.pipelines.lake.ingest.importing import ImportResult
     from statelake.pipelines.lake.keys.key_history import KeyHistory
+    from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import StateDifference
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.migrations import KryoOutcome, Outcome
@@ -295,18 +297,8 @@ class Job:
         Raises:
             NotFoundError: There is no such snapshot, or several begin so.
         """
-        catalog = self.lake.catalog
-        record = catalog.snapshot(self.name, self._id(snapshot))
-        return LakeSnapshot(
-            f"{self.name}/{record.snapshot_id}",
-            record.metadata_version,
-            record.checkpoint_id,
-            record.kind,
-            record.format,
-            recorded_operators(catalog, record),
-            job=self,
-            record=record,
-        )
+        record = self.lake.catalog.snapshot(self.name, self._id(snapshot))
+        return LakeSnapshot(self, record)
 
     def _id(self, snapshot: str) -> str:
         return resolve_snapshot(self.lake.catalog, self.name, snapshot)
@@ -464,19 +456,36 @@ class Job:
         return prune(self.lake.catalog, self.name, Policy.parse(policy))
 
 
-@dataclass(frozen=True, repr=False)
 class LakeSnapshot(Snapshot):
     """A snapshot in a lake: a `Snapshot`, and what can be done with it there.
 
     Its `operators` are those that have state in tables.
 
-    Attributes:
+    Args:
         job: The job.
         record: All that the lake knows of it.
     """
 
-    job: Job = field(kw_only=True, compare=False)
-    record: SnapshotRecord = field(kw_only=True)
+    job: Job
+    record: SnapshotRecord
+
+    def __init__(self, job: Job, record: SnapshotRecord) -> None:
+        known = {
+            "location": f"{job.name}/{record.snapshot_id}",
+            "metadata_version": record.metadata_version,
+            "checkpoint_id": record.checkpoint_id,
+            "kind": record.kind,
+            "format": record.format,
+            "job": job,
+            "record": record,
+        }
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def operators(self) -> tuple[Operator, ...]:
+        """Its operators with state in tables, of which nothing is read before it is asked for."""
+        return recorded_operators(self._catalog, self.record)
 
     def __repr__(self) -> str:
         return repr(self.record).replace("SnapshotRecord", "LakeSnapshot", 1)
@@ -507,7 +516,7 @@ class LakeSnapshot(Snapshot):
         drop_channel_state: bool = False,
         sample: float | None = None,
         seed: int = 0,
-        mask: str | os.PathLike[str] | None = None,
+        mask: Mask | str | os.PathLike[str] | None = None,
         leave_out_opaque: bool = False,
     ) -> ExportResult:
         """Write it as a savepoint that Flink restores.
@@ -522,7 +531,7 @@ class LakeSnapshot(Snapshot):
             drop_channel_state: Whether records in flight are left out, which the job never sees.
             sample: The share of the keys that is written, such as 0.01; by default all.
             seed: Another one samples other keys.
-            mask: A YAML file that says what becomes of keys and values.
+            mask: What becomes of keys and values, or a YAML file that says it.
             leave_out_opaque: Whether state that can't be sampled or masked is left out.
         """
         from statelake.pipelines.lake.export.exporting import export_snapshot

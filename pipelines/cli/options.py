@@ -28,13 +28,15 @@ from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
+    from statelake.pipelines.api import LakeSnapshot
     from statelake.pipelines.lake.catalog.catalog import Catalog
-    from statelake.pipelines.lake.share.sharing import Sharing
+    from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.tables.records import SnapshotRecord
     from statelake.state_core.model.snapshot import Snapshot
 
 __all__ = [
     "Reading",
+    "Sharing",
     "Source",
     "allow_external_option",
     "answer",
@@ -258,6 +260,13 @@ class Source:
         snapshot_id = None if named is None else snapshot_named(lake, self.job, named)
         return lake, newest_snapshot(lake, self.job, snapshot_id)
 
+    def stored(self, engine: str = "auto") -> LakeSnapshot:
+        """The snapshot of the lake; errors as of `recorded`."""
+        from statelake.pipelines.api import Lake, LakeSnapshot  # noqa: PLC0415 - Delta only when wanted
+
+        _, record = self.recorded()
+        return LakeSnapshot(Lake(self.lake or "").job(self.job, engine=engine), record)
+
     def read(self, read: Callable[[Catalog, SnapshotRecord], Result]) -> Result:
         """Read a snapshot of the lake to its end: see `SnapshotReading.whole`."""
         from statelake.pipelines.lake.catalog.reading import SnapshotReading  # noqa: PLC0415 - the same
@@ -360,16 +369,24 @@ class Share(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-def _sharing(
-    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool
-) -> Sharing | None:
-    if sample is None and mask is None:
-        if leave_out_opaque:
-            raise click.UsageError("--leave-out-opaque is for --sample and --mask")
-        return None
-    from statelake.pipelines.lake.share.sharing import sharing_of  # noqa: PLC0415 - not for --help
+class Sharing(TypedDict):
+    """What others get of a snapshot, as `LakeSnapshot.export` takes it."""
 
-    return sharing_of(sample, seed, mask, leave_out=leave_out_opaque)
+    sample: float | None
+    seed: int
+    mask: Mask | None
+    leave_out_opaque: bool
+
+
+def _sharing(sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool) -> Sharing:
+    if leave_out_opaque and sample is None and mask is None:
+        raise click.UsageError("--leave-out-opaque is for --sample and --mask")
+    read = None
+    if mask is not None:
+        from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
+
+        read = read_mask(mask)
+    return {"sample": sample, "seed": seed, "mask": read, "leave_out_opaque": leave_out_opaque}
 
 
 # what others are to get of a snapshot

@@ -102,7 +102,7 @@ class Sharing:
 def sharing_of(
     sample: float | None = None,
     seed: int = 0,
-    mask: str | os.PathLike[str] | None = None,
+    mask: Mask | str | os.PathLike[str] | None = None,
     *,
     leave_out: bool = False,
 ) -> Sharing | None:
@@ -111,7 +111,7 @@ def sharing_of(
     Args:
         sample: The share of the keys, above 0 and up to 1; None for all.
         seed: Another one samples other keys.
-        mask: A YAML file that says what becomes of keys and values.
+        mask: What becomes of keys and values, or a YAML file that says it.
         leave_out: Whether what can't be sampled or masked is left out, and not refused.
 
     Raises:
@@ -119,11 +119,9 @@ def sharing_of(
     """
     if sample is None and mask is None:
         return None
-    return Sharing(
-        None if sample is None else Sample(sample, seed),
-        None if mask is None else read_mask(os.fspath(mask)),
-        leave_out,
-    )
+    if mask is not None and not isinstance(mask, Mask):
+        mask = read_mask(os.fspath(mask))
+    return Sharing(None if sample is None else Sample(sample, seed), mask, leave_out)
 
 
 @dataclass(frozen=True)

@@ -317,7 +317,8 @@ class SnapshotRecord:
         made = f"{self.origin} of {self.parent}" if self.parent else f"{self.format} {self.kind}"
         return printable(
             f"<SnapshotRecord {self.job}/{self.snapshot_id}: {made}, taken"
-            f" {self.taken_at:%Y-%m-%d %H:%M}, {self.entries:,} entries, {self.state_bytes:,} bytes>"
+            f" {self.taken_at:%Y-%m-%d %H:%M}, {self.entries:,} entries,"
+            f" {self.state_bytes:,} bytes>"
         )
 
     @property
