@@ -18,20 +18,21 @@ line: by its id, `latest`, `latest~1`, a date, or the beginning of its id. Each 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from typing_extensions import Self
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.recorded_states import recorded_operators
 from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
-from statelake.pipelines.lake.tables.records import HoldRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.files.storage_options import with_storage_options
@@ -64,10 +65,14 @@ if TYPE_CHECKING:
     from statelake.state_core.connectors.sources import Source
     from statelake.state_core.declarations import JobDeclaration
     from statelake.state_core.declarations.findings import Finding
+    from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_compatibility import StateVerdict
     from statelake.state_core.model.channels import Channel
 
 __all__ = ["Erasure", "Job", "Lake", "LakeSnapshot", "SnapshotEditor"]
+
+
+Result = TypeVar("Result")
 
 
 class Lake:
@@ -730,19 +735,53 @@ class LakeSnapshot(Snapshot):
         """Return where its sources go on: offsets, positions, splits."""
         from statelake.pipelines.lake.catalog.recorded_sources import recorded_sources
 
-        return recorded_sources(self._catalog.location, self.record)
+        return self._read(partial(recorded_sources, self._catalog.location))
 
     def sinks(self) -> list[Sink]:
         """Return its sinks, with what they have still to commit."""
         from statelake.pipelines.lake.catalog.recorded_sources import recorded_sinks
 
-        return recorded_sinks(self._catalog.location, self.record)
+        return self._read(partial(recorded_sinks, self._catalog.location))
 
     def channels(self) -> list[Channel]:
         """Return its channels with records in flight; `read_channels` reads what is in them."""
         from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
 
         return recorded_channels(self._catalog.directory, self.record)
+
+    def top(
+        self,
+        limit: int = 10,
+        *,
+        operator: str | None = None,
+        state: str | None = None,
+        ttl: Iterable[timedelta] = (),
+        at: datetime | None = None,
+    ) -> dict[str, dict[str, StateWeights]]:
+        """Return the heaviest keys of each keyed state, exactly, by operator and state.
+
+        Args:
+            limit: How many keys of each state.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
+            ttl: Times to live: how much would be gone at each is in `StateWeights.expiries`.
+            at: When it would; by default when the snapshot was taken.
+        """
+        from statelake.pipelines.lake.keys.heavy_keys import expired_until, weigh_snapshot
+
+        until = expired_until(at or self.record.taken_at, ttl)
+
+        def weigh(record: SnapshotRecord) -> list[tuple[OperatorRecord, dict[str, StateWeights]]]:
+            return weigh_snapshot(
+                self._catalog, record, limit, operator=operator, state=state, until=until,
+                progress=self.job.progress,
+            )  # fmt: skip
+
+        return {owner.label: states for owner, states in self._read(weigh)}
+
+    def _read(self, read: Callable[[SnapshotRecord], Result]) -> Result:
+        """Read the snapshot by one record from begin to end: see `SnapshotReading.whole`."""
+        return SnapshotReading(self._catalog, self.record).whole(read)
 
 
 class SnapshotEditor:

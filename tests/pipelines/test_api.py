@@ -182,6 +182,8 @@ def test_a_snapshot_is_checked(made: sl.Job) -> None:
     verdicts = monday.check_compatibility(str(DEMO / "tuesday"))
     assert [verdict for verdict in verdicts if verdict.fault] == []
     assert {plan.operator for plan in monday.plan_rescale(5)} == {"kinds"}
+    (heaviest,) = monday.top(1, state="total")["kinds"]["total"].heaviest()
+    assert len(monday.get(heaviest.key)["kinds"]["total"]) == 1
     assert (monday.sources(), monday.sinks(), monday.channels()) == ([], [], [])
 
 

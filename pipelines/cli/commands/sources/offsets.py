@@ -23,8 +23,7 @@ from statelake.state_core.connectors.sources import Source, Split, sources_of
 from statelake.state_core.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from statelake.pipelines.lake.catalog.catalog import Catalog
-    from statelake.pipelines.lake.tables.records import SnapshotRecord
+    pass
 
 __all__ = ["offsets", "print_moved"]
 
@@ -105,16 +104,8 @@ def _ends_of(place: Place, operator: str | None) -> tuple[list[Source], list[Sin
         sources, sinks = sources_of(snapshot), sinks_of(snapshot)
         named = None if operator is None else snapshot.operator(operator).operator_id
     else:
-        from statelake.pipelines.lake.catalog.recorded_sources import (  # noqa: PLC0415 - the same
-            recorded_sinks,
-            recorded_sources,
-        )
-
-        def ends(lake: Catalog, record: SnapshotRecord) -> tuple[list[Source], list[Sink]]:
-            of_lake = lake.location, record
-            return recorded_sources(*of_lake), recorded_sinks(*of_lake)
-
-        sources, sinks = place.read(ends)
+        stored = place.stored()
+        sources, sinks = stored.sources(), stored.sinks()
         labels = {source.operator: source.operator_id for source in sources}
         labels |= {sink.operator: sink.operator_id for sink in sinks}
         named = labels.get(operator or "", operator)
