@@ -30,7 +30,6 @@ from typing_extensions import Self
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
-from statelake.pipelines.lake.catalog.recorded_states import recorded_operators
 from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.shown import json_text, plain
@@ -490,6 +489,8 @@ class LakeSnapshot(Snapshot):
     @cached_property
     def operators(self) -> tuple[Operator, ...]:
         """Its operators with state in tables, of which nothing is read before it is asked for."""
+        from statelake.pipelines.lake.catalog.recorded_states import recorded_operators
+
         return recorded_operators(self._catalog, self.record)
 
     def __repr__(self) -> str:
