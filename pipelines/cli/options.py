@@ -254,18 +254,23 @@ class Source:
             LakeError: There is no lake, or its catalog can't be read.
         """
         from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-        from statelake.pipelines.lake.keys.one_key import newest_snapshot  # noqa: PLC0415 - the same
 
-        lake, named = Catalog(self.lake or ""), self.snapshot_id
-        snapshot_id = None if named is None else snapshot_named(lake, self.job, named)
-        return lake, newest_snapshot(lake, self.job, snapshot_id)
+        lake = Catalog(self.lake or "")
+        return lake, self._record(lake)
 
     def stored(self, engine: str = "auto") -> LakeSnapshot:
         """The snapshot of the lake; errors as of `recorded`."""
         from statelake.pipelines.api import Lake, LakeSnapshot  # noqa: PLC0415 - Delta only when wanted
 
-        _, record = self.recorded()
-        return LakeSnapshot(Lake(self.lake or "").job(self.job, engine=engine), record)
+        job = Lake(self.lake or "").job(self.job, engine=engine)
+        return LakeSnapshot(job, self._record(job.lake.catalog))
+
+    def _record(self, lake: Catalog) -> SnapshotRecord:
+        from statelake.pipelines.lake.keys.one_key import newest_snapshot  # noqa: PLC0415 - the same
+
+        named = self.snapshot_id
+        snapshot_id = None if named is None else snapshot_named(lake, self.job, named)
+        return newest_snapshot(lake, self.job, snapshot_id)
 
     def read(self, read: Callable[[Catalog, SnapshotRecord], Result]) -> Result:
         """Read a snapshot of the lake to its end: see `SnapshotReading.whole`."""
