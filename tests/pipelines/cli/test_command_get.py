@@ -301,7 +301,7 @@ def test_the_history_ends_with_what_each_snapshot_holds(three: Catalog) -> None:
     """As many entries as `get` finds, in every snapshot."""
     for key in ("-820795872871", "-94496947966233"):
         for snapshot in key_history.key_history(three, "orders", key).snapshots:
-            held = three.get("orders", key, snapshot_id=snapshot.snapshot_id)
+            held = rows_in_lake(three, three.snapshot("orders", snapshot.snapshot_id), key)
             assert snapshot.entries == sum(len(rows) for each in held for _, rows in each.batches)
 
 
