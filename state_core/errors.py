@@ -283,7 +283,7 @@ class UnreadableTableError(LakeError):
 
 
 def did_you_mean(wanted: str, known: Iterable[str]) -> str:
-    """Return the question whether a similar name was meant, for a remedy; empty if none is similar.
+    """Return the question whether a similar name was meant, for the end of a remedy; or nothing.
 
     Args:
         wanted: The name that is not there.
@@ -292,4 +292,4 @@ def did_you_mean(wanted: str, known: Iterable[str]) -> str:
     import difflib  # noqa: PLC0415 - only for an error
 
     near = difflib.get_close_matches(wanted, [*known], 1)
-    return f"did you mean {near[0]!r}? " if near else ""
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -424,7 +424,7 @@ class Operator:
         names = [state.name for state in states]
         raise NotFoundError(
             f"operator {self.label} has no {kind}state {name!r}",
-            remedy=f"{did_you_mean(name, names)}it has: {', '.join(map(repr, names)) or 'none'}",
+            remedy=f"it has: {', '.join(map(repr, names)) or 'none'}{did_you_mean(name, names)}",
         )
 
     @property
@@ -492,7 +492,7 @@ class Snapshot:
         meant = did_you_mean(wanted, [*labels, *(operator.name for operator in self.operators)])
         raise NotFoundError(
             f"no operator {wanted!r} in {self.location}",
-            remedy=f"{meant}it has: {', '.join(labels) or 'none'}",
+            remedy=f"it has: {', '.join(labels) or 'none'}{meant}",
         )
 
     def __getitem__(self, wanted: str) -> Operator:
