@@ -44,45 +44,58 @@ REFUSALS = {
 _SYSTEM_ERROR = re.compile(r"(?:\(os error |\bOs \{ code: |\[[Ee]rrno )(\d+)")
 OWN_PROCESS = "own process"  # of the command, and of nothing else that may use what it has loaded
 
-# where each is, and how its help begins
-COMMANDS = {
-    "inspect": ("inspect:inspect", "Show what a savepoint or checkpoint holds"),
-    "dump": ("dump:dump", "Print the entries of a savepoint's state"),
-    "get": ("keys.one_key:get", "Show all that is held for one key"),
-    "history": ("keys.one_key:history", "Show what changed of one key"),
-    "top": ("keys.heavy_keys:top", "Show the heaviest keys of each keyed state"),
-    "offsets": ("sources.offsets:offsets", "Show where the sources of a snapshot go on"),
-    "channels": (
-        "sources.channels:channels",
-        "Show the records in flight of an unaligned checkpoint",
-    ),
-    "report": ("report:report", "Write what a snapshot holds as one page of HTML"),
-    "import": ("lake:import_command", "Import a savepoint or checkpoint"),
-    "commit": ("lake:commit", "Register edited tables as a new snapshot"),
-    "snapshots": ("lake:snapshots", "List the snapshots of a lake"),
-    "hold": ("retention:hold", "Let nobody drop a snapshot"),
-    "release": ("retention:release", "End the holds of a snapshot"),
-    "retain": ("retention:retain", "Let snapshots go that a policy does not keep"),
-    "drop": ("lake:drop", "Let snapshots go, and free the bytes that only they needed"),
-    "lake": ("cleaning:lake", "Look after a lake as a whole"),
-    "erase": ("erasure.erase:erase_command", "Erase keys from every snapshot"),
-    "audit": ("erasure.audit:audit", "Prove that what was erased is gone"),
-    "sql": ("queries.sql:sql", "Run SQL, with tables by the name"),
-    "shell": ("queries.shell:shell", "Ask SQL at a prompt"),
-    "diff": ("compare:diff", "Show what changed from one snapshot to another"),
-    "check": ("checks.group:check", "Ask before the deploy what would go wrong after it"),
-    "migrate": ("migrate:migrate", "Give states new types"),
-    "edit": ("edit:edit", "Change a snapshot as a whole"),
-    "rescale": ("compare:rescale", "Show how a snapshot's key groups would be spread"),
-    "compress": ("compress:compress", "Write a canonical savepoint again compressed, or not"),
-    "export": ("export:export", "Write a snapshot as a canonical savepoint"),
-    "run": ("run:run", "Run a job of process functions"),
-    "checkpoints": ("checkpoints:checkpoints", "See to the checkpoints of a running job"),
-    "flink": ("flink.group:flink", "Work on a live Flink cluster"),
-    "spark": ("spark:spark", "Run statelake on a cluster of Spark's"),
-    "bootstrap": ("bootstrap:bootstrap_command", "Write a savepoint of nothing but tables"),
-    "demo": ("demo:demo", "Run the whole way on bundled savepoints"),
+# by what they are for: where each is, and how its help begins
+GROUPS = {
+    "Look": {
+        "inspect": ("inspect:inspect", "Show what a savepoint or checkpoint holds"),
+        "dump": ("dump:dump", "Print the entries of a savepoint's state"),
+        "get": ("keys.one_key:get", "Show all that is held for one key"),
+        "top": ("keys.heavy_keys:top", "Show the heaviest keys of each keyed state"),
+        "offsets": ("sources.offsets:offsets", "Show where the sources of a snapshot go on"),
+        "channels": (
+            "sources.channels:channels",
+            "Show the records in flight of an unaligned checkpoint",
+        ),
+        "report": ("report:report", "Write a page of HTML that shows a snapshot"),
+    },
+    "Archive": {
+        "import": ("lake:import_command", "Import a savepoint or checkpoint"),
+        "snapshots": ("lake:snapshots", "List the snapshots of a lake"),
+        "sql": ("queries.sql:sql", "Run SQL on the tables of a lake"),
+        "shell": ("queries.shell:shell", "Run SQL at a prompt"),
+        "history": ("keys.one_key:history", "Show what changed of one key"),
+        "diff": ("compare:diff", "Show what changed from one snapshot to another"),
+        "hold": ("retention:hold", "Protect a snapshot from deletion"),
+        "release": ("retention:release", "End the holds of a snapshot"),
+        "retain": ("retention:retain", "Delete the snapshots that a policy does not keep"),
+        "drop": ("lake:drop", "Delete snapshots, and the files that only they need"),
+        "lake": ("cleaning:lake", "Maintain a lake as a whole"),
+    },
+    "Change": {
+        "edit": ("edit:edit", "Change a snapshot as a whole"),
+        "migrate": ("migrate:migrate", "Give states new types"),
+        "commit": ("lake:commit", "Register edited tables as a new snapshot"),
+        "erase": ("erasure.erase:erase_command", "Erase keys from every snapshot"),
+        "audit": ("erasure.audit:audit", "Prove that erased keys are gone"),
+        "compress": ("compress:compress", "Compress a canonical savepoint, or decompress it"),
+        "bootstrap": ("bootstrap:bootstrap_command", "Create a savepoint from tables"),
+    },
+    "Check": {
+        "check": ("checks.group:check", "Check a snapshot before a deploy"),
+        "rescale": ("compare:rescale", "Show how key groups would be spread over subtasks"),
+    },
+    "Deploy": {
+        "export": ("export:export", "Write a snapshot as a canonical savepoint"),
+        "flink": ("flink.group:flink", "Operate the jobs of a live Flink cluster"),
+    },
+    "Run": {
+        "run": ("run:run", "Run a job of process functions"),
+        "checkpoints": ("checkpoints:checkpoints", "Manage checkpoints of running tasks"),
+        "spark": ("spark:spark", "Prepare a Spark cluster"),
+        "demo": ("demo:demo", "Run the whole way on bundled savepoints"),
+    },
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 CALLS_USERS_CODE = ("run", "migrate", "bootstrap")  # which may make pandas of Arrow
 
@@ -118,7 +131,7 @@ class _Commands(click.Group):
     """Finds commands by the table above, and imports only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table, which is the order of a day's work."""
+        """In the order of the table."""
         return list(COMMANDS)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -139,9 +152,13 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List them without importing one."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, begins) for name, (_, begins) in COMMANDS.items()])
+        """List them by group, without importing one."""
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{name:{width}}", begins) for name, (_, begins) in group.items()]
+                )
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a reader that has enough (`| head`) is no error."""

@@ -69,7 +69,7 @@ def bootstrap_command(
     engine: str,
     as_json_: bool,
 ) -> None:
-    """Write a savepoint of nothing but tables: the state that a new job starts from.
+    """Create a savepoint from tables: the state that a new job starts with.
 
     SPEC is a YAML or Python file: operators by uid, their key's type, and each state's kind, type
     and source - a Parquet, Delta, CSV or JSON-lines path, a state in a lake, or a query - with the

@@ -69,7 +69,7 @@ blobs_option = click.option("--blobs", help="The blob store: a directory or URI.
 
 @click.group()
 def checkpoints() -> None:
-    """See to the checkpoints of a running job: its log, and what the log's markers lead to.
+    """Manage checkpoints of running tasks: their log, and the files that its markers name.
 
     \b
     Example:

@@ -13,7 +13,7 @@ __all__ = ["lake"]
 
 @click.group()
 def lake() -> None:
-    """Look after a lake as a whole.
+    """Maintain a lake as a whole.
 
     \b
     Examples:

@@ -104,7 +104,7 @@ def rescale(
     max_parallelism: int | None,
     as_json_: bool,
 ) -> None:
-    """Show how a snapshot's key groups would be spread at another parallelism.
+    """Show how key groups would be spread over subtasks at another parallelism.
 
     No data is touched: sizes are from the catalog. `statelake export` then does it.
 

@@ -61,7 +61,7 @@ def compress(
     allow_external: tuple[str, ...],
     as_json_: bool,
 ) -> None:
-    """Write a canonical savepoint again compressed, or not: entry for entry the same state.
+    """Compress a canonical savepoint, or decompress it: entry for entry the same state.
 
     \b
     Examples:

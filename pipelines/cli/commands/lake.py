@@ -210,7 +210,7 @@ def drop(
     yes: bool,
     as_json_: bool,
 ) -> None:
-    """Let snapshots go, and free the bytes that only they needed.
+    """Delete snapshots, and the files that only they need.
 
     One with a hold stays: to name it is answered with no, and --keep passes over it.
 

@@ -39,7 +39,7 @@ def report(
     limit: int,
     as_json_: bool,
 ) -> None:
-    """Write what a snapshot holds as one page of HTML, to look at and to send.
+    """Write a page of HTML that shows a snapshot, to look at and to send.
 
     Operators, states and their types, sizes, key groups as a picture, what any parallelism would
     give each subtask (typed into the page), the heaviest keys, and faults. Of a lake's snapshot

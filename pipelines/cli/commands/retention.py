@@ -32,7 +32,7 @@ __all__ = ["hold", "release", "retain"]
 @click.option("--reason", default="", help="Why; kept with the hold.")
 @json_option
 def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> None:
-    """Let nobody drop a snapshot, until its holds are released.
+    """Protect a snapshot from deletion, until its holds are released.
 
     Neither `drop` nor `retain` nor Dagster's pruning takes it. Another reason is another hold; the
     same one again changes nothing.
@@ -86,7 +86,7 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
 @click.option("--yes", is_flag=True, help="Do it: without this, only the plan is shown.")
 @json_option
 def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
-    """Let snapshots go that a policy does not keep, and free the bytes that only they needed.
+    """Delete the snapshots that a policy does not keep, and the files that only they need.
 
     A policy has parts, of which any may keep a snapshot: how long, and the newest of which. `30d
     all` keeps all of the last 30 days, `1y daily` the newest of each day of the last year, `forever

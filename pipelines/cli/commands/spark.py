@@ -15,7 +15,7 @@ __all__ = ["spark"]
 
 @click.group()
 def spark() -> None:
-    """Run statelake on a cluster of Spark's.
+    """Prepare a Spark cluster for statelake.
 
     \b
     Example:

@@ -26,7 +26,7 @@ __all__ = ["check"]
 
 @click.group()
 def check() -> None:
-    """Ask before the deploy what would go wrong after it.
+    """Check a snapshot before a deploy: what would go wrong after it?
 
     Exit code 1 if anything would.
 

@@ -27,7 +27,7 @@ SHOWN = 20
 
 @click.group()
 def audit() -> None:
-    """Prove that what was erased is gone, and show what was erased and audited.
+    """Prove that erased keys are gone, and show what was erased and audited.
 
     \b
     Examples:

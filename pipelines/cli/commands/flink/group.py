@@ -15,7 +15,7 @@ __all__ = ["flink"]
 
 @click.group()
 def flink() -> None:
-    """Work on a live Flink cluster: its jobs, their savepoints.
+    """Operate the jobs of a live Flink cluster, and their savepoints.
 
     The cluster is that of --flink, STATELAKE_FLINK or statelake.toml. Who asks is said by the
     environment alone, so that no process list and no history of a shell shows it:

@@ -58,7 +58,7 @@ SQL ends with a semicolon, and may go over several lines.
 @snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Begin with `.edit SNAPSHOT`.")
 @plugins_option
 def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> None:
-    """Ask SQL at a prompt, with completion of tables and columns, and history.
+    """Run SQL at a prompt, with completion of tables and columns, and history.
 
     Lines that are not typed at a terminal are run as they come, up to the first error. The history
     is kept in ~/.local/state/statelake/history, or in the file that STATELAKE_HISTORY names.

@@ -86,7 +86,7 @@ def sql(
     to: str | None,
     as_json_: bool,
 ) -> None:
-    """Run SQL, with tables by the name <job>.<operator>.<state>.
+    """Run SQL on the tables of a lake, by the name <job>.<operator>.<state>.
 
     An operator's timers are <job>.<operator>.timers, and the rows of a state in all snapshots
     <job>.<operator>.<state>@all. What the catalog knows is in statelake.snapshots, .operators,
