@@ -210,7 +210,7 @@ def check_states(state: str | None, names: Collection[str]) -> None:
         known = sorted(set(names))
         raise NotFoundError(
             f"no operator has a keyed state {state!r}",
-            remedy=f"{did_you_mean(state, known)}there are: {', '.join(known) or 'none'}",
+            remedy=f"there are: {', '.join(known) or 'none'}{did_you_mean(state, known)}",
         )
 
 

@@ -31,7 +31,7 @@ def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     if missing:
         raise NotFoundError(
             f"no column {missing[0]!r}",
-            remedy=f"{did_you_mean(missing[0], schema.names)}there are: {', '.join(schema.names)}",
+            remedy=f"there are: {', '.join(schema.names)}{did_you_mean(missing[0], schema.names)}",
         )
     return pa.schema([schema.field(name) for name in columns])
 

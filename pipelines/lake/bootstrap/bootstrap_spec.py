@@ -301,7 +301,7 @@ class _Reader:
                 raise EncodeError(
                     f"`{name}` means nothing here",
                     place=self.place((*at, str(name)), what),
-                    remedy=f"{did_you_mean(str(name), legal)}legal: {', '.join(legal)}",
+                    remedy=f"legal: {', '.join(legal)}{did_you_mean(str(name), legal)}",
                 )
 
     def choice(self, given: Any, legal: Sequence[str], at: Keys, what: str) -> str:

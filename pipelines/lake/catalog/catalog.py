@@ -174,11 +174,11 @@ class CatalogVersion:
             jobs = self.jobs()
             raise NotFoundError(
                 f"no job {job!r} in the lake",
-                remedy=f"{did_you_mean(job, jobs)}it has: {', '.join(jobs) or 'none'}",
+                remedy=f"it has: {', '.join(jobs) or 'none'}{did_you_mean(job, jobs)}",
             )
         raise NotFoundError(
             f"job {job!r} has no snapshot {snapshot_id!r}",
-            remedy=f"{did_you_mean(snapshot_id, ids)}its latest are: {', '.join(ids[-10:])}",
+            remedy=f"its latest are: {', '.join(ids[-10:])}{did_you_mean(snapshot_id, ids)}",
         )
 
     def latest(self, job: str) -> SnapshotRecord | None:

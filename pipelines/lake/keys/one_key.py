@@ -172,7 +172,7 @@ def _operator(record: SnapshotRecord, wanted: str) -> OperatorRecord:
     labels = [each.label for each in record.operators]
     raise NotFoundError(
         f"no operator {wanted!r} in snapshot {record.snapshot_id}",
-        remedy=f"{did_you_mean(wanted, labels)}it has: {', '.join(labels) or 'none'}",
+        remedy=f"it has: {', '.join(labels) or 'none'}{did_you_mean(wanted, labels)}",
     )
 
 
