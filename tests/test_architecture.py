@@ -170,7 +170,7 @@ PATHS_BY_HAND = {
     "pipelines.operations.bootstrap": ({"pathlib", "Directory"}, USERS_OWN),
     "pipelines.flink.connection": ({"pathlib"}, USERS_OWN),
     "pipelines.flink.path_map": ({"Directory"}, USERS_OWN),
-    "pipelines.cli.main": ({"os.open"}, "the null device"),
+    "pipelines.cli.standard_files": ({"os.open"}, "the null device"),
     "pipelines.cli.settings": (
         {"pathlib", "os.open"}, USERS_OWN,
     ),

@@ -20,6 +20,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from statelake.pipelines.cli.standard_files import cut_off, lose, print_to_the_end
 from statelake.state_core.errors import HeldError, IncompatibleError, NoMatchError, StateError
 from statelake.state_core.printable import is_text, printable
 
@@ -97,6 +98,8 @@ GROUPS = {
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
+# end as soon as nobody reads on: they have as many lines as state has, and no answer
+LISTS = ("dump", "sql")
 CALLS_USERS_CODE = ("run", "migrate", "bootstrap")  # which may make pandas of Arrow
 
 
@@ -147,6 +150,8 @@ class _Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         commands = importlib.import_module(f"statelake.pipelines.cli.commands.{module}")
         command: click.Command = getattr(commands, name)
+        if ctx.obj is OWN_PROCESS and cmd_name in LISTS:
+            cut_off()
         if ctx.obj is OWN_PROCESS and cmd_name not in CALLS_USERS_CODE and "pyarrow" in sys.modules:
             _spare_pandas()
         return command
@@ -166,7 +171,7 @@ class _Commands(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:  # to be caught here: click would exit with 1
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            lose(sys.stdout.fileno())
             return 0
         return result
 
@@ -194,6 +199,8 @@ def statelake(debug: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command, and leave with its exit code."""
+    if arguments is None:
+        print_to_the_end()
     try:
         _refuse_bytes(sys.argv[1:] if arguments is None else arguments)
         process = OWN_PROCESS if arguments is None else None

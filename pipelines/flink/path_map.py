@@ -13,12 +13,15 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.object_stores import AZURE_SCHEMES
 from statelake.state_core.files.paths import relative_path
 from statelake.state_core.files.storage_options import location_below
 
 __all__ = ["PathMap"]
 
 METADATA = "_metadata"
+# an account of Azure's; any other host is a server's
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}\.(dfs|blob)\.core\.windows\.net", re.ASCII)
 _LOCAL = re.compile(r"file:(?://)?(?=/)", re.IGNORECASE)
 
 
@@ -60,14 +63,14 @@ class PathMap:
         """A path of the cluster's, as it is called here.
 
         Raises:
-            UnsafePathError: The path leads out of the directory that is mapped, or has options,
-                which say to which server keys go.
+            UnsafePathError: The path leads out of the directory that is mapped, or says to which
+                server keys go.
         """
         plain = _plain(path)
         here = _moved(plain, self._prefixes, location_below)
-        if here == plain and "://" in plain and ("?" in plain or "#" in plain):
+        if here == plain and (says := _says_server(plain)):
             raise UnsafePathError(
-                f"the cluster wrote {plain}, which has options",
+                f"the cluster wrote {plain}, which {says}",
                 remedy="map the directory to what it is called here: --path-map CLUSTER=HERE",
             )
         return here
@@ -104,6 +107,20 @@ class PathMap:
             remedy="say where that directory is on this machine:"
             f" --path-map '{above}=/where/it/is/here' (STATELAKE_FLINK_PATH_MAP, path_map)",
         )
+
+
+def _says_server(path: str) -> str:
+    """What of a path says to which server this machine's keys go; empty if nothing does."""
+    if "://" not in path:
+        return ""
+    if "?" in path or "#" in path:
+        return "has options"
+    try:
+        parts = urlsplit(path)
+        is_azures = bool(_ACCOUNT.fullmatch(parts.hostname or "")) and parts.port is None
+    except ValueError:
+        return "is no URI"
+    return "names a server" if parts.scheme in AZURE_SCHEMES and not is_azures else ""
 
 
 def _plain(path: str) -> str:

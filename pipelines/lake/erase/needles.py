@@ -18,7 +18,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 import pyarrow as pa
 
 from statelake.pipelines.keys import key_from_text
-from statelake.pipelines.lake.erase.requests import ErasureRequest, words_of
+from statelake.pipelines.lake.erase.requests import ErasureRequest, only_field, words_of
 from statelake.pipelines.lake.query.literals import text_literals, unescaped, without_literals
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import EncodeError
@@ -36,6 +36,8 @@ __all__ = [
     "without_words",
 ]
 
+KRYO_LENGTH = 64  # from which on it writes texts of ASCII as others
+SHORT = 64  # so long is a text whose length takes one byte
 LEAST_BYTES = 5  # that are neither 0x00 nor 0xff, of which numbers have many in front
 REDACTED = "[erased]"
 _HTML = re.compile(r"[&'<=>]")  # what Gson, and others for pages, escape in JSON
@@ -78,20 +80,24 @@ def needles_of(
     keys = set(asked.keys)
     forms: dict[bytes, Needle] = {}
     short: dict[str, None] = {}
-    for number, word in enumerate(words_of(asked)):
+    words = words_of(asked)
+    words += [field for key in asked.keys for field in only_field(key) if field not in words]
+    for number, word in enumerate(words):
         plain = [("text", _bytes(normal)) for normal in _normal_forms(word)]
         if word in keys:
             for normal in _normal_forms(word):
                 for serializer in serializers:
                     plain += _written(serializer, normal)
+        plain += _of_kryo(word)
         coded = [form for name, data in plain for form in _coded(name, data)]
         if len(word) >= LEAST_BYTES:  # an escape is long, and says one character
+            coded += _behind_lengths(word) if _is_number(word) else ()
             coded += [(name, _bytes(text)) for name, text in spellings(word)]
         for form, data in coded:
             if len(data.strip(b"\x00\xff")) < LEAST_BYTES:
                 short[form] = None
             elif data not in forms:
-                digits = form == "text" and word.lstrip("-").isdigit()
+                digits = form == "text" and _is_number(word)
                 forms[data] = Needle(number, form, data, digits)
     return list(forms.values()), list(short)
 
@@ -179,6 +185,8 @@ def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
     with suppress(EncodeError):
         column = pa.array([key_from_text(word, key)], key.arrow_type)
         yield f"{key.name}, serialized", encode_keys(key, column)[0].as_py()
+        while pa.types.is_struct(column.type) and column.type.num_fields == 1:
+            column = column.field(0)
         kind = column.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind):
             size = kind.bit_width // 8
@@ -191,6 +199,28 @@ def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:
                 )
         elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             yield f"{key.name} in a column", column[0].as_py()
+
+
+def _is_number(word: str) -> bool:
+    return word.lstrip("-").isdigit()
+
+
+def _of_kryo(word: str) -> Iterator[tuple[str, bytes]]:
+    """A text as Kryo writes it, if its last letter is not itself there: a bit says that it is."""
+    if word.isascii() and 1 < len(word) < KRYO_LENGTH:
+        data = _bytes(word)
+        yield "text of Kryo's", data[:-1] + bytes([data[-1] | 0x80])
+
+
+def _behind_lengths(word: str) -> Iterator[tuple[str, bytes]]:
+    """A text with its length, which shows that it is whole: a letter behind it may be a length."""
+    data = _bytes(word)
+    size = len(data)
+    if size < SHORT:
+        yield "text of Flink's", bytes([size + 1]) + data
+        yield "text of Avro's", bytes([2 * size]) + data
+    yield "text of Java's", size.to_bytes(2, "big") + data
+    yield "text of Parquet's", size.to_bytes(4, "little") + data
 
 
 def _bytes(text: str) -> bytes:

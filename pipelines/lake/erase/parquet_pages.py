@@ -13,13 +13,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_bounds import leaves_of, open_parquet
 from statelake.state_core.errors import DamagedLakeError
 
 __all__ = ["pages_of"]
 
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
-AS_THEY_ARE = {0, 2, 3, 4, 6, 8}  # PLAIN, dictionaries, runs, bits, bytes behind their lengths
+AS_THEY_ARE = {0, 2, 3, 4, 8}  # PLAIN, dictionaries, runs, bits
+BETWEEN = b"\n"  # texts, so that none goes on in the next one
+_TEXTS = (
+    pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary,
+)  # fmt: skip
 NESTED = 12
 LARGEST_PAGE = 1 << 30
 LEVELS = 16
@@ -72,10 +76,17 @@ def _pages(data: pa.Buffer, file: Any, group: int, column: Any) -> Iterator[tupl
         at = behind
     if coded:
         whole = file.read_row_group(group, columns=[column.path_in_schema])
-        for chunk in whole.column(0).chunks:
-            for buffer in chunk.buffers():
-                if buffer is not None:
-                    yield f"{name}, values", buffer
+        for leaf in (leaf for chunk in whole.column(0).chunks for leaf in leaves_of(chunk)):
+            yield f"{name}, values", _values(leaf)
+
+
+def _values(leaf: pa.Array) -> pa.Buffer | bytes:
+    """The bytes of values that nothing is nested in."""
+    if pa.types.is_dictionary(leaf.type):
+        leaf = leaf.dictionary_decode()
+    if any(is_text(leaf.type) for is_text in _TEXTS):
+        return BETWEEN.join(leaf.cast(pa.large_binary()).drop_null().to_pylist())
+    return (leaf.nbytes and leaf.buffers()[1]) or b""
 
 
 def _layout_of(header: dict[int, Any]) -> tuple[int, int, bool]:

@@ -14,7 +14,7 @@ from typing import Any
 from statelake.pipelines.lake.query.literals import text_literals
 from statelake.state_core.errors import LakeError
 
-__all__ = ["SECRET", "ErasureRequest", "check_request", "keyed_digest", "words_of"]
+__all__ = ["SECRET", "ErasureRequest", "check_request", "keyed_digest", "only_field", "words_of"]
 
 SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
 _REQUEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", re.ASCII)
@@ -80,6 +80,17 @@ def words_of(asked: ErasureRequest, *, parts: bool = False) -> list[str]:
         words += text_literals(predicate)
         words += _NUMBER.findall(predicate) if parts else []
     return sorted({word for word in words if word.strip()}, key=len, reverse=True)
+
+
+def only_field(key: str) -> list[str]:
+    """The text, or the longer number, that is all that a key with fields has; else nothing."""
+    try:
+        value = json.loads(key) if key[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        return []
+    while isinstance(value, dict | list) and len(value) == 1:
+        (value,) = value.values() if isinstance(value, dict) else value
+    return [] if isinstance(value, dict | list) else _texts_in(value)
 
 
 def _texts_in(value: Any) -> list[str]:

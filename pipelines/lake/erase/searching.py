@@ -22,7 +22,7 @@ AT_ONCE = 1024
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
 _FRAMED, _XERIAL = b"\xff\x06\x00\x00sNaPpY", b"\x82SNAPPY\x00"
 _MAGIC = re.compile(b"|".join(map(re.escape, (_GZIP, _ZSTD, _FRAMED, _XERIAL))))
-_WORD = re.compile(rb"[0-9A-Za-z]")
+_WORD = re.compile(rb"[0-9A-Za-z](?!\x00{3})")  # not the length of what follows, in four bytes
 
 
 class Searcher:
@@ -66,11 +66,9 @@ class Searcher:
         )  # fmt: skip
         for at, number in zip(positions[:count].tolist(), hits[:count].tolist(), strict=True):
             needle = self.needles[number]
-            around = (
-                view[max(at - 1, 0) : at].tobytes(),
-                view[at + len(needle.data) :][:1].tobytes(),
-            )
-            if not (needle.digits and any(map(_WORD.fullmatch, around))):
+            behind = at + len(needle.data)
+            around = view[max(at - 1, 0) : at].tobytes(), view[behind : behind + 4].tobytes()
+            if not (needle.digits and any(map(_WORD.match, around))):
                 yield at, needle
 
 

@@ -24,7 +24,7 @@ from statelake.pipelines.lake.tables.thrift_compact import Fields, read_struct
 from statelake.state_core.bounds import PAGE_BYTES, TABLE_BYTES, TABLE_ROWS
 from statelake.state_core.errors import StateError
 
-__all__ = ["BoundedWriter", "check_parquet", "open_parquet"]
+__all__ = ["BoundedWriter", "check_parquet", "leaves_of", "open_parquet"]
 
 # fields of `PageHeader`, and of what it says of a page of each kind
 KIND, UNPACKED, PACKED = 1, 2, 3
@@ -201,7 +201,7 @@ class _Pages:
         rows = max(1, MEASURED_BYTES // longest) if longest else MEASURED_ROWS
         for batch in file.iter_batches(rows, [group], [chunk.path_in_schema]):
             for array in batch.columns:
-                for leaf in _leaves(array):
+                for leaf in leaves_of(array):
                     self._spend(_bytes_of(leaf))
 
     def _spend(self, count: int) -> None:
@@ -217,15 +217,15 @@ def _bytes_of(array: pa.Array) -> int:
     return pc.sum(pc.binary_length(array.dictionary).take(array.indices)).as_py() or 0
 
 
-def _leaves(array: pa.Array) -> Iterator[pa.Array]:
+def leaves_of(array: pa.Array) -> Iterator[pa.Array]:
     """The arrays that a nested one is made of."""
     if pa.types.is_struct(array.type):
         for index in range(array.type.num_fields):
-            yield from _leaves(array.field(index))
+            yield from leaves_of(array.field(index))
     elif pa.types.is_map(array.type):
-        yield from _leaves(array.keys)
-        yield from _leaves(array.items)
+        yield from leaves_of(array.keys)
+        yield from leaves_of(array.items)
     elif pa.types.is_nested(array.type):
-        yield from _leaves(array.values)
+        yield from leaves_of(array.values)
     else:
         yield array

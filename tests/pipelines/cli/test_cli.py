@@ -16,6 +16,7 @@ import pytest
 
 from statelake.pipelines.cli import main as cli
 from statelake.pipelines.cli.main import COMMANDS, GROUPS, statelake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.state_core.errors import (
     ConflictError,
     IncompatibleError,
@@ -341,6 +342,37 @@ def test_a_reader_that_left_is_no_error(words: tuple[str, ...], tmp_path: Path) 
             [*command, *named[1:]], stdout=output, stderr=subprocess.PIPE, check=False
         )
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("also_errors", [False, True])
+def test_a_reader_that_left_does_not_hear_yes(tmp_path: Path, *, also_errors: bool) -> None:
+    """The answer stays no, and what was begun is ended: `statelake get ... 2>&1 | true && ...`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "statelake.pipelines.cli.main"]
+    with os.fdopen(writing, "wb") as output:
+        for words, code in (
+            (["get", str(DEMO), "--key", "5"], 1),
+            (["inspect", str(tmp_path)], 3),
+            (["--help"], 0),
+            (["dump", str(DEMO)], 0),
+        ):
+            errors = output if also_errors else subprocess.PIPE
+            ended = subprocess.run([*command, *words], stdout=output, stderr=errors, check=False)
+            assert (words[0], ended.returncode) == (words[0], code)
+
+
+def test_closed_output_is_nobodys_fault(tmp_path: Path) -> None:
+    """`statelake import ... >&- 2>&-` imports, and none of its files gets what is printed."""
+    lake = tmp_path / "lake"
+    words = ["import", str(DEMO), "--lake", str(lake), "--job", "j"]
+    command = shlex.join([sys.executable, "-m", "statelake.pipelines.cli.main", *words])
+    for closed in (">&-", "<&- >&- 2>&-"):
+        ended = subprocess.run(
+            ["sh", "-c", f"{command} {closed}"], capture_output=True, check=False
+        )
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    assert [summary.job for summary in Catalog(str(lake)).summaries("j")] == ["j"]
 
 
 def test_a_file_is_no_snapshot(tmp_path: Path) -> None:

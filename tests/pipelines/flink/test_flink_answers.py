@@ -127,6 +127,22 @@ def test_a_cluster_says_no_options_of_a_store(options: str) -> None:
     assert urlsplit(mapped).query == "region=x"
 
 
+@pytest.mark.parametrize(
+    "location",
+    ["abfs://account@evil.example/files/sp", "ABFSS://files@account.evil.example/sp",
+     "abfs://files@account.dfs.core.windows.net.evil/sp", "abfs://account.dfs.core.windows.net:1/files/sp",
+     "abfs://files@evil.example%2f.dfs.core.windows.net/sp"],
+)  # fmt: skip
+def test_a_cluster_says_no_server_of_a_store(location: str) -> None:
+    """A location of Azure's may name any server, which would be shown this machine's tokens."""
+    with pytest.raises(UnsafePathError, match="names a server"):
+        PathMap().readable(location)
+    above = location.rpartition("/")[0]
+    assert PathMap({above: "/mnt"}).here(location) == "/mnt/sp"
+    plain = "abfss://files@account.dfs.core.windows.net/sp"
+    assert PathMap().here(plain) == plain
+
+
 def test_a_snapshot_that_can_not_be_read_names_both_paths(tmp_path: Path) -> None:
     """What the cluster wrote, where it was looked for, and how to map it."""
     paths = PathMap({"s3://bucket": str(tmp_path)})

@@ -143,6 +143,7 @@ def test_a_key_in_a_page(lake: Catalog, codec: str, version: str) -> None:
         ("key", pa.int64(), "BYTE_STREAM_SPLIT", NUMBER),
         ("name", pa.string(), "DELTA_BYTE_ARRAY", TEXT),
         ("name", pa.string(), "DELTA_LENGTH_BYTE_ARRAY", TEXT),
+        ("name", pa.large_string(), "DELTA_BYTE_ARRAY", TEXT),
     ],
 )
 def test_a_key_that_does_not_stand_as_it_is(
@@ -158,7 +159,28 @@ def test_a_key_that_does_not_stand_as_it_is(
     only_hit(lake, asked, path)
 
 
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+@pytest.mark.parametrize("beside", ["A" * 65, "7" * 55, "z" * 122])
+def test_a_number_in_texts_is_told_from_the_next_text(
+    lake: Lake, beside: str, encoding: str
+) -> None:
+    """What stands behind it is the length of the next one, or the next one, and no more digits."""
+    path = Path(lake.directory.root) / "planted.parquet"
+    for values in ([KEY, beside], [beside, f"of {KEY}", beside]):
+        pq.write_table(
+            pa.table({"name": values}), path, use_dictionary=False,
+            column_encoding={"name": encoding}, write_statistics=False, compression="zstd",
+        )  # fmt: skip
+        only_hit(lake, NUMBER, path)
+    column = pa.DictionaryArray.from_arrays(pa.array([1], pa.int32()), pa.array([KEY, beside]))
+    pq.write_table(pa.table({"name": column}), path, write_statistics=False, store_schema=False)
+    only_hit(lake, NUMBER, path)
+    pq.write_table(pa.table({"name": [f"{KEY}1", f"x{KEY}"]}), path, write_statistics=False)
+    assert audit_erasure(lake, NUMBER).clean  # others' numbers
+
+
 SERIALIZED = int(KEY).to_bytes(8, "big", signed=True)
+AS_KRYO = KEY[:-1].encode() + bytes([ord(KEY[-1]) | 0x80])  # the last letter of ASCII is marked
 
 
 @pytest.mark.parametrize(
@@ -171,13 +193,17 @@ SERIALIZED = int(KEY).to_bytes(8, "big", signed=True)
           for n in range(3)),
         json.dumps({"raw": base64.urlsafe_b64encode(SERIALIZED).decode()}).encode(),
         b"\x00" * 4000 + SERIALIZED,
+        b"Person" + AS_KRYO + b"Berlin",
+        b"\x0e" + KEY.encode() + b"Berlin",
+        b"\x1a" + KEY.encode() + b"Berlin",
+        b"\x00\x0d" + KEY.encode() + b"Berlin",
         gzip.compress(b"some" + SERIALIZED * 50),
         b"before" + pa.compress(b"some" + SERIALIZED * 50, "zstd", asbytes=True),
         b"before" + bytes(compress_snappy(b"some" + SERIALIZED * 50)),
         pa.compress(b"ab" * 100 + SERIALIZED * 2, "snappy", asbytes=True),
     ],
-    ids=["text", "hex", "HEX", "b64-0", "b64-1", "b64-2", "b64-url", "raw", "gzip", "zstd",
-         "framed", "snappy"],
+    ids=["text", "hex", "HEX", "b64-0", "b64-1", "b64-2", "b64-url", "raw", "kryo", "string",
+         "avro", "java", "gzip", "zstd", "framed", "snappy"],
 )  # fmt: skip
 def test_a_key_in_a_log_or_a_blob(lake: Catalog, said: bytes) -> None:
     """In the codes of JSON, and in compressed blocks."""
@@ -185,6 +211,23 @@ def test_a_key_in_a_log_or_a_blob(lake: Catalog, said: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(said)
     only_hit(lake, NUMBER, path)
+
+
+@pytest.mark.parametrize("kind", ["VARCHAR(40)", "BIGINT"])
+def test_the_one_field_of_a_key_is_searched_for(tmp_path: Path, kind: str) -> None:
+    """A key of Flink SQL is a row: the text or the number in it tells who it is."""
+    who: Any = "alice-77123" if kind != "BIGINT" else 783633772217
+    rows = pa.table({"key": [{"f0": who}, {"f0": type(who)(5)}], "value": [1, 2]})
+    state = NewKeyedState("visits", rows, value="Long")
+    write_snapshot(tmp_path / "day", [NewOperator("users", {"row_data": [kind]}, (state,))])
+    lake = Lake(tmp_path / "lake")
+    import_as(lake, tmp_path / "day", "day", "sql")
+    asked = ErasureRequest("gdpr-4", [json.dumps({"f0": who})])
+    erase(lake, asked, ["sql"])
+    assert audit_erasure(lake, asked).clean
+    path = tmp_path / "lake" / "left.parquet"
+    pq.write_table(rows, path, compression="zstd", use_dictionary=False, write_statistics=False)
+    only_hit(lake, asked, path)
 
 
 BRIEN = "Zo\u00eb O'Brien/7"
