@@ -162,7 +162,7 @@ def test_a_key_that_does_not_stand_as_it_is(
 @pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
 @pytest.mark.parametrize("beside", ["A" * 65, "7" * 55, "z" * 122])
 def test_a_number_in_texts_is_told_from_the_next_text(
-    lake: Lake, beside: str, encoding: str
+    lake: Catalog, beside: str, encoding: str
 ) -> None:
     """What stands behind it is the length of the next one, or the next one, and no more digits."""
     path = Path(lake.directory.root) / "planted.parquet"
@@ -220,7 +220,7 @@ def test_the_one_field_of_a_key_is_searched_for(tmp_path: Path, kind: str) -> No
     rows = pa.table({"key": [{"f0": who}, {"f0": type(who)(5)}], "value": [1, 2]})
     state = NewKeyedState("visits", rows, value="Long")
     write_snapshot(tmp_path / "day", [NewOperator("users", {"row_data": [kind]}, (state,))])
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, tmp_path / "day", "day", "sql")
     asked = ErasureRequest("gdpr-4", [json.dumps({"f0": who})])
     erase(lake, asked, ["sql"])
