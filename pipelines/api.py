@@ -30,7 +30,7 @@ from typing_extensions import Self
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
-from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
+from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId, resolve_snapshot
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.errors import DeclarationError
@@ -304,7 +304,7 @@ class Job:
         record = self.lake.catalog.snapshot(self.name, self._id(snapshot))
         return LakeSnapshot(self, record)
 
-    def _id(self, snapshot: str) -> str:
+    def _id(self, snapshot: str) -> SnapshotId:
         return resolve_snapshot(self.lake.catalog, self.name, snapshot)
 
     def import_snapshot(
@@ -437,7 +437,7 @@ class Job:
         """Return the ids of snapshots that are named, all looked up before one is dropped."""
         if bool(snapshots) == (keep is not None):
             raise DeclarationError("give either snapshots to drop, or how many to keep")
-        return list(dict.fromkeys(map(self._id, snapshots))) or None
+        return [*dict.fromkeys(map(self._id, snapshots))] or None
 
     def plan_retain(self, policy: str) -> RetentionPlan:
         """Say which snapshots a policy keeps, and why; nothing is changed.
