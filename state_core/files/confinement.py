@@ -203,11 +203,12 @@ class ConfinedTree:
 
         It is locked while its writer lives, and removed unless it was renamed.
         """
-        part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
+        handle = None
+        while handle is None:  # until no sweep has taken a new one for left before it is locked
+            part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
+            handle = _held_part(part, folder)
         try:
-            with open(os.open(part, _CREATE, 0o666, dir_fd=folder), "wb") as file:
-                with suppress(OSError):  # a file system without locks: nothing is taken for left
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            with open(handle, "wb") as file:
                 file.writelines(chunks)
                 file.flush()
                 _sync(file.fileno())
@@ -589,6 +590,22 @@ def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
         return pa.OSFile(f"/dev/fd/{handle}", mode)
     finally:
         os.close(handle)
+
+
+def _held_part(part: str, folder: int) -> int | None:
+    """The descriptor of a new file, locked if the system can; None if a sweep had it first."""
+    handle = os.open(part, _CREATE, 0o666, dir_fd=folder)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    except OSError:  # a file system without locks: nothing is taken for left
+        return handle
+    if os.fstat(handle).st_nlink == 0:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _identity(handle: int) -> tuple[int, int, int]:

@@ -178,7 +178,7 @@ class Attempt:
                 return CatalogChange(taken_back(version.claims, {self.token: self.claim}))
 
             self.lake.transact(take_back)
-            finish_deletions(self.lake)
+            finish_deletions(self.lake, {self.claim.job})
             if not is_named:  # somebody else took it back: no deletion names what came later
                 carry_out(self.lake, _deletion_of(self.token, self.claim))
         except StateError as error:
@@ -305,7 +305,8 @@ def settle_attempts(
             watch(lake.directory, processes, f"{why}: {what}")
             dead = dict(attempts)
         lake.transact(partial(_take_back, dead))
-        finish_deletions(lake)
+        # nothing is in the way any more: who goes on says of which jobs files must be gone
+        finish_deletions(lake, ())
 
 
 def watch(lake: Directory, processes: Mapping[str, Mapping[str, Any]], what: str) -> None:

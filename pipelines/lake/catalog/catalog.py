@@ -139,8 +139,8 @@ class CatalogVersion:
         return read_claims(self.properties, self._catalog.uri)
 
     def jobs(self) -> list[str]:
-        """The jobs that have rows, sorted."""
-        return sorted({record.job for record in self.listed()[0]})
+        """The jobs that have rows, be they believed or not, sorted."""
+        return sorted({file.job for file in self.files if file.job})
 
     def has(self, job: str, snapshot_id: str) -> bool:
         """Whether an id is taken, if only by a row that breaks a rule."""
@@ -349,7 +349,7 @@ class Catalog:
         return read(self.version())
 
     def jobs(self) -> list[str]:
-        """The jobs that have snapshots, sorted."""
+        """The jobs that have rows, be they believed or not, sorted."""
         return self._read(CatalogVersion.jobs)
 
     def summaries(self, job: str | None = None) -> list[SnapshotRecord]:
@@ -502,10 +502,10 @@ class Catalog:
 
     def put_together(self, job: str) -> None:
         """Put the catalog's files of a job together when there are many, one a snapshot."""
-        if sum(file.job == job for file in self.version().files) < MANY_FILES:
-            return
         # left to the next, where another was quicker or a file is not as it must be
         with suppress(StateError, CommitFailedError, pa.ArrowException, OSError):
+            if sum(file.job == job for file in self.version().files) < MANY_FILES:
+                return
             log = open_table(self._catalog.directory)
             if log is None:
                 return

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import posixpath
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.names import (
     AREAS,
+    RUNS,
     is_carried_name,
     is_edited_file,
     is_table_path,
@@ -65,6 +67,7 @@ __all__ = [
     "sweep_notes",
     "sweep_parts",
     "sweep_rows",
+    "sweep_runs",
     "sweep_signs",
     "sweep_tables",
     "table_paths",
@@ -77,6 +80,8 @@ OLD_NOTES = ("_statelake/attempts", "_statelake/erasures")
 UNDO, DROP = "undo-", "drop"
 ALIVE = "_statelake/alive"
 LOG = logging.getLogger(__name__)
+_RUN = re.compile(r"\d{8,12}", re.ASCII)
+_ATTEMPT = re.compile(r"attempt-[0-9a-f]{12}/")
 
 Result = TypeVar("Result")
 
@@ -142,16 +147,32 @@ class _Looks:
                     raise
 
 
-def finish_deletions(lake: Catalog) -> Freed:
+def finish_deletions(lake: Catalog, jobs: Collection[str] | None = None) -> Freed:
     """Delete what deletions in the catalog's log name, and take them out of it.
 
+    One that fails keeps no other from its end, and stays for the next writer.
+
+    Args:
+        lake: The lake.
+        jobs: The jobs whose deletions must succeed; of another's it is only logged that one
+            failed. Those of all jobs by default.
+
     Raises:
-        DamagedLakeError: A row of a job can't be believed: who knows which files it needs?
+        DamagedLakeError: A row or a table of one of these jobs can't be believed: who knows which
+            files it needs?
     """
-    freed = Freed()
+    freed, failed = Freed(), None
     for token, claim in lake.version().claims.deletions.items():
-        freed += carry_out(lake, claim)
-        lake.transact(partial(_without, token))
+        try:
+            freed += carry_out(lake, claim)
+            lake.transact(partial(_without, token))
+        except StateError as error:  # noqa: PERF203 - each has its own
+            if jobs is None or claim.job in jobs:
+                failed = failed or error
+            else:
+                LOG.warning("deletions are left to the next writer: %s", error)
+    if failed is not None:
+        raise failed
     return freed
 
 
@@ -303,17 +324,19 @@ def _show_newest(
     return table.open()
 
 
-def sweep_tables(lake: Catalog, job: str, paths: Iterable[str], *, dry_run: bool = False) -> Freed:
+def sweep_tables(
+    lake: Catalog, job: str | None, paths: Iterable[str], *, dry_run: bool = False
+) -> Freed:
     """Delete files of a job's tables that nobody named: tasks wrote them, or other engines.
 
     Args:
         lake: The lake.
-        job: The job; one without snapshots may be called anything.
+        job: The job; None if it is not known whose tables they are, as a folder does not say it.
         paths: Its tables.
         dry_run: Only look.
 
     Raises:
-        DamagedLakeError: A row of the job can't be believed.
+        DamagedLakeError: A row of the job, or of any if it is not known, can't be believed.
     """
     freed, looks = Freed(), _Looks(lake, job)
     for path in paths:
@@ -481,14 +504,48 @@ def remove_left_directories(exports: Iterable[str] = (), *, dry_run: bool = Fals
 
 
 def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
-    """Delete signs of life of attempts that are not there any more."""
+    """Delete signs of life of attempts and erasures that are not there any more."""
     names = [name for name in lake.directory.names(ALIVE) if is_token(name)]
-    running = lake.version().claims.attempts
+    running = _running(lake.version())
     gone = [name for name in names if name not in running]
     for name in gone:
         if not dry_run:
             lake.directory.delete(f"{ALIVE}/{name}")
     return Freed(len(gone), 0)
+
+
+def sweep_runs(lake: Catalog, job: str, *, dry_run: bool = False) -> Freed:
+    """Delete what runs of a job left behind that are done, and whose snapshots were dropped.
+
+    No run can begin with these; what says what they were of stays.
+
+    Args:
+        lake: The lake.
+        job: The job, as its directory of runs is called.
+        dry_run: Only look.
+    """
+    runs = f"{job}/{RUNS}"
+    done = []
+    with suppress(UnsafePathError):  # no run is of a job that is called so
+        done = [
+            run
+            for run in lake.directory.names(runs)
+            if _RUN.fullmatch(run) and lake.directory.is_file(f"{runs}/{run}/done.json")
+        ]
+    if not done:
+        return Freed()
+    version = lake.version()  # behind the list: the snapshot of a run comes before it is done
+    if version.listed(job)[1]:
+        return Freed()  # nobody knows what was dropped
+    freed = Freed()
+    for run in done:
+        for path, size in lake.directory.files_below(f"{runs}/{run}"):
+            is_attempts = _ATTEMPT.match(path.removeprefix(f"{runs}/{run}/"))
+            if is_attempts and not version.has(job, f"run-{run}"):
+                if not dry_run:
+                    lake.directory.delete(path)
+                freed += Freed(1, size)
+    return freed
 
 
 def sweep_notes(lake: Catalog, *, dry_run: bool = False) -> Freed:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -33,6 +33,7 @@ from statelake.pipelines.lake.catalog.deletions import (
     sweep_notes,
     sweep_parts,
     sweep_rows,
+    sweep_runs,
     sweep_signs,
     sweep_tables,
     table_paths,
@@ -52,6 +53,7 @@ from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
     NotFoundError,
+    StateError,
     UnsafePathError,
 )
 
@@ -188,9 +190,10 @@ def drop_snapshots(
         return _drop(lake, version, job, dropped, snapshot_ids or (), token)
 
     lake.transact_to_free(decide)
-    freed = finish_deletions(lake)
+    freed = finish_deletions(lake, {job})
     lake.reserve()
     freed += sweep_tables(lake, job, tables) + sweep_carried(lake) + sweep_rows(lake, SNAPSHOTS)
+    freed += sweep_runs(lake, job)
     logs = [f"{path}/{LOG_DIRECTORY}" for path in (*tables, SNAPSHOTS)]
     freed += sweep_parts(lake, [*logs, "_statelake"])
     sweep_signs(lake)
@@ -322,7 +325,7 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
 
     Raises:
         NotALakeError: There is neither a lake nor what a killed first import has left.
-        DamagedLakeError: A row of a job can't be believed.
+        DamagedLakeError: A row or a table of a job can't be believed; all else is cleaned.
     """
     freed = Freed()
     if not lake.exists():  # a first import that was killed leaves a part of its first entry
@@ -330,22 +333,37 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
         if not freed.files:
             lake.version()
         return freed + remove_left_directories(exports, dry_run=dry_run)
+    failures: list[StateError] = []
+
+    def done(work: Callable[[], Freed | None]) -> Freed:
+        """What is damaged keeps nothing else from being cleaned."""
+        try:
+            return work() or Freed()
+        except StateError as error:
+            failures.append(error)
+            return Freed()
+
     if not dry_run:
-        take_back_dead(lake)
+        done(partial(take_back_dead, lake))
     folders = {areas_of(job)[0].partition("/")[0]: job for job in lake.jobs()}
     for folder in lake.directory.names():
         if not folder.startswith(("_", ".")):
-            # a folder of no job has no snapshots: nothing is needed in it
-            job = folders.get(folder, folder)
-            freed += sweep_tables(lake, job, table_paths(lake, folder), dry_run=dry_run)
+            # a job may begin at any moment, or have no row that can be read: then all are asked
+            job = folders.get(folder)
+            tables = list(table_paths(lake, folder))
+            freed += done(partial(sweep_tables, lake, job, tables, dry_run=dry_run))
+            freed += done(partial(sweep_runs, lake, folder, dry_run=dry_run))
             for area in (CHECKPOINTS, COMMITS):
-                freed += sweep_rows(lake, f"{folder}/{area}", dry_run=dry_run)
+                freed += done(partial(sweep_rows, lake, f"{folder}/{area}", dry_run=dry_run))
     for path in (SNAPSHOTS, ERASURE_RECORDS):
-        freed += sweep_rows(lake, path, dry_run=dry_run)
+        freed += done(partial(sweep_rows, lake, path, dry_run=dry_run))
     freed += sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
     freed += sweep_notes(lake, dry_run=dry_run)
     freed += remove_left_directories(exports, dry_run=dry_run)
-    return freed + sweep_parts(lake, [""], dry_run=dry_run)
+    freed += sweep_parts(lake, [""], dry_run=dry_run)
+    if failures:
+        raise failures[0]
+    return freed
 
 
 def tables_of_job(lake: Catalog, job: str, records: list[SnapshotRecord]) -> list[str]:

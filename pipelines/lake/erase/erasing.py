@@ -281,7 +281,7 @@ class Erasure:
         """
         settle_attempts(self.lake, self._attempts, "nothing can be erased")
         self.lake.transact(self._closed)
-        finish_deletions(self.lake)
+        finish_deletions(self.lake, self.claim.jobs)
 
     def _attempts(self, version: CatalogVersion) -> Mapping[str, AttemptClaim]:
         """The attempts that write to the jobs, or keep files of theirs."""
@@ -484,7 +484,7 @@ class Erasure:
                 is_ours = token_of(name) or _is_engines(name)
                 if is_ours and name not in needed and not name.startswith(f"{LOG_DIRECTORY}/"):
                     directory.delete(name)
-        finish_deletions(self.lake)
+        finish_deletions(self.lake, self.claim.jobs)
         self.lake.delete_old_rows(self.claim.jobs)
         sweep_carried(self.lake)
 
@@ -519,6 +519,8 @@ class Erasure:
             if claim is not None and claim.token == self.token and claim.switched:
                 return  # the answer was lost: the same request goes on
             self.lake.transact_to_free(self._opened)
+            if not self.files:
+                return  # none was written: what stood against it may be that no row can be read
             records = records_of(self.lake, self.claim.jobs)
             named = {path for _, path in _named(chain.from_iterable(records.values()))}
             for table in {file.table for file in self.files}:

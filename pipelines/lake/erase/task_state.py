@@ -25,7 +25,7 @@ from statelake.pipelines.lake.commits.checkpoint_records import read_records
 from statelake.pipelines.lake.commits.run_log import RunLog
 from statelake.pipelines.lake.erase.pair_tables import HeldKeys, PairTable
 from statelake.pipelines.lake.erase.requests import ErasureRequest
-from statelake.pipelines.lake.tables.names import CHANGELOGS, CHECKPOINTS, STORES, areas_of
+from statelake.pipelines.lake.tables.names import CHANGELOGS, CHECKPOINTS, RUNS, STORES, areas_of
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.commit import (
     CheckpointV2,
@@ -84,11 +84,11 @@ class FoundTaskState:
 
 
 def all_jobs(lake: Catalog) -> list[str]:
-    """All jobs: with snapshots, or of which tasks alone keep stores or changelogs in the lake."""
+    """All jobs: with snapshots, or of which runs or tasks alone keep state in the lake."""
     jobs = set(lake.jobs())
     for name in lake.directory.names():
         job = unquote(name.replace("~", "%"))
-        if job and _within(job) == name and any(_kept(lake, job, (STORES, CHANGELOGS))):
+        if job and _within(job) == name and any(_kept(lake, job, (STORES, CHANGELOGS, RUNS))):
             jobs.add(job)
     return sorted(jobs)
 
@@ -149,8 +149,10 @@ class TaskState:
                 for attempt in log.attempts(run):
                     directory = log.run_directory(run).child(attempt)
                     task_state.left.append(directory.full())
+                    # without snapshots nobody knows how a key is written there
+                    unknown = self.held.too_short or not ids
                     task_state.holding |= self._in_any(directory) or (
-                        self.held.too_short and f"run-{run:08d}" not in ids
+                        unknown and f"run-{run:08d}" not in ids
                     )
         if self.asked.snapshots:
             task_state.elsewhere += [

@@ -180,10 +180,16 @@ class _Import:
         if present is not None:
             return ImportResult(present, new=False)
         engine = choose_engine(choice)
-        for _ in range(ATTEMPTS):
-            with suppress(BasisChangedError):  # then against what is there now
-                return self._attempt(name, engine, progress)
-        return self._attempt(name, engine, progress)
+        try:
+            for _ in range(ATTEMPTS):
+                with suppress(BasisChangedError):  # then against what is there now
+                    return self._attempt(name, engine, progress)
+            return self._attempt(name, engine, progress)
+        except ConflictError:  # perhaps as another process has imported the same meanwhile
+            present = self._present(name)
+            if present is None:
+                raise
+            return ImportResult(present, new=False)
 
     def _attempt(self, name: str, engine: Engine, progress: Progress | None) -> ImportResult:
         """Import against the snapshot that is the job's newest now.

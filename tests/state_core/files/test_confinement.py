@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import stat
@@ -618,3 +619,32 @@ def test_keys_of_object_stores_hold_to_the_rule(lake: Path, path: str) -> None:
             operation(remote.confined(), path)
         if name in {"read", "source", "size", "followed"}:
             assert operation(remote.confined().child("a"), "b/c/file")
+
+
+@pytest.mark.parametrize("write", ["write", "write_new"])
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_a_sweep_takes_no_file_that_its_writer_is_about_to_lock(
+    write: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the writer begins another: what it writes gets its name."""
+    tree, real, calls = ConfinedTree(str(tmp_path)), fcntl.flock, count()
+    sweeps: list[int] = []
+
+    def lock(file: int, operation: int) -> None:
+        if next(calls) == 0:
+            (part,) = tmp_path.glob("*.part")
+            if when == "before":
+                assert tree.remove_left_part(part.name)
+            else:
+                sweeps.append(os.open(part, os.O_RDONLY))
+                real(sweeps[0], fcntl.LOCK_EX)
+        real(file, operation)
+        if sweeps:
+            os.close(sweeps.pop())
+
+    monkeypatch.setattr(confinement.fcntl, "flock", lock)
+    if write == "write":
+        tree.write("entry", [b"content"])
+    else:
+        assert tree.write_new("entry", b"content")
+    assert (tmp_path / "entry").read_bytes() == b"content"

@@ -33,7 +33,7 @@ from statelake.pipelines.lake.tables.records import (
     UnitRecord,
 )
 from statelake.state_core.commit import CommitMeasures
-from statelake.state_core.errors import ConflictError, NotALakeError, NotFoundError
+from statelake.state_core.errors import ConflictError, NotALakeError, NotFoundError, SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.lakes import add_row, remove_rows
 from tests.support.steps import Step, do_at
@@ -251,6 +251,21 @@ def test_a_change_comes_while_files_are_put_together(
     do_at(monkeypatch, (CatalogVersion, "rows", "after", 1), change[what])
     commit(lake, record("c", hours=4))
     assert ids(lake) == {"append": ["a", "b", "c", "x"], "remove": ["b", "c"]}[what]
+
+
+def test_a_store_that_breaks_off_behind_a_commit_makes_no_error_of_it(
+    lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot is there: whether files should be put together can be looked at later."""
+    add_row(lake, record("a", hours=1))
+
+    def break_off() -> None:
+        raise SnapshotError("no answer")
+
+    behind = lambda: do_at(monkeypatch, (Catalog, "version", "before", 1), break_off)  # noqa: E731
+    do_at(monkeypatch, (Attempt, "commit", "before", 1), behind)
+    commit(lake, record("b", hours=2))
+    assert ids(lake) == ["a", "b"]
 
 
 def test_a_catalog_of_an_older_version_gets_the_new_columns(lake: Catalog, tmp_path: Path) -> None:

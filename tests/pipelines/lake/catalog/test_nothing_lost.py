@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 import pytest
@@ -45,8 +46,14 @@ from statelake.pipelines.lake.tables.names import (
 )
 from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.state_core.commit import CommitMeasures
-from statelake.state_core.errors import ConflictError, HeldError, NotALakeError, StateError
-from tests.support.forged_lakes import TOKEN, USUAL_CLAIMS, Scene, make_scene
+from statelake.state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    HeldError,
+    NotALakeError,
+    StateError,
+)
+from tests.support.forged_lakes import NAME, TOKEN, USUAL_CLAIMS, Scene, make_scene
 from tests.support.lakes import (
     LOCAL,
     Contents,
@@ -368,6 +375,81 @@ def test_clocks_say_nothing(days: int, scene: Scene) -> None:
     drop_snapshots(scene.lake, "orders", keep=1)
     assert ids(scene.lake) == ["next"]
     assert_whole(scene.lake)
+
+
+def test_a_damaged_job_keeps_nobody_from_others(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a killed command left there can't be deleted: the other job is dropped from and erased.
+
+    And what is told is what became of that one.
+    """
+    import_as(scene.lake, scene.source, "next", "clean")
+    table = NAME.replace("orders", "clean", 1)
+    scene.claim("deletion", job="clean", tokens=["f" * 16], tables=[table])
+    entry = scene.path / table / f"_delta_log/{0:020}.json"
+    entry.write_text("no entry\n")
+    drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"])
+    assert "deletions are left to the next writer" in caplog.text
+    erase(scene.lake, ASKED, ["orders"])
+    assert list(scene.lake.version().claims.deletions) == [TOKEN]
+    assert ids(scene.lake) == ["good"]
+    with pytest.raises(DamagedLakeError):
+        drop_snapshots(scene.lake, "clean", snapshot_ids=[])
+    left = scene.path / NAME / "_data" / TOKEN / "0" / "key-groups-00000.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(HALF)
+    with pytest.raises(DamagedLakeError):  # having cleaned all but that job
+        clean_lake(scene.lake, dry_run=False)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("job", ["next", "the next job"])
+def test_a_job_that_begins_beside_a_clean_keeps_its_files(
+    job: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its folder is called, which need not be the job's name."""
+    first = lambda: import_as(scene.lake, scene.source, "first", job)  # noqa: E731
+    do_at(monkeypatch, (Catalog, "jobs", "after", 1), first)
+    clean_lake(scene.lake, dry_run=False)
+    to = scene.root / "exports" / "first"
+    assert exported(scene.lake, "first", to, job) == entries(scene.source)
+
+
+@pytest.mark.parametrize("job", ["next", "the next job"])
+def test_a_job_whose_rows_can_not_be_read_keeps_its_files(job: str, scene: Scene) -> None:
+    """They are as they were when the catalog is restored from a backup."""
+    import_as(scene.lake, scene.source, "first", job)
+    (path,) = (file.path for file in scene.lake.version().files if file.job == job)
+    row = scene.path / SNAPSHOTS / unquote(path)
+    whole = row.read_bytes()
+    row.write_bytes(HALF)
+    with pytest.raises(DamagedLakeError):
+        clean_lake(scene.lake, dry_run=False)
+    row.write_bytes(whole)
+    to = scene.root / "exports" / "first"
+    assert exported(scene.lake, "first", to, job) == entries(scene.source)
+
+
+def test_an_erasure_from_all_jobs_leaves_out_none_whose_rows_can_not_be_read(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is refused, as the key would come back with the catalog's backup; the jobs are open."""
+    import_as(scene.lake, scene.source, "first", "next")
+    (path,) = (file.path for file in scene.lake.version().files if file.job == "next")
+    row = scene.path / SNAPSHOTS / unquote(path)
+    whole = row.read_bytes()
+    row.write_bytes(HALF)
+    with pytest.raises(DamagedLakeError):
+        erase(scene.lake, ASKED)
+    assert audit_records(scene.lake) == []
+    assert scene.lake.version().claims == Claims()
+    assert "the jobs stay closed" not in caplog.text
+    row.write_bytes(whole)
+    erase(scene.lake, ASKED)
+    to = scene.root / "exports" / "first"
+    after = exported(scene.lake, "first", to, "next")
+    assert ERASED.encode() not in b"".join(row[1] for rows in after.values() for row in rows)
 
 
 HALF = b"PAR1 half of a file"

@@ -14,6 +14,7 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
+from statelake.pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from statelake.pipelines.lake.catalog.processes import this_process
 from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
 from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
@@ -288,6 +289,45 @@ def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
     assert spent == {CUSTOMER: 13, CUSTOMER + 1: 46, CUSTOMER + 2: 46}
     run(tmp_path, 4, "blob_store")
     assert state_rows(lake, 5, "alert", "spent", tmp_path)[CUSTOMER] == 27
+
+
+def test_runs_of_a_job_without_snapshots_are_reached(tmp_path: Path) -> None:
+    """As where the power went off behind the drop of all of them."""
+    run(tmp_path, 0)
+    lake = Catalog(tmp_path / "lake")
+    shutil.copytree(tmp_path / "lake" / "alerts" / "_runs", tmp_path / "runs")
+    drop_snapshots(lake, "alerts", keep=0)
+    shutil.rmtree(tmp_path / "lake" / "alerts" / "_runs")
+    shutil.copytree(tmp_path / "runs", tmp_path / "lake" / "alerts" / "_runs")
+    assert any("_runs/" in path for path in holding(tmp_path / "lake"))
+    erase(lake, erased(tmp_path))
+    assert holding(tmp_path / "lake") == []
+    assert audit_erasure(lake, erased(tmp_path)).clean
+
+
+@pytest.mark.parametrize("sweep", ["drop", "clean"])
+def test_what_runs_left_goes_with_their_snapshots(sweep: str, tmp_path: Path) -> None:
+    """Of those that are dropped alone; what says what the runs were of stays."""
+    run(tmp_path, 0)
+    run(tmp_path, 1)
+    lake = Catalog(tmp_path / "lake")
+    if sweep == "clean":
+        shutil.copytree(tmp_path / "lake" / "alerts" / "_runs", tmp_path / "runs")
+    drop_snapshots(lake, "alerts", keep=1)
+    if sweep == "clean":
+        shutil.rmtree(tmp_path / "lake" / "alerts" / "_runs")
+        shutil.copytree(tmp_path / "runs", tmp_path / "lake" / "alerts" / "_runs")
+        assert clean_lake(lake).files
+        clean_lake(lake, dry_run=False)
+    kept = [path for path in holding(tmp_path / "lake") if "_runs/" in path]
+    assert kept
+    assert all("_runs/00000002/" in path for path in kept)
+    log = RunLog(lake.directory, "alerts")
+    assert log.done(1)
+    assert log.plan(1) is not None
+    run(tmp_path, 2)
+    drop_snapshots(lake, "alerts", keep=0)
+    assert holding(tmp_path / "lake") == []
 
 
 def test_an_attempt_whose_snapshot_has_nothing_of_it_is_found(tmp_path: Path) -> None:
