@@ -4,17 +4,17 @@
 `files/`         bytes and files
 `kernels/`       the loops over bytes, compiled
 `serializers/`   Flink's serializers
-`model/`         what a snapshot is, once it is read
+`model/`         the content of a snapshot
 `formats/`       Flink's snapshot formats, read and written
-`connectors/`    what sources keep: offsets, positions, splits
-`declarations/`  what a job declares of its state
+`connectors/`    state of sources: offsets, positions, splits
+`declarations/`  a job's declarations of its state
 `checks/`        legality, restorability, integrity
 `backends/`      working state: heap and RocksDB
 `process/`       process functions that run on it
 `commit/`        commits of state in two phases (SEP-28)
 `bounds`         how much of what a snapshot declares is read
 `errors`         the one tree of errors
-`printable`      names out of data, as people may read them
+`printable`      names out of data, escaped for display
 `extras`         packages that only some features need
 ===============  ====================================================================
 

@@ -1,9 +1,9 @@
 """How much a snapshot may declare: one table of bounds, and the budget that holds them.
 
-Nothing that a stranger's file declares is believed. What it is made of may cost time and memory in
-proportion to its bytes; what takes few bytes and costs much (an operator, a column, a level of
-nesting) has a bound here. Beyond it a value is carried as its exact bytes, or the snapshot is
-refused by name, as each bound says.
+A stranger's file is not trusted. Its bytes may cost time and memory in proportion; whatever takes
+few bytes and costs much (an operator, a column, a level of nesting) has a bound here. Beyond it a
+value is carried as its exact bytes, or the snapshot is refused with the bound's name, as each bound
+says.
 
 The bounds lie far above what Flink writes, and where Flink or Java has a limit of its own, at it.
 """
@@ -53,18 +53,18 @@ __all__ = [
 
 
 class Beyond(Enum):
-    """What becomes of what exceeds a bound."""
+    """Consequence of exceeding a bound."""
 
     REFUSED = "the snapshot is refused"
     CARRIED = "the value is carried as its exact bytes"
 
 
 class Placed(Protocol):
-    """What can say where it stands."""
+    """An object that knows its position."""
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """Position, for messages."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Bound:
     """One row of the table.
 
     Attributes:
-        name: What is counted, as messages call it.
-        most: How many there may be in any snapshot.
-        reason: Why so many.
-        bytes_each: Above `most` there may be one for so many bytes of the snapshot; 0 if not.
-        beyond: What becomes of more.
-        each_byte: Above `most` there may be so many for each byte of a file; 0 if not.
+        name: The thing that is counted, as messages call it.
+        most: The number allowed in any snapshot.
+        reason: The reason for the number.
+        bytes_each: Above `most`, one is allowed for so many bytes of the snapshot; 0 if not.
+        beyond: The consequence of more.
+        each_byte: Above `most`, so many are allowed for each byte of a file; 0 if not.
     """
 
     name: str
@@ -88,29 +88,29 @@ class Bound:
     each_byte: int = 0
 
     def allowed(self, size: int = 0) -> int:
-        """How many there may be in a snapshot, or a file, of so many bytes."""
+        """Return the number allowed in a snapshot, or a file, of `size` bytes."""
         by_size = size // self.bytes_each if self.bytes_each else size * self.each_byte
         return max(self.most, by_size)
 
     def least_size(self, count: int) -> int:
-        """The bytes of a file in which there may be so many, also when files are made one."""
+        """Return the size of a file in which `count` are allowed, also when files are joined."""
         return -(-count // self.each_byte) if count > self.most // 64 and self.each_byte else 0
 
     def check(self, count: int, source: Placed | str) -> None:
-        """Refuse more than there may be in any snapshot.
+        """Refuse more than any snapshot may have.
 
         Args:
-            count: How many there are.
-            source: Where.
+            count: The number found.
+            source: The place, for the message.
 
         Raises:
-            OversizedError: There are more.
+            OversizedError: The number is too large.
         """
         if count > self.most:
             raise self.exceeded(count, source)
 
     def exceeded(self, count: int, source: Placed | str, size: int = 0) -> OversizedError:
-        """The error for more than there may be in a snapshot of so many bytes."""
+        """Return the error for more than a snapshot of `size` bytes may have."""
         place = source if isinstance(source, str) else source.place
         return OversizedError(
             f"{count} {self.name}, and at most {self.allowed(size)} are read",
@@ -121,26 +121,26 @@ class Bound:
 
 @dataclass
 class Budget:
-    """What one snapshot has declared so far, held against the bytes that it is made of.
+    """The total that one snapshot has declared so far, checked against its size in bytes.
 
     Attributes:
-        size: The bytes seen so far: more of them allow for more.
-        spent: How many of what, by the bound's name.
+        size: The bytes seen so far; more bytes allow more.
+        spent: The number of things so far, by the bound's name.
     """
 
     size: int
     spent: dict[str, int] = field(default_factory=dict)
 
     def spend(self, bound: Bound, count: int, source: Placed | str) -> None:
-        """Take so many more of something into account.
+        """Charge a number of things to a bound.
 
         Args:
             bound: The bound that limits them.
-            count: How many more.
-            source: Where they are declared.
+            count: The number of further things.
+            source: The place of the declaration.
 
         Raises:
-            OversizedError: There are more than there may be.
+            OversizedError: The total is more than the bound allows.
         """
         spent = self.spent.get(bound.name, 0) + count
         if spent > bound.allowed(self.size):

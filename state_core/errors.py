@@ -3,11 +3,11 @@
 ::
 
     StateError
-    ├── SnapshotError                 what was given as a snapshot can't be used
+    ├── SnapshotError                 a snapshot that can't be used
     │   ├── NotASnapshotError         no `_metadata` with Flink's magic number there
     │   ├── CorruptSnapshotError      the bytes contradict their format
     │   │   └── TruncatedError        the bytes end before the value does
-    │   ├── UnsupportedFormatError    a version, handle or layout that is not read
+    │   ├── UnsupportedFormatError    a version, handle or layout that is not supported
     │   ├── UnknownSerializerError    a serializer snapshot of a class that is not registered
     │   ├── OversizedError            more is declared than the bounds allow
     │   ├── MissingFileError          a handle names a file that is not there
@@ -15,35 +15,35 @@
     ├── EncodeError                   a value that its serializer can't write
     ├── KeyGroupError                 a key outside its key group
     │   └── UnknownHashError          a key type whose Java hash can't be derived
-    ├── IncompatibleError             state that can't become what it is to be
-    ├── PluginError                   code of a user's that can't be loaded
+    ├── IncompatibleError             state that can't be converted to the new type
+    ├── PluginError                   a user's code that can't be loaded
     ├── MissingExtraError             a package that only some features need is not installed
-    ├── DeclarationError              a state's or a job's declaration that can't be
+    ├── DeclarationError              an invalid declaration of a state or a job
     ├── LegalityError                 a declaration, or an access to state, against the rules
-    ├── ProcessError                  a process function of a user's failed
-    ├── CommitError                   a commit of state, or a restore of one, that can't be
+    ├── ProcessError                  a user's process function failed
+    ├── CommitError                   a failed commit of state, or a failed restore
     │   ├── AsyncCommitError          the part that ran beside processing failed: the task is over
-    │   ├── CommitOrderError          a backend that is called before its turn, or after its end
-    │   ├── CheckpointRecordError     bytes of a checkpoint log or of an index that are no record
-    │   ├── DeletedBlobError          a blob that is no longer there
-    │   └── RestoreInterruptedError   a restore that was told to end
+    │   ├── CommitOrderError          a backend called out of order, or after its end
+    │   ├── CheckpointRecordError     a malformed record of a checkpoint log or of an index
+    │   ├── DeletedBlobError          a blob that no longer exists
+    │   └── RestoreInterruptedError   a restore that was interrupted
     ├── NotFoundError                 no such operator, state, job or snapshot
-    │   └── NoMatchError              nothing there is what was asked for
-    ├── ClusterError                  a Flink cluster says no, or what nobody understands
+    │   └── NoMatchError              the question is valid, and nothing matches it
+    ├── ClusterError                  a Flink cluster refuses, or its answer is not understood
     │   ├── UnreachableClusterError   it does not answer, or not in time
-    │   └── FlinkJobError             a job there failed, ended, or does not come to run
-    └── LakeError                     the lake can't do that
-        ├── DamagedLakeError          a row, a note or a log of the lake's that can't be true
-        ├── NotALakeError             no `snapshots` table there
-        ├── ConflictError             someone else changed it meanwhile
-        └── UnreadableTableError      a Delta feature that the direct reader does not speak
+    │   └── FlinkJobError             a job there failed, ended, or does not start
+    └── LakeError                     an operation that the lake can't do
+        ├── DamagedLakeError          an invalid row, record or log of the lake
+        ├── NotALakeError             a directory without a `snapshots` table
+        ├── ConflictError             someone else changed the lake meanwhile
+        └── UnreadableTableError      a Delta feature that the direct reader lacks
 
-Where Python has an error of the kind, ours is one as well: a missing file or snapshot is a
+Where Python has a similar error, ours is a subclass of it: a missing file or snapshot is a
 `FileNotFoundError`, an unknown name a `LookupError`, impossible bytes or values a `ValueError`, a
 cluster that is gone a `ConnectionError`.
 
 A message is one sentence that names the place (file and offset, or operator, state and key
-group), what was found there, and ends in what to do about it.
+group), what was found there, and ends in the remedy.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ class StateError(Exception):
     """Base of all errors here.
 
     Attributes:
-        usual_remedy: The remedy where none is given.
-        place: Where it happened: a file, an offset, an operator and state. May be empty.
-        problem: What is wrong there.
-        remedy: What to do about it. May be empty.
+        usual_remedy: The remedy if no other is given.
+        place: The place: a file, an offset, an operator and state. May be empty.
+        problem: The fault.
+        remedy: The way to repair or avoid it. May be empty.
     """
 
     usual_remedy: ClassVar[str] = ""
@@ -121,7 +121,7 @@ class StateError(Exception):
         return (_rebuild, (type(self), self.problem, self.place, self.remedy))
 
     def within(self, place: str) -> StateError:
-        """The same error seen from further out, its place prefixed with `place`."""
+        """Return the same error with its place prefixed with `place`."""
         joined = f"{place}, {self.place}" if self.place else place
         return type(self)(self.problem, place=joined, remedy=self.remedy)
 
@@ -131,7 +131,7 @@ def _rebuild(kind: type[StateError], problem: str, place: str, remedy: str) -> S
 
 
 class SnapshotError(StateError):
-    """What was given as a snapshot can't be used."""
+    """A snapshot that can't be used."""
 
 
 class NotASnapshotError(SnapshotError, FileNotFoundError):
@@ -149,7 +149,7 @@ class TruncatedError(CorruptSnapshotError):
 
 
 class UnsupportedFormatError(SnapshotError):
-    """A version, a handle or a layout that is not read."""
+    """A version, a handle or a layout that is not supported."""
 
 
 class UnknownSerializerError(SnapshotError):
@@ -157,17 +157,17 @@ class UnknownSerializerError(SnapshotError):
 
 
 class OversizedError(SnapshotError, ValueError):
-    """A length or count in the bytes is above the limit of what is read (`state_core.bounds`)."""
+    """A length or count in the bytes is above the limit (`state_core.bounds`)."""
 
 
 class MissingFileError(SnapshotError, FileNotFoundError):
-    """A handle names a file that is not there."""
+    """A handle names a file that does not exist."""
 
     usual_remedy = "copy the whole directory of the snapshot, not `_metadata` alone"
 
 
 class ChangedFileError(SnapshotError):
-    """A file is another than the one that was opened."""
+    """A file is no longer the one that was opened."""
 
     usual_remedy = "do it again when nobody writes there: Flink leaves a complete snapshot as it is"
 
@@ -185,19 +185,19 @@ class KeyGroupError(StateError, ValueError):
 
 
 class UnknownHashError(KeyGroupError):
-    """A key type whose Java hash can't be derived, so that nobody but Flink knows the key group."""
+    """A key type whose Java hash can't be derived, so that only Flink knows the key group."""
 
 
 class PluginError(StateError):
-    """Code of a user's that can't be loaded, or that does not do what it should."""
+    """A user's code that can't be loaded, or that does not do what it should."""
 
 
 class MissingExtraError(StateError, ImportError):
-    """A package that only some features need, and that comes with an extra, is not installed."""
+    """A package that only some features need, part of an extra, is not installed."""
 
 
 class DeclarationError(StateError, ValueError):
-    """A declaration of a state or a job that can't be, or JSON that is none."""
+    """Invalid declaration of a state or a job, or malformed JSON."""
 
 
 class LegalityError(StateError):
@@ -205,27 +205,27 @@ class LegalityError(StateError):
 
 
 class ProcessError(StateError):
-    """A process function of a user's failed."""
+    """A user's process function failed."""
 
 
 class IncompatibleError(StateError, ValueError):
-    """State written by one serializer that can't become another's."""
+    """State written by one serializer that can't be converted to another's."""
 
 
 class CommitError(StateError):
-    """A commit of state, or a restore of one, that can't be."""
+    """A failed commit of state, or a failed restore."""
 
 
 class AsyncCommitError(CommitError):
-    """The part of a commit that runs beside processing failed: the task has to end."""
+    """The asynchronous part of a commit failed: the task has to end."""
 
 
 class CommitOrderError(CommitError):
-    """A state backend that is called before its turn, or after its end."""
+    """A state backend that is called out of order, or after its end."""
 
 
 class CheckpointRecordError(CommitError):
-    """Bytes of a checkpoint log, or of a snapshot index, that are no record."""
+    """A malformed record of a checkpoint log, or of a snapshot index."""
 
 
 class DeletedBlobError(CommitError):
@@ -233,7 +233,7 @@ class DeletedBlobError(CommitError):
 
 
 class RestoreInterruptedError(CommitError):
-    """A restore that was told to end before it was done."""
+    """A restore that was interrupted before its end."""
 
 
 class NotFoundError(StateError, LookupError):
@@ -241,33 +241,33 @@ class NotFoundError(StateError, LookupError):
 
 
 class NoMatchError(NotFoundError):
-    """The question was right, and nothing there matches it."""
+    """The question is valid, and nothing matches it."""
 
 
 class ClusterError(StateError):
-    """A Flink cluster refuses a call, or answers what nobody understands."""
+    """A Flink cluster refuses a call, or its answer is not understood."""
 
 
 class UnreachableClusterError(ClusterError, ConnectionError):
-    """A Flink cluster does not answer, or not in time: what was asked for may still happen."""
+    """A Flink cluster does not answer, or not in time: the request may still be carried out."""
 
 
 class FlinkJobError(ClusterError):
-    """A job on a Flink cluster failed, ended, or does not come to run."""
+    """A job on a Flink cluster failed, ended, or does not start."""
 
 
 class LakeError(StateError):
-    """The lake can't do that."""
+    """An operation that the lake can't do."""
 
 
 class DamagedLakeError(LakeError, ValueError):
-    """What a lake says of itself breaks its own rules: statelake did not write that."""
+    """An invalid row, record or log of the lake, which statelake did not write."""
 
     usual_remedy = "restore it from a backup of the lake, and see who else may write there"
 
 
 class NotALakeError(LakeError, FileNotFoundError):
-    """There is no `snapshots` table there."""
+    """A directory without a `snapshots` table."""
 
 
 class ConflictError(LakeError):
@@ -275,11 +275,11 @@ class ConflictError(LakeError):
 
 
 class HeldError(LakeError):
-    """A hold keeps a snapshot from what was asked."""
+    """A hold protects a snapshot from the operation."""
 
 
 class UnreadableTableError(LakeError):
-    """A Delta feature that the direct reader does not speak."""
+    """A Delta feature that the direct reader lacks."""
 
 
 def did_you_mean(wanted: str, known: Iterable[str]) -> str:

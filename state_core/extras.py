@@ -1,4 +1,4 @@
-"""What is installed only where it is wanted: the extras of the distribution, what each brings."""
+"""Optional dependencies: the extras of the distribution, and the packages of each."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from statelake.state_core.errors import MissingExtraError
 
 __all__ = ["has_extra", "require_extra"]
 
-# by the names in pyproject.toml: what is imported of it, and what people call that
+# by the names in pyproject.toml: the module to import, and the name that people know
 _PACKAGES = {
     "spark": {"pyspark": "PySpark", "pandas": "pandas", "filelock": "filelock"},
     "connect": {"grpc_status": "grpcio-status", "zstandard": "zstandard"},
-    "dagster": {"dagster": "Dagster", "matplotlib": "Matplotlib"},
+    "dagster": {"dagster": "Dagster"},
     "kafka": {"confluent_kafka": "confluent-kafka"},
     "flink": {"requests": "Requests"},
     "hdfs": {"hdfs_native": "hdfs-native"},
@@ -24,15 +24,15 @@ def _missing(extra: str) -> list[str]:
 
 
 def has_extra(extra: str) -> bool:
-    """Whether all that an extra brings is installed."""
+    """Return whether all packages of an extra are installed."""
     return not _missing(extra)
 
 
 def require_extra(*extras: str) -> None:
-    """Make sure that what some extras bring is installed.
+    """Make sure that the packages of some extras are installed.
 
     Raises:
-        MissingExtraError: The extra is not installed; the message says what to install.
+        MissingExtraError: The extra is not installed; the message has the command to install it.
     """
     missing = {extra: names[0] for extra in extras if (names := _missing(extra))}
     if missing:

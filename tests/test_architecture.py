@@ -91,7 +91,6 @@ LAYERS = (
     ("pipelines.runtime", "pipelines.operations", "pipelines.report"),
     ("pipelines.api",),
     (
-        "pipelines.orchestration.pictures",
         "pipelines.orchestration.progress",
         "pipelines.orchestration.resources",
         "pipelines.orchestration.settings",

@@ -6,8 +6,8 @@
 `heap/`             working state in memory, snapshots by reference
 `rocksdb/`          working state in RocksDB, checkpoints of its files
 `batches`           many keys at once, as Arrow columns
-`expiry`            removing expired values in the background
-`restoring`         restoring from handles of any kind, rescaled or not
+`expiry`            removal of expired values in the background
+`restoring`         restore from handles of any kind, rescaled or not
 ==================  ================================================================
 
 Another backend is a package beside `heap/`, named in `states/configuration`.

@@ -75,7 +75,7 @@ class Storage(Protocol):
 
 @dataclass(frozen=True)
 class BackendParts:
-    """The parts that a backend is composed of."""
+    """The parts of a backend."""
 
     registry: StateRegistry
     storage: Storage
@@ -88,7 +88,7 @@ class KeyedStateBackend:
 
     Args:
         configuration: Keys, key groups, clock.
-        parts: The parts that it is composed of.
+        parts: The parts of the backend.
 
     Attributes:
         context: The current key.
@@ -181,15 +181,15 @@ class KeyedStateBackend:
     # ------------------------------------------------------------------------- states
 
     def state(self, descriptor: StateDescriptor, namespace: TypeOf = VOID_NAMESPACE) -> AnyState:
-        """Return a state, created if there is none; the same object for the same descriptor.
+        """Return a state, created at the first call; the same object for the same descriptor.
 
         Args:
             descriptor: The descriptor of the state.
             namespace: The type of its namespaces.
 
         Raises:
-            IncompatibleError: A restored or registered state of that name can't become it.
-            EncodeError: A type can't be understood.
+            IncompatibleError: A restored or registered state of that name is not compatible.
+            EncodeError: A type is invalid.
         """
         known = self._states.get(descriptor.name)
         if known is not None and known[0] == descriptor:
@@ -236,7 +236,7 @@ class KeyedStateBackend:
         """Return the queue of one service's timers, of `event` or of `processing` time.
 
         Raises:
-            IncompatibleError: The restored one has namespaces of another type.
+            IncompatibleError: The restored queue has namespaces of another type.
         """
         asked = NewKeyedState.timers(domain, (), namespace=namespace, service=service)
         info = asked.meta_info(self.registry.key.snapshot)
@@ -288,7 +288,7 @@ class KeyedStateBackend:
         self.checkpoints.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Release what lies outside memory; no state can be used any more."""
+        """Release all resources outside memory; no state can be used any more."""
         self.storage.close()
 
     def __enter__(self) -> Self:

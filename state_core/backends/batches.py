@@ -1,11 +1,11 @@
 """Many keys at once: columns of keys, and of their values.
 
-The bytes that entries are kept under are made for a whole column by the kernels that write
-snapshots, and values are converted from and to Arrow in the same way; between them is one look-up
-for each key. For value, reducing and aggregating state (their values, or accumulators), and lists::
+The kernels that write snapshots compute the key bytes of entries for a whole column, and convert
+values from and to Arrow; in between there is one look-up for each key. For value, reducing and
+aggregating state (their values, or accumulators), and lists::
 
     batch = encode_keys(backend, state, keys)               # a column
-    before = get_many(batch)                                # nulls where there is nothing
+    before = get_many(batch)                                # null without a value
     put_many(batch, pc.add(pc.fill_null(before, 0), sums))  # null removes
 """
 
@@ -34,7 +34,7 @@ __all__ = ["KeyBatch", "encode_keys", "get_many", "put_many"]
 
 @dataclass(frozen=True)
 class KeyBatch:
-    """A column of keys, with the bytes that one state keeps entries under.
+    """A column of keys, with their bytes in one state's entries.
 
     Attributes:
         layout: The layout of the state's entries.
@@ -65,7 +65,7 @@ def encode_keys(
     keys: pa.Array | pa.ChunkedArray,
     namespaces: pa.Array | pa.ChunkedArray | None = None,
 ) -> KeyBatch:
-    """Return the bytes that a state keeps the entries of many keys under.
+    """Return the bytes of many keys in a state's entries.
 
     Args:
         backend: The backend of the state.
@@ -110,7 +110,7 @@ def encode_keys(
 
 
 def get_many(batch: KeyBatch) -> pa.Array:
-    """Return the value of each key; null where there is none, or it has expired."""
+    """Return the value of each key; null without one, or if it has expired."""
     stored = batch.table.get_many(batch.groups, batch.keys)
     present = np.fromiter((value is not None for value in stored), np.uint8, len(stored))
     encoded = [value for value in stored if value is not None]
@@ -141,7 +141,7 @@ def get_many(batch: KeyBatch) -> pa.Array:
 def put_many(batch: KeyBatch, values: pa.Array | pa.ChunkedArray) -> None:
     """Set the value of each key; null or an empty list removes it.
 
-    Of a key that occurs twice, the last value counts.
+    If a key occurs twice, the last value counts.
 
     Args:
         batch: The keys.
@@ -197,7 +197,7 @@ def _pieces(encoded: pa.Array) -> list[bytes]:
 def _decoded(
     layout: KeyedLayout, data: U8Array, bounds: I64Array, present: U8Array
 ) -> list[pa.Array]:
-    """Return the columns of the values, null where nothing is present."""
+    """Return the columns of the values, null for absent rows."""
     every = bool(present.all())
     starts, ends = bounds[:-1], bounds[1:]
     if not every:
@@ -222,7 +222,7 @@ def _times(layout: KeyedLayout, values: pa.Array, now: int) -> pa.Array:
 
 
 def _living_elements(batch: KeyBatch, values: pa.Array, times: pa.Array, now: int) -> pa.Array:
-    """Return lists without their expired elements; null where none is left."""
+    """Return lists without their expired elements; null if all have expired."""
     assert batch.access is not None  # noqa: S101 - by the caller
     ttl = batch.access.ttl
     shown: list[Any] = []

@@ -1,7 +1,7 @@
-"""Removing expired values that are never read again: Flink's clean-up in the background.
+"""Removal of expired values that are never read again: Flink's clean-up in the background.
 
-Values with a time to live are removed when they are read; those that never are stay. A runtime
-calls this now and then, for a few key groups at a time; a function sees no difference.
+Values with a time to live are removed when they are read; values that are never read stay. A
+runtime calls this now and then, for a few key groups at a time; functions do not notice.
 
 Source: `TtlIncrementalCleanup`, `RocksDbTtlCompactFiltersManager`.
 """

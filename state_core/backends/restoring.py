@@ -1,15 +1,15 @@
-"""Restoring a backend: from a snapshot of any backend, as far as it has this subtask's key groups.
+"""Restore of a backend: this subtask's key groups, from a snapshot of any backend.
 
 The type of a handle determines how it is read, as in Flink:
 
 =================================  ===========================================================
 `SavepointKeyGroupsStateHandle`    the unified format, of any backend
 `KeyGroupsStateHandle`             the heap backend's native format, or the unified format
-`IncrementalKeyedStateHandle`      RocksDB's files: taken over as they are where nothing was
-                                   rescaled and the backend is RocksDB; else their entries are read
+`IncrementalKeyedStateHandle`      RocksDB's files: taken over unchanged if nothing was
+                                   rescaled and the backend is RocksDB; otherwise entries are read
 =================================  ===========================================================
 
-A backend may get any number of handles, of any subtasks: rescaling is no more than that.
+A backend may get any number of handles, of any subtasks: nothing else is needed to rescale.
 
 Spec: FLIP-41. Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
 `RocksDBKeyedStateBackendBuilder.getRocksDBRestoreOperation`, `StateAssignmentOperation`.
@@ -49,7 +49,7 @@ class TakesFiles(Protocol):
 def handles_for(
     handles: Iterable[KeyedHandle | None], key_groups: KeyGroupRange
 ) -> list[KeyedHandle]:
-    """Return the handles, of all subtasks, that have some of these key groups."""
+    """Return the handles, of all subtasks, with some of these key groups."""
     return [
         handle
         for handle in handles
@@ -63,13 +63,13 @@ def restore_backend(
     directory: Directory | StateFiles,
     raw: Iterable[KeyedHandle | None] = (),
 ) -> None:
-    """Restore a backend from handles, as far as they have its key groups.
+    """Restore a backend's key groups from handles.
 
     Args:
         backend: A backend of which no state was requested yet.
         handles: The handles of any subtasks of the operator.
-        directory: The snapshot's directory, which relative handles are relative to.
-        raw: Raw keyed state of any subtasks, in which RocksDB jobs may keep timers of the heap.
+        directory: The snapshot's directory, the base of relative handles.
+        raw: Raw keyed state of any subtasks, where RocksDB jobs may have heap timers.
 
     Raises:
         IncompatibleError: The keys are of another type, or a state was requested before.
@@ -106,10 +106,10 @@ def restore_file(
     *,
     with_entries: bool = True,
 ) -> None:
-    """Restore tables from a file, as far as it has these key groups.
+    """Restore the tables of a backend's key groups from a file.
 
     Args:
-        registry: The registry, which has the tables or creates them.
+        registry: The registry of the tables.
         file: The file, of any format.
         key_groups: The key groups of the backend.
         with_entries: Whether entries are read; if not, the tables have them already.

@@ -1,11 +1,11 @@
-"""What is held against rules before a job is deployed, or after a snapshot was copied.
+"""Checks before a job is deployed, and after a snapshot was copied.
 
 ====================  ===============================================================
-`legality`            which accesses to declared state are legal, as tables
+`legality`            the legal accesses to declared state, as tables
 `legality_document`   those tables as `docs/legality.md`
-`held_states`         what a snapshot holds, as far as a declaration can be compared
-`restore_checks`      would a declared job restore from a snapshot
-`integrity/`          is every byte of a snapshot what it should be, and what can be saved
+`held_states`         the content of a snapshot that declarations are compared with
+`restore_checks`      whether a declared job would restore from a snapshot
+`integrity/`          whether every byte of a snapshot is sound, and the salvage of one
 ====================  ===============================================================
 
 A new rule is a row of a table in `legality` or a check in `restore_checks`.

@@ -1,6 +1,6 @@
-"""What a snapshot holds, as far as a declaration can be compared with it.
+"""The states of a snapshot, in the form for a comparison with declarations.
 
-A savepoint gives it, and so does the lake: both have the meta infos that Flink wrote.
+They come from a savepoint or from the lake: both have the meta infos that Flink wrote.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class HeldState:
 
     Attributes:
         meta_info: Its meta info, as Flink wrote it.
-        elements: Of an operator state: elements of a list, or copies of a broadcast state.
+        elements: For an operator state: elements of a list, or copies of a broadcast state.
         state_bytes: Their bytes, as stored.
-        disagreeing: Subtasks whose copy of a broadcast state is not the first one's.
+        disagreeing: Subtasks whose copy of a broadcast state differs from the first one.
     """
 
     meta_info: bytes
@@ -40,21 +40,21 @@ class HeldState:
 
     @cached_property
     def meta(self) -> StateMetaInfo:
-        """What it says."""
+        """The parsed meta info."""
         return parse_state_meta_info(self.meta_info)
 
     @property
     def keyed(self) -> bool:
-        """Whether it lies in keyed state, and is no queue of timers."""
+        """Return whether it is keyed state, and not a queue of timers."""
         return self.meta.kind in _KEYED
 
     @property
     def form(self) -> str:
-        """What it is, in the words of declarations: `keyed value`, `UNION list`, `broadcast`."""
+        """Form of the state, as in declarations: `keyed value`, `UNION list`, `broadcast`."""
         return self.meta.form
 
     def snapshot(self, role: str) -> TypeSerializerSnapshot | None:
-        """A serializer's snapshot by its role, if it has one."""
+        """Return a serializer snapshot by its role, None if the state has no such serializer."""
         entry = self.meta.serializers.get(role)
         return None if entry is None else entry.snapshot
 
@@ -65,10 +65,11 @@ class HeldOperator:
 
     Attributes:
         operator_id: 32 hex digits.
-        label: Its uid, or else its id.
+        label: Its uid, or otherwise its id.
         parallelism: The number of subtasks.
         max_parallelism: The number of key groups.
-        key_serializer: The snapshot of its key serializer, as Flink wrote it; empty for none.
+        key_serializer: The snapshot of its key serializer, as Flink wrote it; empty without keyed
+            state.
         states: All its states, timers included.
     """
 
@@ -81,14 +82,14 @@ class HeldOperator:
 
     @property
     def key(self) -> TypeSerializerSnapshot | None:
-        """The snapshot of its key's serializer."""
+        """The snapshot of its key serializer."""
         if not self.key_serializer:
             return None
         return parse_key_serializer(self.key_serializer).snapshot
 
 
 def held_operators(snapshot: Snapshot) -> list[HeldOperator]:
-    """What a savepoint or checkpoint holds; operator states are read to be counted."""
+    """Return the operators of a savepoint or checkpoint; operator states are read to be counted."""
     return [_held(operator) for operator in snapshot.operators]
 
 

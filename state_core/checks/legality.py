@@ -1,8 +1,8 @@
-"""Which states a function may declare, and which of them it may touch: FLIP-433's tables as data.
+"""The states that a function may declare and access: FLIP-433's tables as data.
 
-`ONE_INPUT` and `TWO_INPUTS` are the only place where these rules are: what is checked at build
-(`check_job`), what is refused at run time (`access`, `refusal`), the messages of both, and the
-documentation (`state_core.checks.legality_document`) come from them.
+`ONE_INPUT` and `TWO_INPUTS` are the only place of these rules: the checks at build (`check_job`)
+and at run time (`access`, `refusal`), the messages of both, and the documentation
+(`state_core.checks.legality_document`) are derived from them.
 
 Source: FLIP-433, "The Legitimacy of State Declaration and Access".
 """
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class Cell(Enum):
-    """What a table says of a side and a mode."""
+    """A table's value for a side and a mode."""
 
     NO = ""
     YES = "✓"
@@ -55,7 +55,7 @@ class Cell(Enum):
 
 
 class Access(IntEnum):
-    """How far a side may go with a state."""
+    """The access that a side has to a state."""
 
     NONE = 0
     READ = 1
@@ -102,13 +102,13 @@ _WHY_NOT = {
 
 @dataclass(frozen=True)
 class FlinkDifference:
-    """Where Flink 2.3.0 (`flink-datastream`) does otherwise than the tables.
+    """A difference between Flink 2.3.0 (`flink-datastream`) and the tables.
 
     Attributes:
-        inputs: The inputs of the functions that it is about; None for all functions.
-        mode: The redistribution mode of the states that it is about.
-        text: What Flink does.
-        at_build: Whether it is seen when the job is built.
+        inputs: The inputs of the functions concerned; None for all functions.
+        mode: The redistribution mode of the states concerned.
+        text: The behaviour of Flink.
+        at_build: Whether it shows when the job is built.
     """
 
     inputs: tuple[StreamKind, ...] | None
@@ -151,7 +151,7 @@ FLINK_DIFFERENCES = (
 
 
 def cell(inputs: tuple[StreamKind, ...], side: Side, mode: RedistributionMode) -> Cell:
-    """What the tables say; `NO` for inputs that they do not have.
+    """Return the tables' value; `NO` for inputs that they do not have.
 
     Raises:
         LegalityError: These inputs have no such side.
@@ -171,12 +171,12 @@ def access(
     mode: RedistributionMode,
     in_apply_to_all: bool = False,
 ) -> Access:
-    """How far the processing of one side may go with a state, at run time.
+    """Return the access that processing one side's record has to a state at run time.
 
     Args:
         inputs: The kinds of the function's inputs, the broadcast one first.
-        side: Whose record is being processed.
-        mode: The state's.
+        side: The side whose record is being processed.
+        mode: The state's redistribution mode.
         in_apply_to_all: Whether this is inside `apply_to_all_partitions`.
 
     Raises:
@@ -197,13 +197,13 @@ def refusal(
     wanted: Access,
     in_apply_to_all: bool = False,
 ) -> LegalityError | None:
-    """The error for an access at run time; None if it is legal.
+    """Return the error for an access at run time; None if it is legal.
 
     Args:
-        operator: Whose function wants it.
-        side: Whose record is being processed.
-        state: The state that is wanted.
-        wanted: To read, or to write.
+        operator: The operator of the function.
+        side: The side whose record is being processed.
+        state: The state to access.
+        wanted: The access: to read, or to write.
         in_apply_to_all: Whether this is inside `apply_to_all_partitions`.
     """
     place = f"{operator.label} ({operator.function}), state {state.name!r}"
@@ -234,7 +234,7 @@ def refusal(
 
 
 def check_job(job: JobDeclaration) -> list[Finding]:
-    """Every fault of a job, operator by operator; empty if all is legal."""
+    """Return every fault of a job, operator by operator; empty if all is legal."""
     uids = Counter(operator.uid for operator in job.operators)
     twice = [
         Finding(
@@ -251,10 +251,10 @@ def check_job(job: JobDeclaration) -> list[Finding]:
 
 
 def require_legal(job: JobDeclaration) -> None:
-    """Let a job pass, or refuse it with all of its faults.
+    """Refuse a job with faults, naming all of them.
 
     Raises:
-        LegalityError: There is any.
+        LegalityError: The job has faults.
     """
     faults = check_job(job)
     if len(faults) == 1:
@@ -265,12 +265,12 @@ def require_legal(job: JobDeclaration) -> None:
 
 
 def listed(findings: Iterable[Finding]) -> str:
-    """Findings in one text, numbered."""
+    """Return findings as one numbered text."""
     return " ".join(f"({at}) {finding}." for at, finding in enumerate(findings, 1))
 
 
 def check_operator(operator: OperatorDeclaration) -> list[Finding]:
-    """Every fault of one operator."""
+    """Return every fault of one operator."""
     if operator.inputs not in TABLES:
         known = ", ".join(_streams(table) for table in TABLES if table != (B,))
         swapped = tuple(reversed(operator.inputs))
@@ -283,9 +283,9 @@ def check_operator(operator: OperatorDeclaration) -> list[Finding]:
 
 
 def _whole(operator: OperatorDeclaration) -> Iterator[Finding]:
-    """Faults of an operator that are about none of its states."""
+    """Yield faults of an operator as a whole."""
     if operator.key_type is not None and K not in operator.inputs:
-        problem = f"a key, {operator.key_type}, over {operator.streams}, which has none"
+        problem = f"a key, {operator.key_type}, over {operator.streams}, which has no keys"
         yield _fault(operator, "key", problem, "leave it out, or key the stream")
     count, groups = operator.parallelism, operator.max_parallelism
     if count is not None and count > 1 and G in operator.inputs:
@@ -297,7 +297,7 @@ def _whole(operator: OperatorDeclaration) -> Iterator[Finding]:
 
 
 def _names(operator: OperatorDeclaration) -> Iterator[Finding]:
-    """States that can't be told apart, and sides that are not there."""
+    """Yield faults of names and sides: duplicate names, missing sides."""
     seen: dict[str, set[StateDeclaration]] = {}
     for state, sides in operator.declared:
         seen.setdefault(state.name, set()).add(state)
@@ -313,7 +313,7 @@ def _names(operator: OperatorDeclaration) -> Iterator[Finding]:
 
 
 def _modes(operator: OperatorDeclaration) -> Iterator[Finding]:
-    """States that no side that they are declared for could ever touch."""
+    """Yield states that none of their declared sides can access."""
     for state, sides in operator.declared:
         mode = state.redistribution_mode
         if sides and all(cell(operator.inputs, side, mode) is NO for side in sides):
@@ -325,9 +325,9 @@ def _modes(operator: OperatorDeclaration) -> Iterator[Finding]:
 
 
 def mode_fault(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> tuple[str, str] | None:
-    """Why no side of these inputs can touch a state of that mode, and what would be legal.
+    """Return why these inputs can't access a state of that mode, and a legal alternative.
 
-    None if a side can.
+    None if a side can access it.
     """
     if _legal(inputs, mode):
         return None
@@ -336,7 +336,7 @@ def mode_fault(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> tupl
 
 
 def _alternative(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> str:
-    """What would be legal: another mode over these inputs, or this mode over others."""
+    """Return a legal alternative: another mode over these inputs, or this mode over others."""
     ways = [
         f"{HOW_TO_DECLARE[other]} ({other.value})"
         for other in RedistributionMode

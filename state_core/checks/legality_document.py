@@ -72,7 +72,7 @@ FLINK = """
 
 
 def document() -> str:
-    """The whole file."""
+    """Return the text of the whole file."""
     modes = [mode.value for mode in RedistributionMode]
     one = _table(
         ["stream", *modes], ([inputs[0].value, *_cells(row)] for inputs, row in ONE_INPUT.items())

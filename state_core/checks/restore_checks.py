@@ -1,11 +1,11 @@
-"""Would a declared job restore from this snapshot, and with what it should have?
+"""Check whether a declared job would restore from a snapshot, without losing state.
 
-`legality` holds a job against the rules alone; this holds it against what a savepoint or
-the lake has. What Flink refuses is a fault, and so is what it accepts and loses: a state that
-begins empty because it lies elsewhere. What it accepts and may surprise is a warning.
+`legality` checks a job against the rules alone; this module checks it against the states of a
+savepoint or of the lake. It is a fault if Flink refuses, or accepts and loses state, such as a
+state that begins empty because its content is of another form. An accepted surprise is a warning.
 
 Source: `DefaultOperatorStateBackend` (modes, compatibility), `StateAssignmentOperation`
-(parallelism, operators that are gone); keyed state as in `formats.layout.state_compatibility`.
+(parallelism, missing operators); keyed state as in `formats.layout.state_compatibility`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def check_restore(
     """Check a declared job against the snapshot that it is to restore.
 
     Args:
-        job: What is declared.
-        held: What the snapshot holds.
-        allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
-        union_limit: From how many bytes in all subtasks a UNION list deserves a warning.
+        job: The declaration.
+        held: The operators of the snapshot.
+        allow_missing: Whether an operator may be missing (`--allowNonRestoredState`).
+        union_limit: The size in bytes, over all subtasks, above which a UNION list gets a warning.
     """
     operators = {operator.operator_id: operator for operator in held}
     findings: list[Finding] = []
@@ -93,14 +93,14 @@ def _gone(operator: HeldOperator, allowed: bool) -> Finding:
 
 @dataclass(frozen=True)
 class _Check:
-    """One operator, declared and held."""
+    """An operator, both declared and in the snapshot."""
 
     operator: OperatorDeclaration
     held: HeldOperator
     union_limit: int
 
     def findings(self) -> Iterator[Finding]:
-        """All findings, those about the whole operator first."""
+        """Yield all findings, those about the whole operator first."""
         yield from self.parallelism()
         yield from self.key()
         declared = {declaration.name: declaration for declaration, _ in self.operator.declared}
@@ -115,7 +115,7 @@ class _Check:
                     yield from self.undeclared(name, state)
 
     def parallelism(self) -> Iterator[Finding]:
-        """The number of key groups never changes."""
+        """Check the max parallelism, which never changes."""
         count, groups = self.operator.parallelism, self.held.max_parallelism
         if count is not None and count > groups:
             problem = f"a parallelism of {count}, and the snapshot has {groups} key groups"
@@ -126,7 +126,7 @@ class _Check:
             yield self.fault("max_parallelism", problem, f"leave it at {groups}, or rehash")
 
     def key(self) -> Iterator[Finding]:
-        """Entries are found by the bytes of their key."""
+        """Check the key serializer: entries are found by the bytes of their key."""
         before, after = self.held.key, self.operator.key_type
         if before is None or StreamKind.KEYED not in self.operator.inputs:
             return
@@ -155,7 +155,7 @@ class _Check:
             )
 
     def changed(self, declared: StateDeclaration, held: HeldState, form: str) -> Finding:
-        """Another kind, another redistribution, or another place altogether."""
+        """Return the fault of another kind, another redistribution, or another form of state."""
         problem = f"{held.form} state in the snapshot, declared as {form} state"
         remedy = f"declare it as {held.form} state, or give the new one another name"
         if held.keyed and form.startswith("keyed"):
@@ -167,7 +167,7 @@ class _Check:
         return self.fault("redistribution", f"{problem}: {_LOST}", remedy, declared)
 
     def same(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
-        """Check the types of a state, and what is special to its kind."""
+        """Check the types of a state, and the rules of its kind."""
         remedy = "declare the type that it has, or migrate the state first"
         yield from self.judged("type", self.types(declared, held), remedy, declared)
         if held.form == "UNION list":
@@ -179,7 +179,7 @@ class _Check:
             yield self.warning("identical", problem, remedy, declared)
 
     def types(self, declared: StateDeclaration, held: HeldState) -> Compatibility:
-        """What the serializers say."""
+        """Return the compatibility of the serializers."""
         name = declared.name
         if held.keyed:
             key = self.held.key or parse_type("Void")
@@ -192,7 +192,7 @@ class _Check:
         return result.result
 
     def union(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
-        """Every subtask is given all elements."""
+        """Check the size of a UNION list, which every subtask gets in full."""
         count = self.operator.parallelism or self.held.parallelism
         whole = held.state_bytes * count
         if count > 1 and whole >= self.union_limit:
@@ -204,7 +204,7 @@ class _Check:
             yield self.warning("union_memory", problem, remedy, declared)
 
     def undeclared(self, name: str, held: HeldState) -> Iterator[Finding]:
-        """A state that nobody declares; timers never are."""
+        """Check a state that is not declared; timers never are."""
         if held.meta.kind is BackendStateType.PRIORITY_QUEUE:
             return
         keyed = {StreamKind.KEYED, StreamKind.GLOBAL} & set(self.operator.inputs)
@@ -227,7 +227,7 @@ class _Check:
     def judged(
         self, rule: str, result: Compatibility, remedy: str, state: StateDeclaration | None = None
     ) -> Iterator[Finding]:
-        """A verdict of serializers as a finding."""
+        """Yield a finding for a compatibility of serializers."""
         reasons = "; ".join(map(str, result.reasons))
         if result.verdict is Verdict.INCOMPATIBLE:
             yield self.fault(rule, reasons, remedy, state)
@@ -239,13 +239,13 @@ class _Check:
     def fault(
         self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
     ) -> Finding:
-        """What stops the restore, or loses state."""
+        """Return a finding that stops the restore, or loses state."""
         return self._finding(Severity.FAULT, rule, problem, remedy, state)
 
     def warning(
         self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
     ) -> Finding:
-        """What deserves a look."""
+        """Return a finding that deserves a look."""
         return self._finding(Severity.WARNING, rule, problem, remedy, state)
 
     def _finding(
@@ -262,7 +262,7 @@ class _Check:
 
 
 def _form(declared: StateDeclaration) -> str:
-    """The form of a declared state, as in `HeldState.form`."""
+    """Return the form of a declared state, as in `HeldState.form`."""
     if isinstance(declared, BroadcastStateDeclaration):
         return "broadcast"
     moves = declared.redistribution_mode is RedistributionMode.REDISTRIBUTABLE
@@ -273,7 +273,7 @@ def _form(declared: StateDeclaration) -> str:
 
 
 def _value_type(declared: StateDeclaration) -> TypeDescriptor:
-    """The type of what is stored: a list's element, a map's value, an accumulator."""
+    """Return the stored type: a list's element, a map's value, an accumulator."""
     if isinstance(declared, AggregatingStateDeclaration):
         return declared.accumulator_type
     if isinstance(declared, MapStateDeclaration | BroadcastStateDeclaration):
@@ -284,7 +284,7 @@ def _value_type(declared: StateDeclaration) -> TypeDescriptor:
 
 
 def _operator_meta(declared: StateDeclaration) -> StateMetaInfo:
-    """What a job with this declaration of operator state would register."""
+    """Return the meta info of operator state that a job with this declaration would register."""
     if isinstance(declared, BroadcastStateDeclaration):
         mode, key = "broadcast", declared.key_type.snapshot()
         return NewOperatorState(
@@ -295,7 +295,7 @@ def _operator_meta(declared: StateDeclaration) -> StateMetaInfo:
 
 
 def _keyed_meta(declared: StateDeclaration, key: TypeSerializerSnapshot) -> StateMetaInfo:
-    """What a job with this declaration would register."""
+    """Return the meta info of keyed state that a job with this declaration would register."""
     user_key = declared.key_type.snapshot() if isinstance(declared, MapStateDeclaration) else ""
     return NewKeyedState(
         declared.name,
@@ -309,7 +309,7 @@ def _keyed_meta(declared: StateDeclaration, key: TypeSerializerSnapshot) -> Stat
 
 
 def _size(count: int) -> str:
-    """Bytes, rounded for people."""
+    """Return a number of bytes, rounded for people."""
     amount, unit = float(count), 0
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     while amount >= 1024 and unit < len(units) - 1:

@@ -1,8 +1,8 @@
-"""Commits of a task's state: in two phases, to several backends, and the way back after a crash.
+"""Commits of a task's state, in two phases, to several backends, and restores after a crash.
 
 =============  ======================================================================
-`records/`     checkpoints, markers and indexes, as Samza's JSON, and the logs they go to
-`stores/`      a task's stores on its disk, and how they survive a crash
+`records/`     checkpoints, markers and indexes, as Samza's JSON, and their logs
+`stores/`      a task's stores on its disk, and their recovery after a crash
 `contract/`    the interface of a state backend, and the order of calls
 `backends/`    blob stores, changelogs, Kafka, memory
 `tasks/`       the protocol's steps: start, commit, decide

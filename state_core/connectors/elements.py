@@ -1,4 +1,4 @@
-"""Elements of the operator states in which sources and sinks keep bytes of connectors.
+"""Elements of the operator states of sources and sinks, with bytes of connectors.
 
 ::
 
@@ -26,7 +26,7 @@ class StateElement:
 
     Attributes:
         state: The state's name.
-        subtask: The subtask that has it.
+        subtask: Its subtask.
         position: Its place in the subtask's list.
         data: Its bytes.
     """
@@ -39,14 +39,14 @@ class StateElement:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element that is an array of bytes: a version, and what that has written."""
+    """An element that is an array of bytes: a version, and the bytes of that version."""
 
     version: int
     data: bytes
 
     @classmethod
     def read(cls, data: bytes) -> Element | None:
-        """An element of these bytes; None if they are none."""
+        """Return the element in some bytes; None if they are not an element."""
         return read_exactly(cls._read, data)
 
     @classmethod
@@ -55,7 +55,7 @@ class Element:
         return cls(*read_versioned(source))
 
     def encode(self) -> bytes:
-        """The element's bytes."""
+        """Return the element's bytes."""
         out = DataOutput()
         out.write_int(len(self.data) + 8)
         write_versioned(self.version, self.data, out)
@@ -63,7 +63,7 @@ class Element:
 
 
 def elements_of(operator: Operator, states: Collection[str]) -> list[StateElement]:
-    """The elements of some list states of an operator, by state, subtask and position.
+    """Return the elements of some list states of an operator, by state, subtask and position.
 
     Raises:
         SnapshotError: The state can't be read.

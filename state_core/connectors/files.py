@@ -1,4 +1,4 @@
-"""The file source: its splits, and those that no reader has got yet.
+"""The file source: its splits, assigned and pending.
 
 ::
 
@@ -8,7 +8,7 @@
                          n * (i32 length, split), m * (i32 length, path as UTF-8)
     path                 boolean; scheme, user, host, i32 port, path, query, fragment
 
-A position is that of the reader within the file: there it goes on, behind so many more records.
+A position is that of the reader within the file: it resumes there, and skips a number of records.
 
 Source: `FileSourceSplitSerializer` and `PendingSplitsCheckpointSerializer` in
 `org.apache.flink.connector.file.src`, `Path.write`.
@@ -59,14 +59,14 @@ class FileSplit:
 
     Attributes:
         split_id: Its name.
-        path: The file; None is no path at all.
+        path: The file; None without a path.
         start: The first byte of the part.
         length: Its bytes.
-        modified: When the file was changed last, in milliseconds since 1970.
+        modified: The file's modification time, in milliseconds since 1970.
         size: The bytes of the whole file.
-        hosts: Where its blocks are.
-        position: Where the reader goes on, and how many records it skips there; None if it has
-            not begun. The byte is -1 where a format has none.
+        hosts: The hosts of its blocks.
+        position: The byte at which the reader resumes, and the number of records to skip there;
+            None if it has not begun. The byte is -1 for a format without positions.
     """
 
     kind: ClassVar[str] = "file"
@@ -82,7 +82,7 @@ class FileSplit:
     position: tuple[int, int] | None
 
     def encode(self) -> bytes:
-        """The bytes of version 1."""
+        """Return the bytes of version 1."""
         out = DataOutput()
         out.write_utf(self.split_id)
         _write_path(self.path, out)
@@ -97,7 +97,7 @@ class FileSplit:
         return out.to_bytes()
 
     def columns(self) -> dict[str, object]:
-        """What it says, by name."""
+        """Return its content by name."""
         position, skipped = self.position or (None, None)
         return {
             "split_id": self.split_id, "path": None if self.path is None else str(self.path),
@@ -108,7 +108,7 @@ class FileSplit:
 
 
 def read_file_split(version: int, data: bytes) -> FileSplit | None:
-    """A split of the file source; None if these are not its bytes."""
+    """Return a split of the file source; None if the bytes are not one."""
     return read_exactly(_read_split, data) if version == _VERSION else None
 
 
@@ -155,10 +155,10 @@ def _write_nullable(text: str | None, out: DataOutput) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PendingFiles:
-    """What the enumerator keeps.
+    """The state of the enumerator.
 
     Attributes:
-        splits: The splits that no reader has got.
+        splits: The unassigned splits.
         processed: Files that a continuous source has seen.
     """
 
@@ -169,7 +169,7 @@ class PendingFiles:
     processed: tuple[str, ...]
 
     def encode(self) -> bytes:
-        """The bytes of version 1."""
+        """Return the bytes of version 1."""
         pieces = [split.encode() for split in self.splits]
         pieces += [path.encode("utf-8") for path in self.processed]
         out = bytearray(_HEAD.pack(_MAGIC, _VERSION, len(self.splits), len(self.processed)))
@@ -180,7 +180,7 @@ class PendingFiles:
 
 
 def read_pending_files(version: int, data: bytes) -> PendingFiles | None:
-    """What the enumerator of a file source keeps; None if these are not its bytes."""
+    """Return the state of a file source's enumerator; None if the bytes are not one."""
     return read_exactly(_read_pending, data) if version == _VERSION else None
 
 

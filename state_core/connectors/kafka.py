@@ -6,12 +6,12 @@
     enumerator, version 0        i32 subtasks, i32 version of splits; of each subtask
                                  i32 subtask, i32 n, n * (i32 length, split)
     enumerator, version 1        i32 n, n * (UTF topic, i32 partition)
-    enumerator, version 2        the same, each with i32 status; boolean: all were found once
+    enumerator, version 2        the same, each with i32 status; boolean: initial discovery done
     enumerator, version 3        i32 n, i32 version of splits, n * (i32 length, split, i32 status),
                                  boolean
     element of the old consumer  topic and partition by Kryo, i64 offset of the last record read
 
-An offset here is that of the next record to read, of the old consumer too, which keeps the last.
+An offset here is that of the next record to read, also for the old consumer, which stores the last.
 
 Source: `org.apache.flink.connector.kafka.source` (`KafkaPartitionSplitSerializer`,
 `KafkaSourceEnumStateSerializer`), `FlinkKafkaConsumerBase`, `KafkaTopicPartitionStateSentinel`.
@@ -41,7 +41,7 @@ __all__ = [
     "read_old_kafka_element",
 ]
 
-# the offset of the next record, or a word for where the reader shall ask the broker to begin
+# the offset of the next record, or a word for the place where the broker begins
 Offset: TypeAlias = int | str
 
 WORDS = ("earliest", "latest", "committed")
@@ -60,10 +60,10 @@ _SPLIT_VERSION = 0
 
 
 def parse_offset(text: str) -> Offset:
-    """An offset as people write it: a number from 0 on, or one of `WORDS`.
+    """Parse an offset: a number from 0 on, or one of `WORDS`.
 
     Raises:
-        EncodeError: The text is neither.
+        EncodeError: The text is neither of them.
     """
     if text in WORDS:
         return text
@@ -79,7 +79,7 @@ def _marked(stored: int, marks: dict[int, str]) -> Offset:
 
 
 def _stored(offset: Offset, marks: dict[int, str]) -> int:
-    """The number that stands for an offset or a word."""
+    """Return the number for an offset or a word."""
     if isinstance(offset, int):
         return offset
     return next(mark for mark, word in marks.items() if word == offset)
@@ -87,12 +87,12 @@ def _stored(offset: Offset, marks: dict[int, str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSplit:
-    """A partition, and what of it is to be read.
+    """A partition, and the range to read.
 
     Attributes:
         topic: Its topic.
         partition: Its number.
-        offset: The next record to read; None if that is to be decided by the job on a restore.
+        offset: The next record to read; None if the job decides on a restore.
         stopping_offset: The first record not to read; None without an end.
     """
 
@@ -105,7 +105,7 @@ class KafkaSplit:
     stopping_offset: Offset | None
 
     def encode(self) -> bytes:
-        """The bytes of version 0."""
+        """Return the bytes of version 0."""
         out = DataOutput()
         out.write_utf(self.topic)
         out.write_int(self.partition)
@@ -114,7 +114,7 @@ class KafkaSplit:
         return out.to_bytes()
 
     def columns(self) -> dict[str, object]:
-        """What it says, by name."""
+        """Return its content by name."""
         return {
             "topic": self.topic, "partition": self.partition, "offset": self.offset,
             "stopping_offset": self.stopping_offset,
@@ -134,18 +134,18 @@ def _read_split(source: DataInput) -> KafkaSplit:
 
 
 def read_kafka_split(version: int, data: bytes) -> KafkaSplit | None:
-    """A split of the `KafkaSource`; None if these are not its bytes."""
+    """Return a split of the `KafkaSource`; None if the bytes are not one."""
     return read_exactly(_read_split, data) if version == _SPLIT_VERSION else None
 
 
 @dataclass(frozen=True, slots=True)
 class EnumeratedPartition:
-    """What the enumerator knows of a partition.
+    """A partition in the enumerator's state.
 
     Attributes:
-        split: The partition; before version 3 without offsets, but in version 0.
-        status: `ASSIGNED`, or `UNASSIGNED` while no reader has got it.
-        subtask: The reader that got it; only version 0 says so.
+        split: The partition; without offsets in versions 1 and 2.
+        status: `ASSIGNED`, or `UNASSIGNED` before a reader has it.
+        subtask: The reader that has it; only in version 0.
     """
 
     split: KafkaSplit
@@ -155,13 +155,14 @@ class EnumeratedPartition:
 
 @dataclass(frozen=True, slots=True)
 class KafkaEnumerator:
-    """What the enumerator of a `KafkaSource` keeps.
+    """The state of a `KafkaSource`'s enumerator.
 
     Attributes:
         version: The version of the format.
         partitions: All partitions that it has found.
-        discovered: Whether it has looked for partitions once. New ones are read from their start.
-        subtasks: The readers that have got something, in order; only of version 0.
+        discovered: Whether the initial discovery is done. Later partitions are read from their
+            start.
+        subtasks: The readers with partitions, in order; only in version 0.
     """
 
     kind: ClassVar[str] = "kafka"
@@ -172,7 +173,7 @@ class KafkaEnumerator:
     subtasks: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
-        """The bytes of its version."""
+        """Return the bytes of its version."""
         out = DataOutput()
         if self.version == 0:
             self._encode_assignments(out)
@@ -209,7 +210,7 @@ def _write_sized(data: bytes, out: DataOutput) -> None:
 
 
 def read_kafka_enumerator(version: int, data: bytes) -> KafkaEnumerator | None:
-    """The state of the enumerator; None if these are not its bytes, or of an unknown version."""
+    """Return an enumerator's state; None for other bytes, or of an unknown version."""
     if version == 0:
         return read_exactly(_read_assignments, data)
     if version in (1, 2, 3):
@@ -265,10 +266,10 @@ class OldKafkaElement:
     """An element of the `FlinkKafkaConsumer`'s state.
 
     Attributes:
-        head: What stands before the offset: topic and partition, by Kryo.
+        head: The bytes before the offset: topic and partition, by Kryo.
         topic: The topic.
         partition: The partition's number.
-        offset: The next record to read; None if none was set.
+        offset: The next record to read; None if it was not set.
     """
 
     kind: ClassVar[str] = "kafka"
@@ -281,7 +282,7 @@ class OldKafkaElement:
     offset: Offset | None
 
     def encode(self) -> bytes:
-        """The element: its offset is that of the last record, one before the next."""
+        """Return the element, with the offset of the last record, one before the next."""
         out = DataOutput()
         out.write_bytes(self.head)
         if self.offset is None:
@@ -293,7 +294,7 @@ class OldKafkaElement:
         return out.to_bytes()
 
     def columns(self) -> dict[str, object]:
-        """What it says, by name."""
+        """Return its content by name."""
         return {
             "topic": self.topic, "partition": self.partition, "offset": self.offset,
             "stopping_offset": None,
@@ -301,14 +302,14 @@ class OldKafkaElement:
 
 
 def read_old_kafka_element(data: bytes) -> OldKafkaElement | None:
-    """An element of the `FlinkKafkaConsumer`; None if these are not the bytes of one."""
+    """Return an element of the `FlinkKafkaConsumer`; None if the bytes are not one."""
     return read_exactly(lambda source: _read_old_element(source, data), data)
 
 
 def _read_old_element(source: DataInput, data: bytes) -> OldKafkaElement:
-    """Kryo 2: class, mark of a new object, then its fields by name: hash, partition, topic.
+    """Read Kryo 2: class, mark of a new object, then its fields by name: hash, partition, topic.
 
-    The hash is that of both others, which tells these bytes from any others.
+    The hash is that of both other fields, which identifies these bytes.
     """
     source.read_varint()
     if source.read_byte() != 1:
@@ -333,7 +334,7 @@ def _zigzag(value: int) -> int:
 
 
 def _java_hash(text: str) -> int:
-    """`String.hashCode` of ASCII, as any number that is the same modulo 2^32."""
+    """Return `String.hashCode` of ASCII, modulo 2^32."""
     code = 0
     for char in text.encode("ascii"):
         code = (31 * code + char) & 0xFFFFFFFF
@@ -341,10 +342,10 @@ def _java_hash(text: str) -> int:
 
 
 def _read_kryo_ascii(source: DataInput) -> str:
-    """A string of Kryo 2 that has ASCII alone, as the names of topics have.
+    """Read a string of Kryo 2 that consists of ASCII, as the names of topics do.
 
-    Of 2 to 63 characters the last has its top bit set; others begin with a length, one more than it
-    is: six bits in a first byte whose top bit is set, then seven in each.
+    With 2 to 63 characters the last one has its top bit set; other strings begin with their length
+    + 1: six bits in a first byte whose top bit is set, then seven in each.
     """
     first = source.read_unsigned_byte()
     if not first & 0x80:

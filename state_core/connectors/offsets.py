@@ -1,8 +1,8 @@
-"""Other offsets for partitions of Kafka, and whether each of them stays assigned once.
+"""Changes of offsets for partitions of Kafka, each of which must stay assigned exactly once.
 
-A partition is read by the reader that has its split, from the split's offset on; one that no reader
-has got is read from the offset that the enumerator has. What would be read twice after a restore,
-or by nobody, is refused.
+A partition is read by the reader that has its split, from the split's offset on; an unassigned one
+is read from the enumerator's offset. A partition that would be read twice after a restore, or not
+at all, is refused.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _AT_LAST = "take a new savepoint, or start the source without state and with the
 
 @dataclass(frozen=True)
 class NewOffset:
-    """Where a partition is to be read from.
+    """A new start offset for a partition.
 
     Attributes:
         topic: Its topic.
         partition: Its number.
         offset: The next record to read, or a word.
-        operator: The source's uid or id; empty if only one reads the partition.
+        operator: The source's uid or id; empty if a single one reads the partition.
     """
 
     topic: str
@@ -62,10 +62,10 @@ class NewOffset:
 
 
 def parse_new_offset(text: str) -> NewOffset:
-    """`[operator/]topic:partition=offset`, as a user writes it.
+    """Parse `[operator/]topic:partition=offset`.
 
     Raises:
-        EncodeError: The text is not of that form.
+        EncodeError: The text does not have that form.
     """
     place, equals, offset = text.strip().rpartition("=")
     operator, _, name = place.strip().rpartition("/")
@@ -82,14 +82,14 @@ def parse_new_offset(text: str) -> NewOffset:
 
 @dataclass(frozen=True)
 class MovedOffset:
-    """A partition that is read from another offset.
+    """A partition with another offset.
 
     Attributes:
         operator: The source's uid or id.
         topic: The partition's topic.
         partition: Its number.
-        before: The offset of the next record to read, as it was.
-        after: The offset of the next record to read now.
+        before: The old offset of the next record to read.
+        after: The new offset of the next record to read.
     """
 
     operator: str
@@ -101,12 +101,12 @@ class MovedOffset:
 
 @dataclass
 class SourceChange:
-    """What becomes of a source's state.
+    """The change of a source's state.
 
     Attributes:
         operator_id: The operator's id.
         elements: The new bytes of elements, by state, subtask and position.
-        coordinator: The new state of the coordinator; None if it stays.
+        coordinator: The new state of the coordinator; None if it is unchanged.
         moved: The partitions with other offsets.
     """
 
@@ -116,7 +116,7 @@ class SourceChange:
     moved: list[MovedOffset] = field(default_factory=list)
 
     def elements_by_state(self) -> dict[str, dict[tuple[int, int], bytes]]:
-        """The new bytes by subtask and position, for each state."""
+        """Return the new bytes by subtask and position, for each state."""
         by_state: dict[str, dict[tuple[int, int], bytes]] = {}
         for (state, subtask, position), data in self.elements.items():
             by_state.setdefault(state, {})[subtask, position] = data
@@ -124,17 +124,17 @@ class SourceChange:
 
 
 def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list[SourceChange]:
-    """What it takes to have partitions of Kafka read from other offsets.
+    """Return the changes that make partitions of Kafka be read from other offsets.
 
     Args:
         sources: The sources of a snapshot.
         wanted: The offsets.
 
     Returns:
-        The change of each source that has one of the partitions.
+        The change of each source with one of the partitions.
 
     Raises:
-        NotFoundError: No source has a partition, or is called so.
+        NotFoundError: No source has a partition, or no source has that name.
         EncodeError: A partition is named twice or read by several sources, or is not read exactly
             once, or has no offset that could be changed.
     """
@@ -155,7 +155,7 @@ def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list
 
 
 def partitions_read(source: Source) -> list[Partition]:
-    """The partitions of Kafka that a source has still to read, by topic and number."""
+    """Return the partitions of Kafka that a source still reads, by topic and number."""
     waiting = {
         (split.topic, split.partition) for split in source.waiting if isinstance(split, KafkaSplit)
     }
@@ -163,7 +163,7 @@ def partitions_read(source: Source) -> list[Partition]:
 
 
 def _source_of(sources: Sequence[tuple[Source, set[Partition]]], new: NewOffset) -> Source:
-    """The one source that has a partition, of sources with theirs."""
+    """Return the one source that has a partition."""
     asked = [
         (source, partitions)
         for source, partitions in sources
@@ -206,7 +206,7 @@ def _partitions(source: Source) -> set[Partition]:
 
 
 def _held(source: Source) -> list[tuple[Partition, SplitElement]]:
-    """The partitions that readers have."""
+    """Return the partitions that readers have."""
     return [
         ((element.split.topic, element.split.partition), element)
         for element in source.elements
@@ -215,10 +215,10 @@ def _held(source: Source) -> list[tuple[Partition, SplitElement]]:
 
 
 def check_assignment(source: Source) -> None:
-    """Raise if a partition would be read twice after a restore.
+    """Refuse a source that would read a partition twice after a restore.
 
     Raises:
-        EncodeError: A partition would be read twice, or that can't be told.
+        EncodeError: A partition would be read twice, or that is not known.
     """
     held = _held(source)
     place = f"source {source.operator}"
@@ -269,7 +269,7 @@ def _move(source: Source, offsets: dict[Partition, Offset]) -> SourceChange:
             waiting.append(partition)
             continue
         split = element.split
-        if not isinstance(split, KafkaSplit | OldKafkaElement):  # which `_held` gives alone
+        if not isinstance(split, KafkaSplit | OldKafkaElement):  # `_held` returns only these
             raise TypeError(type(split))
         _check_end(source, split, offset)
         place = element.state, element.subtask, element.position
@@ -281,7 +281,7 @@ def _move(source: Source, offsets: dict[Partition, Offset]) -> SourceChange:
 
 
 def _move_waiting(source: Source, offsets: dict[Partition, Offset], change: SourceChange) -> None:
-    """Change offsets of partitions that no reader has got."""
+    """Change the offsets of unassigned partitions."""
     enumerator, coordinator = source.enumerator, source.coordinator
     if not isinstance(enumerator, KafkaEnumerator) or coordinator is None:  # checked before
         raise TypeError(type(enumerator))
@@ -314,7 +314,7 @@ def _move_waiting(source: Source, offsets: dict[Partition, Offset], change: Sour
 
 
 def _check_end(source: Source, split: KafkaSplit | OldKafkaElement, offset: Offset) -> None:
-    """Refuse to begin behind the end."""
+    """Refuse an offset behind the end."""
     stopping = split.stopping_offset
     if isinstance(stopping, int) and isinstance(offset, int) and offset > stopping:
         raise EncodeError(

@@ -1,9 +1,9 @@
-"""Sources that count: `NumberSequenceSource`, and `DataGeneratorSource`, which counts likewise.
+"""Sources that count: `NumberSequenceSource`, and `DataGeneratorSource`, which has the same splits.
 
 ::
 
     split, version 1        UTF id, i64 next number, i64 last number
-    enumerator, version 1   i32 n, n splits that no reader has got yet
+    enumerator, version 1   i32 n, n pending splits
 
 Source: `NumberSequenceSource` in `org.apache.flink.api.connector.source.lib`.
 """
@@ -29,11 +29,11 @@ _LEAST_SPLIT_BYTES = 18
 
 @dataclass(frozen=True, slots=True)
 class SequenceSplit:
-    """Some numbers.
+    """A range of numbers.
 
     Attributes:
         split_id: Its name.
-        next_number: The first that is still to come.
+        next_number: The next number.
         last_number: The last one.
     """
 
@@ -45,7 +45,7 @@ class SequenceSplit:
     last_number: int
 
     def encode(self) -> bytes:
-        """The bytes of version 1."""
+        """Return the bytes of version 1."""
         out = DataOutput()
         out.write_utf(self.split_id)
         out.write_long(self.next_number)
@@ -53,7 +53,7 @@ class SequenceSplit:
         return out.to_bytes()
 
     def columns(self) -> dict[str, object]:
-        """What it says, by name."""
+        """Return its content by name."""
         return {
             "split_id": self.split_id, "next_number": self.next_number,
             "last_number": self.last_number,
@@ -68,13 +68,13 @@ def _read_split(source: DataInput) -> SequenceSplit:
 
 
 def read_sequence_split(version: int, data: bytes) -> SequenceSplit | None:
-    """A split of a source that counts; None if these are not its bytes."""
+    """Return a split of a source that counts; None if the bytes are not one."""
     return read_exactly(_read_split, data) if version == _VERSION else None
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSequences:
-    """What the enumerator keeps: splits that no reader has got."""
+    """The state of the enumerator: unassigned splits."""
 
     kind: ClassVar[str] = "sequence"
     version: ClassVar[int] = _VERSION
@@ -82,7 +82,7 @@ class PendingSequences:
     splits: tuple[SequenceSplit, ...]
 
     def encode(self) -> bytes:
-        """The bytes of version 1."""
+        """Return the bytes of version 1."""
         out = DataOutput()
         out.write_int(len(self.splits))
         for split in self.splits:
@@ -91,7 +91,7 @@ class PendingSequences:
 
 
 def read_pending_sequences(version: int, data: bytes) -> PendingSequences | None:
-    """What the enumerator of such a source keeps; None if these are not its bytes."""
+    """Return the state of such a source's enumerator; None if the bytes are not one."""
     return read_exactly(_read_pending, data) if version == _VERSION else None
 
 

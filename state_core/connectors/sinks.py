@@ -1,4 +1,4 @@
-"""Sinks: the state of Kafka's writers, and what committers have still to commit.
+"""Sinks: the state of writers, and the pending commits of committers.
 
 ::
 
@@ -17,8 +17,8 @@
     committable, version 1 of Kafka: i16 epoch, i64 producer, UTF transactional id
     list                   i32 version, i32 n, n * (i32 length, member)
 
-These are read alone, never written. A file in progress, and one that is to be committed, are in the
-words of their file system, and stay bytes.
+These are only read, never written. A file in progress, and one to be committed, depend on their
+file system, and stay bytes.
 
 Source: `SinkWriterOperator`, `CommittableCollectorSerializer`; `KafkaWriterStateSerializer` and
 `KafkaCommittableSerializer` in `org.apache.flink.connector.kafka.sink`; of files,
@@ -58,7 +58,7 @@ class Sink:
 
     Attributes:
         operator_id: The operator's id.
-        operator: The operator's uid, or else its id.
+        operator: The operator's uid, or otherwise its id.
         writers: A row for the state of each writer.
         to_commit: A row for each committable.
     """
@@ -70,7 +70,7 @@ class Sink:
 
 
 def sink_of(operator_id: str, operator: str, elements: Sequence[StateElement]) -> Sink | None:
-    """An operator as a sink; None if it has no state of one.
+    """Return an operator as a sink; None if it has no state of a sink.
 
     Args:
         operator_id: The operator's id.
@@ -89,7 +89,7 @@ def sink_of(operator_id: str, operator: str, elements: Sequence[StateElement]) -
 
 
 def sinks_of(snapshot: Snapshot) -> list[Sink]:
-    """The sinks of a savepoint or checkpoint.
+    """Return the sinks of a savepoint or checkpoint.
 
     Raises:
         SnapshotError: The snapshot's operator state can't be read.
@@ -102,7 +102,7 @@ def sinks_of(snapshot: Snapshot) -> list[Sink]:
 
 
 def _whole(read: Callable[[DataInput], Value], data: bytes) -> Value | None:
-    """What takes all of some bytes; None if they are nothing of that kind."""
+    """Return a value that takes all of some bytes; None if the bytes are not such a value."""
     source = DataInput(data)
     try:
         value = read(source)
@@ -187,7 +187,7 @@ def _read_committer(source: DataInput) -> list[Row]:
 
 
 def _members(source: DataInput, versions: Sequence[int]) -> Iterator[tuple[int, DataInput]]:
-    """The version of a list, and each of its members; all of a member's bytes have to be read."""
+    """Yield the version of a list with each of its members, all of whose bytes have to be read."""
     version = source.read_int()
     if version not in versions:
         raise source.fault(f"a list of version {version}")

@@ -1,4 +1,4 @@
-"""What the sources of a snapshot have still to read: splits in readers' and enumerators' state.
+"""Sources of a snapshot: the splits in the state of readers and enumerators.
 
 ::
 
@@ -6,8 +6,8 @@
     state of a coordinator           i32 0 or 1, i32 version, i32 length, state of the enumerator;
                                      0 may be followed by assignments that later versions dropped
 
-No class is named there: a split is what the format of a known one gives back byte for byte. Any
-other stays bytes.
+No class is named there: bytes are a split of a known class if its format reproduces them exactly.
+All others stay bytes.
 
 Source: `SourceOperator`, `SimpleVersionedListState`, `SourceCoordinatorSerdeUtils`.
 """
@@ -67,7 +67,7 @@ _COORDINATOR_VERSIONS = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class SplitBytes:
-    """A split of a connector, or of a version, that is not known."""
+    """A split of an unknown connector or version."""
 
     kind = "bytes"
 
@@ -75,11 +75,11 @@ class SplitBytes:
     data: bytes
 
     def encode(self) -> bytes:
-        """The bytes."""
+        """Return the bytes."""
         return self.data
 
     def columns(self) -> dict[str, object]:
-        """What can be said of it."""
+        """Return its content by name: only the size is known."""
         return {"bytes": len(self.data)}
 
 
@@ -88,7 +88,7 @@ Enumerator: TypeAlias = KafkaEnumerator | PendingFiles | PendingSequences
 
 
 def read_split(state: str, data: bytes) -> Split:
-    """An element of a source's state."""
+    """Return the split in an element of a source's state."""
     if state == OLD_KAFKA_STATE:
         return read_old_kafka_element(data) or SplitBytes(None, data)
     element = Element.read(data)
@@ -102,7 +102,7 @@ def read_split(state: str, data: bytes) -> Split:
 
 
 def write_split(split: KafkaSplit | OldKafkaElement) -> bytes:
-    """The element of a source's state that a split is."""
+    """Return the element of a source's state for a split."""
     if isinstance(split, OldKafkaElement):
         return split.encode()
     return Element(split.version, split.encode()).encode()
@@ -110,13 +110,13 @@ def write_split(split: KafkaSplit | OldKafkaElement) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SplitElement:
-    """A split that a reader has.
+    """An assigned split.
 
     Attributes:
         state: The name of its state.
         subtask: The reader's subtask.
         position: Its place in the subtask's list.
-        split: The split that the element is.
+        split: The split in the element.
     """
 
     state: str
@@ -126,7 +126,7 @@ class SplitElement:
 
     @classmethod
     def of(cls, element: StateElement) -> SplitElement:
-        """The split that an element is."""
+        """Return the split in an element."""
         split = read_split(element.state, element.data)
         return cls(element.state, element.subtask, element.position, split)
 
@@ -136,10 +136,10 @@ class Coordinator:
     """The state of a source's coordinator.
 
     Attributes:
-        version: The version of what stands around the enumerator's state.
+        version: The version of the format around the enumerator's state.
         enumerator_version: The version of the enumerator's state.
         data: The enumerator's state.
-        rest: What follows it.
+        rest: The bytes behind it.
     """
 
     version: int
@@ -148,7 +148,7 @@ class Coordinator:
     rest: bytes
 
     def encode(self) -> bytes:
-        """The coordinator's bytes."""
+        """Return the coordinator's bytes."""
         out = DataOutput()
         out.write_int(self.version)
         write_versioned(self.enumerator_version, self.data, out)
@@ -156,7 +156,7 @@ class Coordinator:
         return out.to_bytes()
 
     def enumerators(self) -> Iterator[Enumerator]:
-        """What the enumerator's state may be: an empty one may be that of several sources."""
+        """Yield the possible forms of the enumerator's state: an empty one has several."""
         for read in (read_kafka_enumerator, read_pending_files, read_pending_sequences):
             enumerator = read(self.enumerator_version, self.data)
             if enumerator is not None:
@@ -178,9 +178,9 @@ class Source:
 
     Attributes:
         operator_id: The operator's id.
-        operator: The operator's uid, or else its id.
-        elements: What its readers have, by subtask and position.
-        coordinator_bytes: The state of its coordinator; None if there is none.
+        operator: The operator's uid, or otherwise its id.
+        elements: The splits of its readers, by subtask and position.
+        coordinator_bytes: The state of its coordinator; None without one.
     """
 
     operator_id: str
@@ -190,7 +190,7 @@ class Source:
 
     @cached_property
     def coordinator(self) -> Coordinator | None:
-        """The coordinator's state; None if there is none, or it is that of no source."""
+        """The coordinator's state; None without one, or if it is not that of a source."""
         return read_exactly(_read_coordinator, self.coordinator_bytes or b"")
 
     @cached_property
@@ -203,7 +203,7 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """`kafka`, `file`, `sequence`, or `bytes` if nothing of it is known."""
+        """Name of the kind: `kafka`, `file`, `sequence`, or `bytes` if it is unknown."""
         kinds = {element.split.kind for element in self.elements}
         if self.enumerator is not None:
             kinds.add(self.enumerator.kind)
@@ -211,7 +211,7 @@ class Source:
 
     @cached_property
     def waiting(self) -> tuple[Split, ...]:
-        """Splits that no reader has got yet."""
+        """Return the unassigned splits."""
         enumerator = self.enumerator
         if isinstance(enumerator, KafkaEnumerator):
             partitions = enumerator.partitions
@@ -220,9 +220,9 @@ class Source:
 
     @cached_property
     def finished(self) -> tuple[KafkaSplit, ...]:
-        """Partitions of Kafka that a reader has got, and that none has: they were read to an end.
+        """Return finished partitions of Kafka: assigned ones that no reader has any more.
 
-        The format does not say so: a lost one looks the same.
+        The format does not mark them: a lost one looks the same.
         """
         if not isinstance(self.enumerator, KafkaEnumerator):
             return ()
@@ -238,7 +238,7 @@ class Source:
         )
 
     def splits(self) -> Iterator[tuple[str, int | None, Split]]:
-        """Each split with its status, and the subtask of the reader that has it.
+        """Yield each split with its status, and the subtask of its reader.
 
         Yields:
             `assigned`, `waiting` for a reader, or `finished`; a subtask or None; the split.
@@ -254,20 +254,20 @@ class Source:
 def source_of(
     operator_id: str, operator: str, elements: Sequence[StateElement], coordinator: bytes | None
 ) -> Source | None:
-    """An operator as a source; None if it has no state of one.
+    """Return an operator as a source; None if it has no state of a source.
 
     Args:
         operator_id: The operator's id.
         operator: The operator's label.
         elements: The elements of the operator's states in `SOURCE_STATES`.
-        coordinator: The state of its coordinator, if there is any.
+        coordinator: The state of its coordinator; None without one.
     """
     source = Source(operator_id, operator, tuple(map(SplitElement.of, elements)), coordinator)
     return source if elements or source.coordinator is not None else None
 
 
 def sources_of(snapshot: Snapshot) -> list[Source]:
-    """The sources of a savepoint or checkpoint.
+    """Return the sources of a savepoint or checkpoint.
 
     Raises:
         SnapshotError: The snapshot's operator state can't be read.

@@ -1,11 +1,11 @@
-"""`SimpleVersionedSerializer`: bytes of a class of a connector, with the version that wrote them.
+"""`SimpleVersionedSerializer`: bytes of a connector's class, with their version.
 
 ::
 
     i32 version, i32 length, bytes
 
-A connector that is read here gives back the very bytes that it was read from; what would not is
-left as bytes, as is every version that is not known.
+Values that are read here are written back as the same bytes; bytes for which that fails, and
+unknown versions, stay bytes.
 
 Source: `SimpleVersionedSerialization` in `org.apache.flink.core.io`.
 """
@@ -22,24 +22,24 @@ __all__ = ["Encodable", "read_exactly", "read_versioned", "write_versioned"]
 
 
 class Encodable(Protocol):
-    """What can be written back."""
+    """A value that can be written back."""
 
     def encode(self) -> bytes:
-        """The bytes that a serializer writes for it."""
+        """Return the bytes of its serializer."""
 
 
 Value = TypeVar("Value", bound=Encodable)
 
 
 def read_exactly(read: Callable[[DataInput], Value], data: bytes) -> Value | None:
-    """A value that takes all of some bytes, and gives them back.
+    """Return a value that takes all of some bytes, and is written back as these; otherwise None.
 
     Args:
         read: Reads the value.
         data: The bytes.
 
     Returns:
-        The value; None if these are not the bytes of one.
+        The value; None if the bytes are not such a value.
     """
     source = DataInput(data)
     try:
@@ -50,17 +50,17 @@ def read_exactly(read: Callable[[DataInput], Value], data: bytes) -> Value | Non
 
 
 def read_versioned(source: DataInput) -> tuple[int, bytes]:
-    """A version, and the bytes that it wrote.
+    """Read a version, and the bytes of that version.
 
     Raises:
-        CorruptSnapshotError: There are fewer bytes than it says.
+        CorruptSnapshotError: There are fewer bytes than the length.
     """
     version = source.read_int()
     return version, source.read_bytes(source.read_length("bytes of a versioned value"))
 
 
 def write_versioned(version: int, data: bytes, out: DataOutput) -> None:
-    """Write a version, and the bytes that it wrote."""
+    """Write a version, and the bytes of that version."""
     out.write_int(version)
     out.write_int(len(data))
     out.write_bytes(data)

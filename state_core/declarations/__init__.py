@@ -4,8 +4,8 @@
 `states`            the six kinds of declarations
 `type_descriptors`  their types, from text or from Python's hints
 `functions`         functions of reducing and aggregating states, by name
-`builders`          `StateDeclarations`: how they are made
-`jobs`              operators with their inputs and states; what `legality` checks
+`builders`          `StateDeclarations`: their builders
+`jobs`              operators with their inputs and states, which `legality` checks
 `json_forms`        all of it as JSON, and back
 `findings`          violations of rules, with their place
 ==================  ===============================================================

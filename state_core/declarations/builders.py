@@ -15,8 +15,8 @@
 A builder is a value: each of its methods returns another one.
 
 Source: `org.apache.flink.api.common.state.StateDeclarations` (FLIP-433). The functions of reducing
-and aggregating states are given where Flink 2.3 wants them, after the type; the aggregating
-state's types are read off the function's hints where they are left out, as the FLIP has it.
+and aggregating states come after the type, as in Flink 2.3; the aggregating state's types are taken
+from the function's hints if they are left out, as in the FLIP.
 """
 
 from __future__ import annotations
@@ -241,5 +241,5 @@ def _types_of(function: Any) -> dict[str, Any]:
             types[role] = next(iter(hints.values()), None)
         else:
             types[role] = returned
-    # `Any` says nothing
+    # `Any` has no information
     return {role: hint for role, hint in types.items() if hint is not Any}

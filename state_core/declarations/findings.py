@@ -9,7 +9,7 @@ __all__ = ["Finding", "Severity"]
 
 
 class Severity(Enum):
-    """Whether a finding stops the job, or is only a warning."""
+    """Severity of a finding: it stops the job, or is only a warning."""
 
     FAULT = "fault"
     WARNING = "warning"
@@ -24,7 +24,7 @@ class Finding:
         rule: A short name of the rule, for programs: `mode`.
         operator: The operator's uid.
         problem: The problem, as a sentence without a period.
-        remedy: What to do; may be empty.
+        remedy: The remedy; may be empty.
         function: The function's name, if it is known.
         state: The state's name; empty for the operator as a whole.
         streams: The operator's inputs: `B + NK`; empty if they do not matter.
@@ -41,7 +41,7 @@ class Finding:
 
     @property
     def fault(self) -> bool:
-        """Whether it stops the job."""
+        """Return whether it stops the job."""
         return self.severity is Severity.FAULT
 
     @property
@@ -52,7 +52,7 @@ class Finding:
         return f"operator {self.operator!r}{function}{state}"
 
     def as_json(self) -> dict[str, str]:
-        """Return the finding as JSON has it."""
+        """Return the finding for JSON."""
         return {**asdict(self), "severity": self.severity.value}
 
     def __str__(self) -> str:

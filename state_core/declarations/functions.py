@@ -27,13 +27,13 @@ class AggregateFunction(Protocol):
     """The function of an aggregating state: a class without arguments, or an instance."""
 
     def create_accumulator(self) -> Any:
-        """Return the accumulator that a new key begins with."""
+        """Return the accumulator of a new key."""
 
     def add(self, value: Any, accumulator: Any) -> Any:
         """Return the accumulator with one more value in it."""
 
     def get_result(self, accumulator: Any) -> Any:
-        """Return the result that reading the state gives."""
+        """Return the result, as read from the state."""
 
     def merge(self, a: Any, b: Any) -> Any:
         """Return two accumulators combined into one."""
@@ -45,7 +45,7 @@ class FunctionReference:
 
     Attributes:
         module: The module's name.
-        qualname: Its name there, dotted inside classes.
+        qualname: Its name in the module, dotted inside classes.
     """
 
     module: str
@@ -80,7 +80,7 @@ class FunctionReference:
         return cls(module, qualname)
 
     def resolve(self) -> Any:
-        """Import the module, which runs its code, and return what the reference names.
+        """Import the module, which runs its code, and return the named object.
 
         Raises:
             DeclarationError: The module can't be imported, or has no such name.

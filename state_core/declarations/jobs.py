@@ -25,7 +25,7 @@ USES_STATES = "uses_states"
 
 
 class StreamKind(Enum):
-    """The way in which the records of an input are partitioned."""
+    """The partitioning of an input's records."""
 
     GLOBAL = "Global"
     NON_KEYED = "Non-Keyed"
@@ -110,14 +110,14 @@ class OperatorDeclaration:
 
     @property
     def declared(self) -> tuple[tuple[StateDeclaration, tuple[Side, ...]], ...]:
-        """Each declaration, and the sides that it is declared for."""
+        """Return each declaration with its sides."""
         own = sides_of(self.inputs)
         groups = (self.states, own), (self.first_states, own[:1]), (self.second_states, own[1:])
         return tuple((state, sides) for states, sides in groups for state in states)
 
     @property
     def alone(self) -> bool:
-        """Whether an input is global, so that there is one partition."""
+        """Return whether an input is global, so that there is one partition."""
         return StreamKind.GLOBAL in self.inputs
 
     @property
@@ -154,7 +154,7 @@ def declare_operator(
     max_parallelism: int | None = None,
     outputs: int = 1,
 ) -> OperatorDeclaration:
-    """Declare an operator from what users have: sets of states, a function, any type.
+    """Declare an operator from sets of states, a function, and any form of type.
 
     Args:
         uid: The uid, by which its state is found.
@@ -169,7 +169,7 @@ def declare_operator(
         outputs: The number of output streams.
 
     Raises:
-        DeclarationError: The key's type can't be understood, or the uid is missing.
+        DeclarationError: The key's type can't be parsed, or the uid is missing.
     """
     if states is None:
         uses_states = None if isinstance(function, type) else getattr(function, USES_STATES, None)

@@ -1,8 +1,8 @@
 """Declarations as JSON, and back: text that can be stored and sent, and is never executed.
 
-A declaration is an object of its fields, with its `kind` and `redistribution_mode`; a type is what
-`type_spec` describes, a function `module:qualname`. Reading refuses what is not known, and names
-its place::
+A declaration is an object of its fields, with its `kind` and `redistribution_mode`; a type has the
+form of `type_spec`, a function that of `module:qualname`. Reading refuses unknown content, and
+names its place::
 
     {"kind": "list", "name": "offsets", "redistribution_mode": "REDISTRIBUTABLE",
      "redistribution_strategy": "UNION", "type": "Tuple2<String, Long>"}

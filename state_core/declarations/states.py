@@ -1,9 +1,9 @@
 """The six kinds of declared state.
 
-Each is a name, types, and how the state is redistributed when the parallelism changes:
+Each has a name, types, and a redistribution mode for changes of the parallelism:
 
 ============  ==================================  ===============================================
-kind          modes                               where it lies
+kind          modes                               place
 ============  ==================================  ===============================================
 value         `NONE`                              with its partition: in keyed state
 list          `NONE`, `REDISTRIBUTABLE`           in keyed state; in operator state: a split or a
@@ -15,7 +15,7 @@ broadcast     `IDENTICAL`                         in broadcast state
 ============  ==================================  ===============================================
 
 Flink 2.3 also lets a list be declared `IDENTICAL`, and then treats it as keyed state; here it is
-refused, as nothing would keep such lists identical.
+refused, as such lists would not stay identical.
 
 Source: `org.apache.flink.api.common.state.StateDeclaration` and its kinds (FLIP-433).
 """
@@ -52,7 +52,7 @@ MAX_NAME_BYTES = 65535
 
 
 class RedistributionMode(Enum):
-    """Whether a state moves between partitions when the job is rescaled."""
+    """The redistribution of a state between partitions when the job is rescaled."""
 
     NONE = "NONE"
     REDISTRIBUTABLE = "REDISTRIBUTABLE"
@@ -60,7 +60,7 @@ class RedistributionMode(Enum):
 
 
 class RedistributionStrategy(Enum):
-    """How a list moves: its elements are split evenly, or every partition gets all (union)."""
+    """The redistribution of a list: its elements are split evenly, or every partition gets all."""
 
     SPLIT = "SPLIT"
     UNION = "UNION"
@@ -74,7 +74,7 @@ class UpdateType(Enum):
 
 
 class StateVisibility(Enum):
-    """Whether an expired value may still be returned: `StateTtlConfig.StateVisibility`."""
+    """The treatment of expired values in reads: `StateTtlConfig.StateVisibility`."""
 
     NEVER_RETURN_EXPIRED = "NeverReturnExpired"
     RETURN_EXPIRED_IF_NOT_CLEANED_UP = "ReturnExpiredIfNotCleanedUp"
@@ -137,7 +137,7 @@ class StateDeclaration:
 
     @property
     def redistribution_mode(self) -> RedistributionMode:
-        """How it is redistributed; only lists have a choice."""
+        """Its redistribution mode; only lists have a choice."""
         return RedistributionMode.NONE
 
     @property
@@ -168,7 +168,7 @@ class ListStateDeclaration(StateDeclaration):
     Attributes:
         type: The type of its elements.
         mode: `NONE` or `REDISTRIBUTABLE`.
-        redistribution_strategy: How it moves, if it does; `SPLIT` if it does not.
+        redistribution_strategy: Its strategy, if it is redistributed; otherwise `SPLIT`.
     """
 
     kind: ClassVar[str] = "list"
@@ -186,12 +186,12 @@ class ListStateDeclaration(StateDeclaration):
                 " restore; a broadcast state stays the same everywhere",
             )
         if self.mode is RedistributionMode.NONE:
-            # of no meaning then: two such declarations are the same
+            # without a meaning then: two such declarations are equal
             object.__setattr__(self, "redistribution_strategy", RedistributionStrategy.SPLIT)
 
     @property
     def redistribution_mode(self) -> RedistributionMode:
-        """Whether the list is redistributed."""
+        """The list's redistribution mode."""
         return self.mode
 
 
@@ -230,7 +230,7 @@ class AggregatingStateDeclaration(StateDeclaration):
     Attributes:
         accumulator_type: The type of the stored accumulator.
         function: The `AggregateFunction`, by name.
-        in_type: The type of the values that are added, if known; none of them is stored.
+        in_type: The type of the added values, if known; they are not stored.
         out_type: The type of the result that is read, if known.
     """
 

@@ -1,7 +1,7 @@
 """Types of declared states: as text, or from Python's type hints.
 
-A `TypeDescriptor` holds a type of the language of `state_core.serializers.type_spec`, which stands
-one to one for a serializer. What Python's hints become:
+A `TypeDescriptor` has a type in the language of `state_core.serializers.type_spec`, which
+corresponds to exactly one serializer. Python's hints become:
 
 ===============================  ================================================================
 `str`, `bool`, `bytes`           `String`, `Boolean`, `byte[]`
@@ -16,7 +16,7 @@ one to one for a serializer. What Python's hints become:
 `set[T]`, `frozenset[T]`         `Set<T>`
 `dict[K, V]`                     `Map<K, V>`, whose values may be null
 `tuple[A, B]`, a `NamedTuple`    `Tuple2<A, B>`
-`Optional[T]`, `T | None`        `Nullable<T>`; plain `T` where null has a place of its own: in
+`Optional[T]`, `T | None`        `Nullable<T>`; plain `T` if null has its own place: in
                                  fields of a dataclass, and as values of a map
 a dataclass                      `Row` of its fields in their order; or, with an attribute
                                  `__java_class__`, the POJO of that class: `int` is then `long`,
@@ -24,7 +24,7 @@ a dataclass                      `Row` of its fields in their order; or, with an
 an `Enum`                        `String`, its members' names; with `__java_class__`, that enum
 ===============================  ================================================================
 
-Text in a hint's place is the written language, so `"int"` is Java's `Integer`.
+Text instead of a hint is in the language of types, so `"int"` is Java's `Integer`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class TypeDescriptor:
-    """A type, and the serializer that it stands for.
+    """A type, with its serializer.
 
     Attributes:
         text: The type as canonical JSON, by which descriptors are compared.
@@ -89,7 +89,7 @@ class TypeDescriptor:
             place: The place, for messages.
 
         Raises:
-            DeclarationError: The type can't be understood; the message says which can.
+            DeclarationError: The type can't be parsed; the message names the known ones.
         """
         if isinstance(given, TypeDescriptor):
             return given
@@ -97,12 +97,12 @@ class TypeDescriptor:
         spec = given if written else _spec_of(given, place, ())
         try:
             snapshot = parse_type(spec)
-            # a schema of Avro's is read only here: what can't be a serializer is no type
+            # an Avro schema is parsed only here: a type without a serializer is invalid
             snapshot.restore_serializer()
         except StateError as error:
             raise DeclarationError(error.problem, place=place, remedy=error.remedy) from error
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            # a mapping whose parts are of another form than the language has
+            # a mapping whose parts have another form than in the language
             raise DeclarationError(
                 f"{_shown(spec)} is no type ({type(error).__name__}: {error})", place=place
             ) from error
@@ -116,11 +116,11 @@ class TypeDescriptor:
 
     @property
     def name(self) -> str:
-        """The type as Java would write it."""
+        """The type in Java's syntax."""
         return self.snapshot().type_name
 
     def snapshot(self) -> TypeSerializerSnapshot:
-        """Return the snapshot that a new job's serializer would leave."""
+        """Return the snapshot that a new job's serializer would write."""
         return parse_type(self.spec)
 
     def serializer(self) -> TypeSerializer:
@@ -141,14 +141,14 @@ def _canonical(spec: TypeSpec, snapshot: TypeSerializerSnapshot, place: str) -> 
             same = False
         return json.dumps(name if same else " ".join(spec.split()))
     try:
-        # fields of POJOs are sorted by Flink, too
+        # Flink sorts fields of POJOs, too
         return json.dumps(spec, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"a type that is not JSON: {error}", place=place) from error
 
 
 def _spec_of(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
-    """Return a hint as in `type_spec`; `within` are the classes that it is part of."""
+    """Return a hint as in `type_spec`; `within` are the classes that contain it."""
     if isinstance(hint, TypeDescriptor):
         return hint.spec
     if isinstance(hint, str | Mapping):
@@ -224,7 +224,7 @@ def _spec_of_class(hint: type, place: str, within: tuple[Any, ...]) -> TypeSpec:
 
 
 def _pojo_field(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
-    """Return the type of a POJO's field: boxed if it may be null, else a primitive."""
+    """Return the type of a POJO's field: boxed if it may be null, otherwise a primitive."""
     if _is_optional(hint):
         return _spec_of(_optional(hint, place), place, within)
     spec = _spec_of(hint, place, within)

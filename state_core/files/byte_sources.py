@@ -1,4 +1,4 @@
-"""Bytes that can be read from anywhere in them: in memory, or in a file (`filesystem`)."""
+"""Byte sources with random access: in memory, or in a file (`filesystem`)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["ByteSource", "InlineSource", "too_short"]
 
 
 class ByteSource(Protocol):
-    """Bytes that can be read from anywhere in them, from several threads at once."""
+    """Bytes with random access, readable from several threads at once."""
 
     @property
     def name(self) -> str:
-        """What it is, for messages."""
+        """Name of the source, for messages."""
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """Number of bytes."""
 
     def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
         """Fill `out` with the bytes from `offset` on.
 
         Raises:
-            TruncatedError: There are not as many.
+            TruncatedError: The source is shorter.
         """
 
 
@@ -41,7 +41,7 @@ class InlineSource:
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """Number of bytes."""
         return len(self.data)
 
     def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
@@ -53,7 +53,7 @@ class InlineSource:
 
 
 def too_short(name: str, offset: int, wanted: int, found: int) -> TruncatedError:
-    """The error of a source that ends too soon."""
+    """Return the error of a source that ends too soon."""
     return TruncatedError(
         f"{wanted} bytes wanted, {found} there",
         place=f"{name}, offset {offset}",

@@ -1,4 +1,4 @@
-"""Snapshot compression: Snappy in its framing format, as streams that are read a window at a time.
+"""Snapshot compression: Snappy in its framing format, read as streams, a window at a time.
 
 ::
 
@@ -57,32 +57,32 @@ READ_BLOCK = 1 << 20
 RUN_CONTENT = 1 << 21
 HELD = 2 * READ_BLOCK
 HEAD = 4
-ROOM = len(IDENTIFIER)  # kept free before a run, whose decoder wants a whole stream
+ROOM = len(IDENTIFIER)  # kept free before a run, for the identifier that the decoder needs
 CHECKSUM = 4
 CHUNK_CONTENT = 65536
 
-INCOMPRESSIBLE = 16  # what is no longer than this Snappy leaves as it is
+INCOMPRESSIBLE = 16  # Snappy leaves anything this short as it is
 SMALL_PIECE = 1 << 11  # up to here a chunk costs less than a stream of its own
 
 COMPRESSED, PLAIN, IDENTIFIER_CHUNK = 0x00, 0x01, 0xFF
 
 
 class StateStream(Protocol):
-    """Content that is read from front to back into the caller's buffer."""
+    """A stream of content that is read from front to back into the caller's buffer."""
 
     def read_into(self, out: npt.NDArray[np.uint8]) -> int:
-        """Fill `out` as far as possible; fewer bytes than it holds mean that the end is reached."""
+        """Fill `out` as far as possible; fewer bytes than its size mean that the end is reached."""
 
     def mark(self) -> tuple[int, int]:
-        """Where to begin reading for what comes next.
+        """Return the place from which the next read can resume.
 
         Returns:
-            An offset of the source, and how many bytes of content to pass from there.
+            An offset in the source, and the number of bytes of content to skip from there.
         """
 
 
 class PlainStream:
-    """A part of a source as it is."""
+    """A part of a source, uncompressed."""
 
     def __init__(self, source: ByteSource, start: int, end: int) -> None:
         self.source = source
@@ -97,7 +97,7 @@ class PlainStream:
         return count
 
     def mark(self) -> tuple[int, int]:
-        """Where to begin reading for what comes next."""
+        """Return the place from which the next read can resume."""
         return self.position, 0
 
 
@@ -105,15 +105,16 @@ class SnappyStream:
     """A part of a source that holds Snappy frames, decompressed.
 
     Args:
-        source: Where the frames lie.
-        start: Where the first lies. It need not be a stream identifier: in operator state an
+        source: The bytes that hold the frames.
+        start: Offset of the first frame. It need not be a stream identifier: in operator state an
             offset points behind it.
-        end: Behind the last.
-        up_to_break: Whether a break ends the content, chunk for chunk, and is kept as `error`.
+        end: Offset behind the last frame.
+        up_to_break: Whether corruption ends the content after the last good chunk, and is kept as
+            `error`, instead of being raised.
 
     Attributes:
-        error: The break, if there was one.
-        borders: Where the content of each stream identifier's stream begins.
+        error: The corruption that ended the content, or None.
+        borders: Offsets at which the content behind each stream identifier begins.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class SnappyStream:
         self._held = np.empty(ROOM + min(HELD, end - start), np.uint8)
         self._at = self._behind = ROOM
         self._left = np.empty(0, np.uint8)
-        self._left_from = (0, 0)  # the chunk that it is of, and how large that is
+        self._left_from = (0, 0)  # the chunk that the rest comes from, and its size
 
     def read_into(self, out: npt.NDArray[np.uint8]) -> int:
         """Decompress as many chunks as fit, and keep the rest of the last one."""
@@ -142,7 +143,7 @@ class SnappyStream:
             except StateError as error:
                 if not self._up_to_break:
                     raise
-                self.error = copy(error)  # without the frames it came through, which hold this
+                self.error = copy(error)  # without the traceback, whose frames hold this
                 break
             if count == 0:
                 break
@@ -150,18 +151,18 @@ class SnappyStream:
         return done
 
     def mark(self) -> tuple[int, int]:
-        """Where to begin reading for what comes next: a chunk, and what to pass of its content."""
+        """Return the place of the next read: a chunk, and the bytes of its content to skip."""
         if not self._left.size:
             return self._offset_of(self._at), 0
         chunk, content = self._left_from
         return chunk, content - self._left.size
 
     def _offset_of(self, at: int) -> int:
-        """The offset in the source of a position of what is held."""
+        """Return the offset in the source of a position in the buffer."""
         return self.position - (self._behind - at)
 
     def _read_run(self, out: npt.NDArray[np.uint8]) -> int:
-        """Decompress the next chunks, or what fits of one; say how many bytes that is."""
+        """Decompress the next chunks, or the part of one that fits; return the number of bytes."""
         chunks, content = self._next_run(1 if self._up_to_break else min(out.size, RUN_CONTENT))
         if content <= out.size:
             if content:
@@ -175,7 +176,7 @@ class SnappyStream:
         return out.size
 
     def _next_run(self, room: int) -> tuple[npt.NDArray[np.uint8], int]:
-        """Whole chunks with up to `room` bytes of content, or one that has more; and how many."""
+        """Return whole chunks with up to `room` bytes of content, or one larger; and their size."""
         self._hold(READ_BLOCK)
         progress = np.zeros(4, np.int64)
         while True:
@@ -191,14 +192,14 @@ class SnappyStream:
                 return self._held[:0], 0
 
     def _pass_chunk(self) -> None:
-        """Pass a stream identifier; what else is neither content nor skippable is a fault."""
+        """Skip a stream identifier or a skippable chunk; refuse any other."""
         kind, *length_bytes = self._held[self._at : self._at + HEAD].tolist()
         length = int.from_bytes(bytes(length_bytes), "little")
         self._check(kind, self._at + HEAD, length)
         self._at += HEAD + length
 
     def _hold_chunk(self, count: int) -> bool:
-        """Have the `count` bytes of a chunk at hand; False at the end."""
+        """Buffer the `count` bytes of a chunk; return False at the end."""
         self._hold(count)
         if self._behind == self._at:
             return False
@@ -207,7 +208,7 @@ class SnappyStream:
         return True
 
     def _hold(self, count: int) -> None:
-        """Read on until `count` bytes are at hand, or the end is reached."""
+        """Read on until `count` bytes are buffered, or the end is reached."""
         kept = self._held[self._at : self._behind]
         if kept.size >= count or self.position == self.end:
             return
@@ -255,13 +256,13 @@ class SnappyStream:
 
 
 def open_stream(source: ByteSource, start: int, end: int, *, compressed: bool) -> StateStream:
-    """The content of a part of a source."""
+    """Open a part of a source as a stream of its content."""
     kind = SnappyStream if compressed else PlainStream
     return kind(source, start, end)
 
 
 def compress_snappy(data: bytes | memoryview) -> memoryview:
-    """A whole framed stream of `data`, identifier included."""
+    """Return a whole framed stream of `data`, identifier included."""
     size = len(data)
     out = np.empty(ROOM + size + (size // CHUNK_CONTENT + 1) * (HEAD + CHECKSUM), np.uint8)
     return out.data[: cramjam.snappy.compress_into(data, out.data)]
@@ -270,14 +271,14 @@ def compress_snappy(data: bytes | memoryview) -> memoryview:
 def compress_pieces(
     data: bytes, bounds: npt.NDArray[np.int64]
 ) -> tuple[memoryview, npt.NDArray[np.int64]]:
-    """Each piece as chunks of its own, without the identifier that a stream has once.
+    """Compress each piece to chunks of its own, without the stream's identifier.
 
     Args:
-        data: The pieces, one after the other.
-        bounds: Where each begins in it, and behind them where the last ends.
+        data: The pieces, concatenated.
+        bounds: Offset of each piece in it, and the end of the last one.
 
     Returns:
-        The chunks, and how many bytes each piece's take.
+        The chunks, and the number of bytes of each piece's chunks.
     """
     lengths = np.diff(bounds)
     chunks = int((lengths // CHUNK_CONTENT + 1).sum())
@@ -302,7 +303,7 @@ def compress_pieces(
 def _frame_streams(
     data: bytes, bounds: npt.NDArray[np.int64], out: memoryview, at: npt.NDArray[np.int64]
 ) -> None:
-    """Frame pieces one by one, each identifier where the end of the piece before it belongs."""
+    """Frame pieces one by one, each identifier written over the last bytes before the piece."""
     view = memoryview(data)
     to = 0
     for index, (start, end) in enumerate(pairwise(bounds.tolist())):
@@ -316,12 +317,12 @@ def _frame_streams(
 
 @dataclass(frozen=True)
 class Codec:
-    """A way to compress state that Flink knows.
+    """A compression of state that Flink knows.
 
     Attributes:
-        name: As `--compression` has it.
-        compress: A whole stream of some bytes.
-        stream: What reads such a stream.
+        name: Its name in `--compression`.
+        compress: Compresses bytes to a whole stream.
+        stream: Reads such a stream.
     """
 
     name: str
@@ -329,15 +330,15 @@ class Codec:
     stream: type[SnappyStream]
 
 
-# Flink's files say only whether they are compressed, and that is Snappy; another codec goes here
+# Flink's files say only whether they are compressed, and that means Snappy; add another codec here.
 CODECS = {"snappy": Codec("snappy", compress_snappy, SnappyStream)}
 
 
 def codec_named(name: str) -> Codec:
-    """The codec of that name.
+    """Return the codec of a name.
 
     Raises:
-        UnsupportedFormatError: There is none.
+        UnsupportedFormatError: There is no such codec.
     """
     if name not in CODECS:
         raise UnsupportedFormatError(
@@ -347,15 +348,15 @@ def codec_named(name: str) -> Codec:
 
 
 def configured_compression(conf: Mapping[str, str], compression: str | None = None) -> str | None:
-    """Return the compression that Flink's configuration asks for: `snappy` or `none`.
+    """Return the compression in Flink's configuration: `snappy` or `none`.
 
     Args:
-        conf: Flink's configuration; only `COMPRESSION_KEY` has a meaning here.
-        compression: The compression chosen otherwise, which must not contradict; it is returned
-            where the configuration does not mention any.
+        conf: Flink's configuration; only `COMPRESSION_KEY` is read here.
+        compression: The compression from an option, which must not contradict; it is returned if
+            the configuration does not set one.
 
     Raises:
-        EncodeError: Another key, a value that is no boolean, or a contradiction.
+        EncodeError: Another key, a value that is not a boolean, or a contradiction.
     """
     unknown = sorted(set(conf) - {COMPRESSION_KEY})
     if unknown:

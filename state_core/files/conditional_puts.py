@@ -1,6 +1,6 @@
-"""Objects that are written only if nothing has their name: so a store says who came first.
+"""Objects that are written only if their name is free, so that one of several writers wins.
 
-Arrow's file systems have no conditional requests. obstore has the same Rust library below it as
+Arrow's file systems have no conditional requests. obstore is built on the same Rust library as
 delta-rs, and takes the same options.
 """
 
@@ -22,7 +22,7 @@ _HTTP = "AWS_ALLOW_HTTP"
 
 
 def put_new(directory: Directory, path: str, data: bytes) -> bool:
-    """Write an object unless there is one of its name.
+    """Write an object unless its name is taken.
 
     Args:
         directory: A directory of a store.
@@ -30,10 +30,12 @@ def put_new(directory: Directory, path: str, data: bytes) -> bool:
         data: Its bytes.
 
     Returns:
-        Whether it was written. False may stand for this very request, where an answer was lost.
+        Whether it was written. It can be False although this request wrote the object, if the
+        answer to a first attempt was lost.
 
     Raises:
-        SnapshotError: The store can't be reached, refuses, or knows no conditional requests.
+        SnapshotError: The store can't be reached, refuses, or does not support conditional
+            requests.
     """
     import obstore  # noqa: PLC0415 - who reads a snapshot on a disk needs no store
     from obstore.exceptions import (  # noqa: PLC0415 - the same
@@ -54,8 +56,8 @@ def put_new(directory: Directory, path: str, data: bytes) -> bool:
         return False
     except NotSupportedError as error:
         raise SnapshotError(
-            "the store knows no conditional writes, so that nobody can tell which of two writers"
-            f" came first ({first_line(error)})",
+            "the store does not support conditional writes, so that two writers could overwrite"
+            f" each other ({first_line(error)})",
             place=directory.full(path),
             remedy="keep the lake in a store that has them, or on a disk",
         ) from error
@@ -70,7 +72,7 @@ def put_new(directory: Directory, path: str, data: bytes) -> bool:
 
 @lru_cache(maxsize=64)
 def _opened(uri: str, options: tuple[tuple[str, str], ...]) -> Any:
-    """A store whose root is a directory."""
+    """Return a store whose root is a directory."""
     from obstore.store import from_url  # noqa: PLC0415 - the same
 
     given = dict(options)

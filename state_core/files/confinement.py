@@ -1,12 +1,12 @@
-"""The one resolver of paths that came from data: nothing is touched outside a directory.
+"""The one resolver of paths from data: nothing outside a directory is touched.
 
-A snapshot, a lake, an index of blobs are written by anybody. What they say about a path is checked
-by one rule (`relative_path`, in `paths`), and on a local file system followed by `ConfinedTree`,
-directory by directory and never through a symbolic link: a link that is put there between the check
-and the use is not followed either, as what is used is the directory that was opened.
+Anybody can write a snapshot, a lake or an index of blobs. A path in it is checked by one rule
+(`relative_path`, in `paths`), and on a local file system followed by `ConfinedTree`, directory by
+directory and never through a symbolic link: a link that is put there between the check and the use
+is not followed either, as what is used is the directory that was opened.
 
-What can't be told: a hard link to a file elsewhere is a file like any other. So no file is written
-into that was there before: it is replaced.
+A hard link to a file elsewhere can't be told from any other file. So an existing file is never
+overwritten in place: it is replaced.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from statelake.state_core.files.paths import PART, shortened
 __all__ = ["ConfinedTree", "given_to_arrow", "written_is_synced"]
 
 DEEPEST = 100
-"""So many directories below one another are listed."""
+"""The largest depth of directories that are listed."""
 
 REMEMBERED = 4096
-"""Of so many files it is known that they were reached."""
+"""The number of reached files to remember."""
 
 COPY_BYTES = 8 << 20
-"""So much is copied at once."""
+"""The size of a copied piece."""
 
 SYNC_THREADS = 32
-"""So many files are synced at once: the file system brings them to the disk together.
+"""The number of files to sync at once: the file system writes them to the disk together.
 
 The more wait, the fewer times it does so: of 128 files of 300 kB, on two busy cores, one at a time
 took 0.4 to 0.8 s, 8 took 0.2 to 0.4, 32 took 0.05.
@@ -47,21 +47,21 @@ took 0.4 to 0.8 s, 8 took 0.2 to 0.4, 32 took 0.05.
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 _ANCHOR = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _ANCHOR | _NO_LINK
-# a pipe would else be waited for
+# opening a pipe would block otherwise
 _READ = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
 _CHANGE = os.O_WRONLY | os.O_NONBLOCK | _NO_LINK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
 
 
 class ConfinedTree:
-    """What is below a local directory, reached without following a symbolic link.
+    """The files below a local directory, reached without following a symbolic link.
 
-    Paths are those that `relative_path` let pass, or empty for the directory itself. Each operation
+    Paths are those that `relative_path` accepts, or empty for the directory itself. Each operation
     raises `UnsafePathError` where there is a link on the way, or at its end; `MissingFileError`
-    where nothing is that it needs; and `SnapshotError` for whatever else the system refuses.
+    where a needed file is missing; and `SnapshotError` for any other refusal of the system.
 
     Args:
-        anchor: The directory. It may itself be a link, as who names it is to be trusted.
+        anchor: The directory. It may itself be a link, as whoever names it is trusted.
     """
 
     def __init__(self, anchor: str) -> None:
@@ -69,10 +69,10 @@ class ConfinedTree:
         self._known: dict[str, tuple[int, int, int]] = {}
 
     def open(self, path: str) -> int:
-        """A descriptor to read a regular file; the caller closes it.
+        """Open a regular file for reading and return its descriptor; the caller closes it.
 
-        A file that was reached before is opened by its whole path: it is the one that was reached
-        if its identity is the same, whatever the path leads through by now.
+        A file that was reached before is opened by its whole path: if its identity is unchanged it
+        is the same file, whatever links the path has by now.
         """
         if identity := self._known.get(path):
             try:
@@ -85,11 +85,11 @@ class ConfinedTree:
         return self._reached(path)
 
     def knows(self, path: str) -> bool:
-        """Whether a file was reached before, so that the rule held for its path."""
+        """Return whether a file was reached before, so that its path is known to be safe."""
         return path in self._known
 
     def _reached(self, path: str) -> int:
-        """A descriptor of a file that is reached name by name."""
+        """Open a file name by name and return its descriptor."""
         with self._telling("read", path), self._folder_of(path) as (folder, name):
             try:
                 handle = os.open(name, _READ, dir_fd=folder)
@@ -105,9 +105,9 @@ class ConfinedTree:
         return handle
 
     def create(self, path: str) -> int:
-        """A descriptor to write a new file, its directories made; the caller closes it.
+        """Create a new file, with its directories, and return its descriptor; the caller closes it.
 
-        A file that was there is removed first, as it may be linked from elsewhere.
+        An existing file is removed first, as it may be linked from elsewhere.
         """
         with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
             self._remove(folder, name, path)
@@ -115,10 +115,10 @@ class ConfinedTree:
             return os.open(name, _CREATE, 0o666, dir_fd=folder)
 
     def move_into(self, path: str, target: str, at: int, *, start: int, end: int) -> None:
-        """Move bytes of a file to a place in another one, and leave an empty file.
+        """Move bytes of a file to a position in another file, and leave an empty file.
 
-        The target is a file that nothing else links to. A file that is empty already was moved by
-        another run of whoever moves it, to the same place.
+        The target has no other hard link. A file that is already empty was moved by an earlier
+        attempt of the same task, to the same position.
 
         Raises:
             TruncatedError: The file is shorter.
@@ -126,10 +126,10 @@ class ConfinedTree:
         with self._telling("moved", path):
             try:
                 self._copy_into(path, target, at, start, end)
-            except OSError as error:  # so NFS says that another run has replaced it
+            except OSError as error:  # NFS reports so that another run has replaced it
                 if error.errno != errno.ESTALE or self.size(path) != 0:
                     raise
-            # the target is closed, so that NFS has its bytes; and who reads the file reads on
+            # the target is closed, so that NFS has its bytes; readers of the replaced source go on
             if self.size(path):
                 with self._folder_of(path) as (folder, name):
                     part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
@@ -151,7 +151,7 @@ class ConfinedTree:
                 done += os.pwrite(into, data, at + done - start)
 
     def resize(self, path: str, size: int) -> None:
-        """Cut a file that nothing else links to off, or make it longer."""
+        """Truncate or extend a file that has no other hard link."""
         handle = self._changed(path)
         try:
             with self._telling("written", path):
@@ -160,11 +160,11 @@ class ConfinedTree:
             os.close(handle)
 
     def append(self, path: str) -> int:
-        """A descriptor to write at the end of a file that nothing else links to."""
+        """Open a file that has no other hard link for appending, and return its descriptor."""
         return self._changed(path, os.O_APPEND)
 
     def _changed(self, path: str, flags: int = 0) -> int:
-        """A descriptor to write into a file that nothing else links to."""
+        """Open a file that has no other hard link for writing, and return its descriptor."""
         with self._telling("written", path), self._folder_of(path) as (folder, name):
             self._is_file(folder, name, path)
             handle = os.open(name, _CHANGE | flags, dir_fd=folder)
@@ -199,12 +199,12 @@ class ConfinedTree:
 
     @contextmanager
     def _part_of(self, folder: int, name: str, path: str, chunks: Iterable[bytes]) -> Iterator[str]:
-        """The name of a file with some content, on the disk, before it gets its own name.
+        """Write content to a file under a temporary name, sync it, and yield that name.
 
         It is locked while its writer lives, and removed unless it was renamed.
         """
         handle = None
-        while handle is None:  # until no sweep has taken a new one for left before it is locked
+        while handle is None:  # a cleanup may remove a new one before it is locked: try again
             part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
             handle = _held_part(part, folder)
         try:
@@ -214,13 +214,13 @@ class ConfinedTree:
                 _sync(file.fileno())
                 yield part
         finally:
-            with suppress(OSError):  # else whoever sweeps finds it
+            with suppress(OSError):  # otherwise the next cleanup finds it
                 os.unlink(part, dir_fd=folder)
 
     def remove_left_part(self, path: str) -> bool:
-        """Remove a file that a dead writer left before it got its name; whether it was left.
+        """Remove a temporary file of a dead writer; return whether it was one.
 
-        A writer that lives holds a lock on it, as `_part_of` takes one.
+        A living writer holds a lock on its file: `_part_of` takes it.
         """
         with (
             self._telling("removed", path),
@@ -241,7 +241,7 @@ class ConfinedTree:
         return False
 
     def write_new(self, path: str, data: bytes) -> bool:
-        """Write a whole file under a name that nothing has, so that only one writer ever can.
+        """Write a whole file under a name that is free, so that only one writer can ever succeed.
 
         File and directories are on the disk when this returns: whoever sees the name sees all of
         the file, after a power failure too.
@@ -267,7 +267,7 @@ class ConfinedTree:
             return True
 
     def sync_files(self, paths: Iterable[str]) -> None:
-        """Bring files to the disk, and then each directory between them and the anchor, once.
+        """Sync files to the disk, and then each directory between them and the anchor, once.
 
         Args:
             paths: The files' paths; an empty one is the anchor itself.
@@ -300,7 +300,7 @@ class ConfinedTree:
         """Give a file of this or another tree a second path, its directories made.
 
         Returns:
-            Whether the system could: not from one file system to another.
+            Whether the system could: it can't across file systems.
         """
         with (
             self._telling("linked", path),
@@ -315,12 +315,12 @@ class ConfinedTree:
             except OSError:
                 return False
             if not stat.S_ISREG(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode):
-                os.unlink(last, dir_fd=folder)  # it became a link just now
+                os.unlink(last, dir_fd=folder)  # it has become a link since the check
                 raise source._no_file(path)
         return True
 
     def rename(self, path: str, new: str) -> None:
-        """Move a directory to where nothing is, at once."""
+        """Move a directory to a path that does not exist, atomically."""
         with (
             self._telling("moved", path),
             self._folder_of(path) as (above, name),
@@ -334,9 +334,9 @@ class ConfinedTree:
             os.close(self._folder(path, create=True))
 
     def status(self, path: str = "") -> os.stat_result | None:
-        """What is there, None if nothing is."""
+        """Return the status of a file or directory, None if it does not exist."""
         above, _, name = path.rpartition("/")
-        try:  # asked for every file: without the context managers of the others
+        try:  # without the context managers of the other methods, as it is called for every file
             folder = self._folder(above)
             try:
                 status = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
@@ -351,12 +351,12 @@ class ConfinedTree:
             raise self._error("looked up", path, error) from error
 
     def size(self, path: str) -> int | None:
-        """The bytes of a regular file, None if there is none."""
+        """Number of bytes of a regular file, None if it does not exist."""
         status = self.status(path)
         return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
     def names(self, path: str = "") -> list[str]:
-        """All names in a directory, links too, sorted; none if it is not there."""
+        """All names in a directory, links included, sorted; empty if it does not exist."""
         with self._telling("listed", path):
             try:
                 folder = self._folder(path)
@@ -368,16 +368,16 @@ class ConfinedTree:
                 os.close(folder)
 
     def files(self, path: str = "") -> list[tuple[str, int]]:
-        """Every regular file below a directory, as path from there and bytes, sorted.
+        """Every regular file below a directory, as relative path and size, sorted.
 
-        Links are none, and are not followed.
+        Links are left out, and are not followed.
         """
         with self._telling("listed", path):
             entries = self._below(path)
         return sorted((name, at.st_size) for name, at in entries if stat.S_ISREG(at.st_mode))
 
     def folder(self, path: str = "", *, create: bool = False) -> int:
-        """A descriptor of a directory in which there is no link; the caller closes it."""
+        """Open a directory, following no link, and return its descriptor; the caller closes it."""
         with self._telling("opened", path):
             folder = self._folder(path, create=create)
             links = sorted(entry.name for entry in os.scandir(folder) if entry.is_symlink())
@@ -388,13 +388,13 @@ class ConfinedTree:
         return folder
 
     def refuse_links(self, path: str = "") -> None:
-        """Look for links in a directory, if it is there, and not in those below it."""
+        """Refuse a directory that contains links, without looking into those below it."""
         if stat.S_ISDIR(getattr(self.status(path), "st_mode", 0)):
-            with suppress(MissingFileError):  # it was just now
+            with suppress(MissingFileError):  # it existed a moment ago
                 os.close(self.folder(path))
 
     def remove(self, path: str) -> None:
-        """Remove a regular file; nothing happens if there is none."""
+        """Remove a regular file, if it exists."""
         with (
             self._telling("removed", path),
             suppress(FileNotFoundError, NotADirectoryError),
@@ -403,10 +403,9 @@ class ConfinedTree:
             self._remove(folder, name, path)
 
     def remove_tree(self, path: str = "") -> None:
-        """Remove a directory and all files below; nothing happens if there is none.
+        """Remove a directory and all files below it, if it exists.
 
-        Only what was listed before is removed: if there is anything but files and directories,
-        nothing is.
+        All entries are listed first: if one is neither a file nor a directory, nothing is removed.
         """
         start = f"{path}/" if path else ""
         with self._telling("removed", path):
@@ -423,7 +422,7 @@ class ConfinedTree:
 
     def _remove_directory(self, path: str) -> None:
         with suppress(FileNotFoundError):
-            if not path:  # where it is a link it stays, as it is not ours
+            if not path:  # the anchor stays if it is a link, as that is not ours
                 if not os.path.islink(self.anchor):
                     os.rmdir(self.anchor)
                 return
@@ -431,7 +430,7 @@ class ConfinedTree:
                 os.rmdir(name, dir_fd=folder)
 
     def _below(self, path: str) -> list[tuple[str, os.stat_result]]:
-        """All that is below a directory, what is in one before itself."""
+        """All entries below a directory, the content of each directory before itself."""
         try:
             folder = self._folder(path)
         except FileNotFoundError:
@@ -448,10 +447,10 @@ class ConfinedTree:
             raise UnsafePathError(
                 f"more than {DEEPEST} directories below one another",
                 place=f"{self.anchor}/{prefix}",
-                remedy="do not trust it: nothing of ours is so deep",
+                remedy="do not trust it: statelake writes nothing this deep",
             )
         for name in os.listdir(folder):
-            with suppress(FileNotFoundError):  # somebody removed it meanwhile
+            with suppress(FileNotFoundError):  # somebody has removed it meanwhile
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode):
                     below = os.open(name, _FOLDER, dir_fd=folder)
@@ -465,7 +464,7 @@ class ConfinedTree:
     def _folder_of(
         self, path: str, *, create: bool = False, sync: bool = False
     ) -> Iterator[tuple[int, str]]:
-        """The opened directory that a path is in, with its last name."""
+        """Yield the opened directory that a path is in, with its last name."""
         above, _, name = path.rpartition("/")
         folder = self._folder(above, create=create, sync=sync)
         try:
@@ -474,7 +473,7 @@ class ConfinedTree:
             os.close(folder)
 
     def _folder(self, path: str, *, create: bool = False, sync: bool = False) -> int:
-        """A directory, opened name by name; with `sync`, those that are made are on the disk."""
+        """Open a directory name by name; with `sync`, sync those that are created to the disk."""
         try:
             folder = os.open(self.anchor, _ANCHOR)
         except FileNotFoundError:
@@ -486,7 +485,7 @@ class ConfinedTree:
             above = folder
             try:
                 folder = _entered(above, name, create=create, sync=sync)
-            except OSError:  # which error a link gives differs between systems
+            except OSError:  # systems differ in the error that a link gives
                 self._refuse_link(above, name, path)
                 raise
             finally:
@@ -499,7 +498,7 @@ class ConfinedTree:
                 os.unlink(name, dir_fd=folder)
 
     def _is_file(self, folder: int, name: str, path: str) -> bool:
-        """Whether a file is there; what is no file is refused."""
+        """Return whether a file exists; refuse an entry that is not a regular file."""
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -512,7 +511,7 @@ class ConfinedTree:
 
     @contextmanager
     def _telling(self, what: str, path: str) -> Iterator[None]:
-        """Say what the system says as our error; what can't be read is missing."""
+        """Translate errors of the system to ours; an unreadable path is a missing file."""
         try:
             yield
         except StateError:
@@ -543,7 +542,7 @@ class ConfinedTree:
     def _link(self, folder: int, name: str, path: str) -> UnsafePathError:
         try:
             target = os.readlink(name, dir_fd=folder)
-        except OSError:  # it was one just now
+        except OSError:  # it was a link a moment ago
             target = "nowhere any more"
         return UnsafePathError(
             f"{shortened(path)}: {name!r} is a link that leads to {target}",
@@ -559,7 +558,7 @@ class ConfinedTree:
         )
 
 
-_written: set[tuple[str, str]] | None = None  # while a task is to sync what it writes
+_written: set[tuple[str, str]] | None = None  # files of a task that are to be synced
 
 
 def _note_written(tree: ConfinedTree, path: str) -> None:
@@ -569,9 +568,9 @@ def _note_written(tree: ConfinedTree, path: str) -> None:
 
 @contextmanager
 def written_is_synced() -> Iterator[None]:
-    """Bring each file to the disk that this process writes meanwhile, unless it is gone by then.
+    """Sync each file that this process writes meanwhile to the disk, unless it is gone by then.
 
-    For tasks on other hosts than the driver, which can sync only what its own host has written.
+    For tasks on other hosts than the driver's, as a host can sync only its own writes.
     """
     global _written  # noqa: PLW0603 - of the process, whichever thread writes
     _written = set()
@@ -585,7 +584,7 @@ def written_is_synced() -> Iterator[None]:
 
 
 def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
-    """An open file for Arrow: opened once more by its descriptor, and not by its path."""
+    """Return an open file for Arrow, opened once more by its descriptor and not by its path."""
     try:
         return pa.OSFile(f"/dev/fd/{handle}", mode)
     finally:
@@ -593,14 +592,14 @@ def given_to_arrow(handle: int, mode: str) -> pa.NativeFile:
 
 
 def _held_part(part: str, folder: int) -> int | None:
-    """The descriptor of a new file, locked if the system can; None if a sweep had it first."""
+    """Create a file, locked if possible; return None if a cleanup had it first."""
     handle = os.open(part, _CREATE, 0o666, dir_fd=folder)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
         return None
-    except OSError:  # a file system without locks: nothing is taken for left
+    except OSError:  # no locks here: nothing is taken for abandoned
         return handle
     if os.fstat(handle).st_nlink == 0:
         os.close(handle)
@@ -609,7 +608,7 @@ def _held_part(part: str, folder: int) -> int | None:
 
 
 def _identity(handle: int) -> tuple[int, int, int]:
-    """What tells an open file from others, and from an earlier one of its number."""
+    """Identity of an open file, which differs from an earlier file with the same inode number."""
     status = os.fstat(handle)
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
@@ -620,7 +619,7 @@ def _entered(folder: int, name: str, *, create: bool, sync: bool) -> int:
     except FileNotFoundError:
         if not create:
             raise
-    with suppress(FileExistsError):  # somebody made it meanwhile
+    with suppress(FileExistsError):  # somebody has created it meanwhile
         os.mkdir(name, dir_fd=folder)
     if sync:
         _sync(folder)
@@ -628,11 +627,11 @@ def _entered(folder: int, name: str, *, create: bool, sync: bool) -> int:
 
 
 def _make_for_good(folder: str) -> None:
-    """Make a directory and those above it, and bring their names to the disk."""
+    """Create a directory and those above it, and sync their names to the disk."""
     above = os.path.dirname(os.path.abspath(folder))
     if not os.path.isdir(above):
         _make_for_good(above)
-    with suppress(FileExistsError):  # somebody made it meanwhile
+    with suppress(FileExistsError):  # somebody has created it meanwhile
         os.mkdir(folder)
     handle = os.open(above, _ANCHOR)
     try:
@@ -645,5 +644,5 @@ def _sync(handle: int) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # so says a file system that can't, of directories
+        if error.errno != errno.EINVAL:  # EINVAL: the file system can't sync directories
             raise

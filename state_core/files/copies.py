@@ -1,4 +1,4 @@
-"""Copies of what can be read only from front to back: all of a snapshot's in one temporary file."""
+"""Copies of streams without random access: those of one snapshot share a temporary file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCK_BYTES = 4 << 20
 
 
 class Copies:
-    """Copies one behind the other in a temporary file: made for the first, gone with the last."""
+    """Copies, concatenated in a temporary file, which is created with the first copy."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -35,14 +35,14 @@ class Copies:
         return tempfile.TemporaryFile(prefix="statelake-", buffering=0)
 
     def add(self, stream: StateStream, name: str) -> ByteSource:
-        """Copy all that a stream holds.
+        """Copy the whole content of a stream.
 
         Args:
             stream: The stream.
-            name: What it is a copy of.
+            name: Name of the original.
 
         Raises:
-            SnapshotError: There is no room for it, or the stream can't be read.
+            SnapshotError: The disk is full, or the stream can't be read.
         """
         block = np.empty(BLOCK_BYTES, np.uint8)
         with self._lock:
@@ -61,7 +61,7 @@ class Copies:
 
 @dataclass(frozen=True)
 class _Copy:
-    """A copy in a file, by the name of what it is a copy of."""
+    """A copy in a file, named after its original."""
 
     name: str
     size: int
@@ -90,7 +90,7 @@ def _write(file: IO[bytes], data: npt.NDArray[np.uint8], at: int) -> None:
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Say of the system's errors what could not be copied, and what to do."""
+    """Translate the system's errors to ours, with the name of the original and a remedy."""
     try:
         yield
     except OSError as error:

@@ -1,13 +1,14 @@
 """Pieces of files as byte sources; those of object stores are read with few requests.
 
-Such a file is opened once. Each request costs some ten milliseconds, whatever its size. So reads
-that follow on each other, as those of key groups do, are put together: each asks for twice as much
-as the one before it, up to `MOST_AHEAD`. What is read from anywhere, as one key is, asks for its
-own bytes alone. What is large is asked for in parts, several at once.
+Such a file is opened once. Each request costs some ten milliseconds, whatever its size. So
+sequential reads, such as those of key groups, are joined: each asks for twice as much as the one
+before it, up to `MOST_AHEAD`. A random read, such as that of one key, asks for its own bytes alone.
+A large read is split into parts, several at once.
 
-A file that was opened must not change. Of each it is known which version was opened: by its ETag,
-or else by its size and when it was written. Arrow does not notice when S3 gives less than was
-asked for, as it does of a file that got shorter; so a byte stands where the last one is to come.
+A file that was opened must not change. The version that was opened is known by its ETag, or else by
+its size and modification time. Arrow does not notice when S3 returns less than was asked for, as it
+does for a file that got shorter; so the last byte of the buffer is set before the read, and
+checked.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ FIRST_AHEAD = 256 << 10
 MOST_AHEAD = 16 << 20
 PART = 4 << 20
 PARTS_AT_ONCE = 4
-MOST_AHEAD_OF_A_THREAD = 4 * MOST_AHEAD  # a reader that merges has several files in hand
+MOST_AHEAD_OF_A_THREAD = 4 * MOST_AHEAD  # a reader that merges has several files open
 MOST_FILES = 256
 NOT_READ = 0xA7, 0x5C
-"""What stands in a last byte before it is read, and before it is read again as it still did then.
+"""The last byte of a buffer before a read, and before a second one if the first left it unchanged.
 
-Arrow fills nothing up where S3 gives fewer bytes, and says that all were read.
+If S3 returns fewer bytes, Arrow reports a full read and leaves the rest of the buffer unchanged.
 """
-MOST_PARTS = PARTS_AT_ONCE * max(4, os.cpu_count() or 1)  # of all readers, who share the threads
+MOST_PARTS = PARTS_AT_ONCE * max(4, os.cpu_count() or 1)  # for all readers, who share the threads
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """A file, or `size` bytes from `start` on of one.
+    """A file, or `size` bytes of it from `start` on.
 
     Attributes:
-        directory: The directory that has the file.
+        directory: The directory of the file.
         path: The file.
-        start: Where the bytes begin in it.
-        size: How many there are.
-        remote: The file as it was opened, where that costs requests.
-        version: What it has that another file under its name has not.
+        start: Offset of the first byte.
+        size: Number of bytes.
+        remote: The opened file, where opening costs requests.
+        version: Identifies the version of the file under its name.
     """
 
     directory: Directory
@@ -72,11 +73,11 @@ class FileSource:
         return self.directory.full(self.path)
 
     def refuse_change(self) -> None:
-        """Look whether the file is still the one that was opened.
+        """Check that the file is still the one that was opened.
 
         Raises:
-            ChangedFileError: It is another.
-            MissingFileError: There is none any more.
+            ChangedFileError: It is another file.
+            MissingFileError: It no longer exists.
         """
         if self.directory.source(self.path).version != self.version:
             raise ChangedFileError("it has changed while it was read", place=self.name)
@@ -96,7 +97,7 @@ class FileSource:
             raise self.directory.not_read(self.path, error) from error
 
     def read_all(self) -> bytes:
-        """All its bytes.
+        """Return all bytes.
 
         Raises:
             OversizedError: They do not fit into memory.
@@ -114,12 +115,12 @@ class FileSource:
 
 
 class _Ahead(NamedTuple):
-    """What was read beyond what was wanted.
+    """Bytes that were read ahead.
 
     Attributes:
-        start: Where it begins in its file; the next read does, too, if reads follow on each other.
-        data: The bytes, perhaps none.
-        window: How many bytes were asked for.
+        start: Offset of the bytes in the file; a sequential read continues there.
+        data: The bytes; may be empty.
+        window: Number of bytes of the request.
     """
 
     start: int
@@ -128,20 +129,20 @@ class _Ahead(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """Bytes that it holds: the rest of a window keeps all of the window."""
+        """Number of bytes in memory: the rest of a window keeps all of the window."""
         if self.data.size == 0:
             return 0
         return int((self.data if self.data.base is None else self.data.base).nbytes)
 
 
 class _ThreadReadAhead(threading.local):
-    """Of each thread the last it read ahead, by file: memory is bounded by threads, not files."""
+    """The last read-ahead of each thread, by file: memory is bounded by threads, not files."""
 
     def __init__(self) -> None:
         self.aheads: WeakKeyDictionary[RemoteFile, _Ahead] = WeakKeyDictionary()
 
     def keep(self, file: RemoteFile, ahead: _Ahead) -> None:
-        """Keep what was read ahead of a file, and let the oldest go where it is too much."""
+        """Keep the read-ahead of a file, and drop the oldest ones if they are too much."""
         self.aheads[file] = ahead
         kept = sum(ahead.memory for ahead in self.aheads.values())
         for oldest, dropped in list(self.aheads.items()):
@@ -151,7 +152,7 @@ class _ThreadReadAhead(threading.local):
             self.aheads.pop(oldest, None)
 
     def largest_window(self) -> int:
-        """How much may be read ahead of one more file, so that all that are in hand are kept."""
+        """Return how much may be read ahead of one more file, so that all open ones are kept."""
         in_hand = sum(ahead.memory > 0 for ahead in self.aheads.values())
         return min(MOST_AHEAD, MOST_AHEAD_OF_A_THREAD // (in_hand + 1))
 
@@ -169,16 +170,16 @@ os.register_at_fork(after_in_child=_pool.cache_clear)  # a fork has none of its 
 
 
 class RemoteFile:
-    """A file that does not change while it is read, by any number of threads.
+    """A file that does not change while any number of threads read it.
 
     Args:
-        file: The file, opened; Arrow's own, which many may read at once.
-        name: What messages call it.
+        file: The opened file of Arrow, which many threads may read at once.
+        name: Its name in messages.
         origin: Its directory and its path there, by which it is opened in other processes.
 
     Attributes:
-        size: Its bytes.
-        version: What it has that another file under its name has not.
+        size: Number of bytes.
+        version: Identifies the version of the file under its name.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class RemoteFile:
         self.version = "" if origin is None else version_of(*origin, file)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes as it is opened anew."""
+        """Travel between processes as a description from which it is opened anew."""
         if self._origin is None:
             raise TypeError("a file without its directory can't be pickled")
         return (_opened_again, self._origin)
@@ -200,9 +201,9 @@ class RemoteFile:
         """Fill `out` with the bytes from `offset` on.
 
         Raises:
-            TruncatedError: There are not as many.
-            ChangedFileError: The file is no longer as long as it was, or another.
-            OSError: The store does not give them.
+            TruncatedError: The file is shorter.
+            ChangedFileError: Its length has changed, or it is another file.
+            OSError: The store does not return them.
         """
         if offset + out.size > self.size:
             raise too_short(self.name, offset, out.size, max(0, self.size - offset))
@@ -225,7 +226,7 @@ class RemoteFile:
     def _fetch(
         self, start: int, out: npt.NDArray[np.uint8], before: _Ahead | None
     ) -> _Ahead | None:
-        """Ask the store for `out`, and for more where reads follow on each other."""
+        """Request `out`, and read ahead if reads are sequential."""
         size = out.size
         if before is not None:
             window = min(max(2 * before.window, FIRST_AHEAD), _THREAD.largest_window())
@@ -262,17 +263,17 @@ class RemoteFile:
         raise TruncatedError(
             f"the store answered with fewer than {out.size} bytes, twice",
             place=f"{self.name}, offset {start}",
-            remedy="run it again; if that does not help, look at the file and at what lies between",
+            remedy="run it again; if that does not help, check the file and any proxy in between",
         )
 
 
 def version_of(directory: Directory, path: str, file: pa.NativeFile | None = None) -> str:
-    """What a file has that another one under its name has not.
+    """Return an identifier of a file's version, such as its ETag.
 
     Args:
-        directory: The directory that has it.
+        directory: The directory of the file.
         path: The file.
-        file: The file, opened, where a store says something of it then.
+        file: The opened file, where a store returns metadata with it.
     """
     told = {} if file is None else {name.lower(): tag for name, tag in file.metadata().items()}
     if "etag" in told:

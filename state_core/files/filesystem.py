@@ -4,8 +4,8 @@ Everything that is read or written by name goes through a `Directory`: a path or
 system that Arrow knows (local, `s3://`, `gs://`), and HDFS. Local files are read with `pread`
 straight into the caller's buffer.
 
-Who names a directory is trusted with it; paths that come from data are not, and go through its
-`confined()` form, which nothing leads out of.
+Whoever names a directory is trusted; paths from data are not, and go through its `confined()` form,
+which no path can leave.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Directory:
         filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
 
     Raises:
-        SnapshotError: There is no such file system, or it can't be reached.
+        SnapshotError: The file system does not exist or can't be reached.
     """
 
     def __init__(self, location: str | os.PathLike[str], filesystem: Any = None) -> None:
@@ -72,14 +72,14 @@ class Directory:
         else:
             self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
         self.azure = filesystem is None and self.scheme in stores.AZURE_SCHEMES
-        if self.azure:  # whose URIs may have the container before the account
+        if self.azure:  # Azure's URIs may have the container before the account
             self.host, self.root = f"{authority}/", self.root.lstrip("/")
             self.credentials = self.credentials if self.credentials.startswith(":") else ""
         elif filesystem is None and self.scheme and self.root.startswith("/"):
-            self.host = authority  # elsewhere a path begins with the bucket
+            self.host = authority  # otherwise a path begins with the bucket
         self.root = self.root.rstrip("/") or "/"
         self.local = isinstance(self.filesystem, fs.LocalFileSystem)
-        # where a directory is only part of a key, and making one writes an extra object
+        # where a directory is only a key's prefix, and creating one would write an extra object
         self.is_object_store = self.filesystem.type_name in {"s3", "gcs", "abfs"}
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class Directory:
 
     @property
     def uri(self) -> str:
-        """The directory as other programs know it: a local path, or a URI without options."""
+        """URI of the directory for other programs: a local path, or a URI without options."""
         if self.azure:
             container, _, path = self.root.partition("/")
             return f"{self.scheme}://{container}@{self.host}{path}"
@@ -95,12 +95,12 @@ class Directory:
 
     @property
     def location(self) -> str:
-        """What makes this directory again, in other processes as well: a secret if it has keys."""
+        """Location that opens this directory again, in any process: a secret if it has keys."""
         return self._location(self.credentials, self.query)
 
     @property
     def given_location(self) -> str:
-        """As `location`, but without what the file of `STATELAKE_STORES` adds to it."""
+        """Location without the options that the file of `STATELAKE_STORES` adds to it."""
         if not self._is_completed:
             return self.location
         given = urlsplit(self.given)
@@ -114,36 +114,36 @@ class Directory:
         return f"{self.scheme}://{credentials}{self.host}{root}{query}"
 
     def full(self, path: str = "") -> str:
-        """The whole path of a file in it, for messages and for its file system."""
+        """Return the whole path of a file in it, for messages and for its file system."""
         return posixpath.join(self.root, path) if path else self.root
 
     def child(self, path: str) -> Directory:
-        """A directory below this one, or with `..` above it."""
+        """Return a directory below this one, or with `..` above it."""
         child = copy(self)
         child.root = posixpath.normpath(posixpath.join(self.root, path))
         return child
 
     def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
-        """This directory for paths that came from data: nothing leads out of it.
+        """Return this directory for paths that came from data, which can't leave it.
 
         Args:
-            follow_links: Whether links in it are its user's own, as in directories of sources, and
-                paths alone are data.
+            follow_links: Whether links in it are trusted, as in a user's directory of sources, and
+                only paths are data.
         """
         strict = self.local and not follow_links
         return _ConfinedLocalDirectory(self) if strict else ConfinedDirectory(self)
 
     def checked_path(self, path: str = "") -> str:
-        """The whole path of a file or directory, for another library to open.
+        """Return the checked whole path of a file or directory, for another library to open.
 
-        It is checked now, and can't be when the library opens it: who can write there may put a
-        link in between. What is below a directory is not checked either. So give a library an
-        opened file wherever it takes one: `open_input`, `open_output`.
+        It is checked now, not when the library opens it: whoever can write there may create a link
+        in between. Files below a directory are not checked either. So give a library an opened file
+        wherever it takes one: `open_input`, `open_output`.
         """
         return self.full(path)
 
     def _info(self, target: Any) -> Any:
-        """What the file system says of a path or of a directory's files."""
+        """Return the file system's information on a path, or on a directory's files."""
         try:
             return self.filesystem.get_file_info(target)
         except OSError as error:
@@ -157,12 +157,12 @@ class Directory:
             ) from error
 
     def exists(self, path: str = "") -> bool:
-        """Whether there is a file or directory of that name."""
+        """Return whether there is a file or directory of that name."""
         return bool(self._info(self.full(path)).type != fs.FileType.NotFound)
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file of that name."""
-        if self.is_object_store:  # asked for its kind, a store is asked for a directory, too
+        """Return whether there is a file of that name."""
+        if self.is_object_store:  # asking for a kind would ask a store for a directory, too
             try:
                 self.filesystem.open_input_file(self.full(path)).close()
             except FileNotFoundError:
@@ -173,7 +173,7 @@ class Directory:
         return bool(self._info(self.full(path)).type == fs.FileType.File)
 
     def size(self, path: str) -> int:
-        """A file's bytes.
+        """Return the size of a file in bytes.
 
         Raises:
             MissingFileError: There is no such file.
@@ -188,19 +188,19 @@ class Directory:
         return int(info.size)
 
     def modified(self, path: str) -> float:
-        """When a file was last written, in seconds since 1970."""
+        """Return the modification time of a file, in seconds since 1970."""
         return self.modified_and_size(path)[0]
 
     def modified_and_size(self, path: str) -> tuple[float, int]:
-        """When a file was last written, in seconds since 1970, and its bytes; 0 without one."""
+        """Return a file's modification time, in seconds since 1970 (0 if unknown), and its size."""
         info = self._info(self.full(path))
         return float(info.mtime_ns or 0) / 1e9, int(info.size or 0)
 
     def names(self, path: str = "") -> list[str]:
-        """The names in a directory, sorted.
+        """Return the names in a directory, sorted.
 
         Raises:
-            SnapshotError: A file there has a name that is no text.
+            SnapshotError: A file's name is not valid text.
         """
         selector = fs.FileSelector(self.full(path), allow_not_found=True)
         infos = self._info(selector)
@@ -210,10 +210,10 @@ class Directory:
             raise _no_name(self.full(path), error) from error
 
     def files_below(self, path: str = "") -> list[tuple[str, int]]:
-        """Every file below, as relative path and bytes, sorted.
+        """Return every file below, as relative path and size, sorted.
 
         Raises:
-            SnapshotError: A file has a name that is no text.
+            SnapshotError: A file's name is not valid text.
         """
         selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
         infos = self._info(selector)
@@ -225,7 +225,7 @@ class Directory:
         return sorted(files)
 
     def source(self, path: str) -> FileSource:
-        """A whole file, which must not change meanwhile, as a byte source.
+        """Return a whole file, which must not change meanwhile, as a byte source.
 
         Raises:
             MissingFileError: There is no such file.
@@ -236,7 +236,7 @@ class Directory:
         return FileSource(self, path, 0, remote.size, remote, remote.version)
 
     def read(self, path: str) -> bytes:
-        """A whole file.
+        """Return the content of a file.
 
         Raises:
             MissingFileError: There is no such file.
@@ -271,7 +271,7 @@ class Directory:
             os.close(handle)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A file for Arrow to read from anywhere in it.
+        """Open a file for Arrow, with random access.
 
         Raises:
             MissingFileError: There is no such file.
@@ -284,19 +284,19 @@ class Directory:
             raise self.not_read(path, error) from error
 
     def not_read(self, path: str, error: OSError) -> SnapshotError:
-        """What to raise for a file that can't be read; on S3 a missing one is any `OSError`."""
+        """Return the error for a file that can't be read; on S3 a missing one is any `OSError`."""
         missing = isinstance(error, FileNotFoundError)
         if missing or (stores.may_be_missing(self.filesystem, error) and not self.exists(path)):
             return MissingFileError("no such file", place=self.full(path))
         return stores.not_read(error, self.full(path))
 
     def create(self) -> None:
-        """Make the directory and those above it; of an object store, the bucket alone."""
+        """Create the directory and those above it; in an object store, only the bucket."""
         if not (self.is_object_store and "/" in self.root):
             self.filesystem.create_dir(self.root, recursive=True)
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file to write to, its directories made.
+        """Create a file for writing, with its directories.
 
         Raises:
             SnapshotError: The file can't be written there.
@@ -315,7 +315,7 @@ class Directory:
         self.write_pieces(path, [data])
 
     def write_pieces(self, path: str, pieces: Iterable[bytes]) -> None:
-        """As `write`, of a file that need not be in memory as a whole."""
+        """Write a file as `write` does, without holding all of it in memory."""
         target = self.full(path)
         if self.local:
             ConfinedTree(posixpath.dirname(target)).write(posixpath.basename(target), pieces)
@@ -325,14 +325,14 @@ class Directory:
                 file.write(piece)
 
     def write_new(self, path: str, data: bytes) -> bool:
-        """Write a whole file under a name that nothing has: of several writers, one can.
+        """Write a whole file if its name is free: only one of several writers can.
 
         Returns:
-            Whether it was written; False if the name is taken. Of a store whose answer was lost
-            that may be so though this writer's file is the one that is there.
+            Whether it was written; False if the name is taken. If a store's answer was lost, it can
+            be False although this writer's file is the one in place.
 
         Raises:
-            SnapshotError: The file can't be written, or the place can't tell who came first.
+            SnapshotError: The file can't be written, or the store does not support it.
         """
         target = self.full(path)
         if self.local:
@@ -343,7 +343,7 @@ class Directory:
         handler: Any = getattr(self.filesystem, "handler", None)
         if not hasattr(handler, "write_new"):
             raise SnapshotError(
-                "this file system can't tell which of two writers came first",
+                "this file system can't refuse the second of two writers",
                 place=self.full(path),
                 remedy="keep the lake on a disk, in HDFS, S3, Google Cloud Storage or Azure",
             )
@@ -353,9 +353,9 @@ class Directory:
             raise stores.not_written(error, target) from error
 
     def sync_files(self, paths: Iterable[str]) -> None:
-        """Bring files to the disk, and the directories between them and this one.
+        """Sync files to the disk, and the directories between them and this one.
 
-        Nothing is done elsewhere: what is closed there is as lasting as the store makes it.
+        Only a local disk needs it: other stores make a file durable when it is closed.
 
         Args:
             paths: All that is to be synced: one call for many files costs little more than for one.
@@ -367,7 +367,7 @@ class Directory:
             ConfinedTree(self.root).sync_files(paths)
 
     def delete(self, path: str) -> None:
-        """Remove a file; nothing happens if there is none."""
+        """Remove a file, if it exists."""
         try:
             self.filesystem.delete_file(self.full(path))
         except FileNotFoundError:
@@ -379,25 +379,25 @@ class Directory:
             raise SnapshotError(problem, place=self.full(path)) from error
 
     def delete_tree(self, path: str = "") -> None:
-        """Remove a directory and all below it; nothing happens if there is none."""
+        """Remove a directory and all below it, if it exists."""
         if self.exists(path):
             self.filesystem.delete_dir(self.full(path))
 
     def descriptor(self, path: str) -> int:
-        """A descriptor to read a local file; the caller closes it."""
+        """Open a local file for reading and return its descriptor; the caller closes it."""
         return os.open(self.full(path), os.O_RDONLY)
 
 
 class ConfinedDirectory(Directory):
     """A directory, or one below it, whose paths come from data: `relative_path` holds for each.
 
-    In an object store that is all, as keys lead nowhere, and where links are their user's own. Else
-    no link is followed below the directory that was confined first, of which `child` makes others;
-    and only regular files are read, replaced and removed. Whatever takes a path raises
-    `UnsafePathError` for one that leads elsewhere.
+    In an object store, whose keys can't be links, and where links are trusted, nothing else is
+    needed. Otherwise no link is followed below the directory that was confined first, whose `child`
+    returns others; and only regular files are read, replaced and removed. Every method that takes a
+    path raises `UnsafePathError` for one that leads elsewhere.
 
     Args:
-        directory: Which; it may itself be reached through links.
+        directory: The directory; its own path may have links.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -409,51 +409,51 @@ class ConfinedDirectory(Directory):
         return copied
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes as it is opened anew, and as confined as it is."""
+        """Travel between processes as a description from which it is opened, just as confined."""
         return (_confined, (self.location, "", self.local))
 
     def confined(self, *, follow_links: bool = False) -> ConfinedDirectory:
-        """Itself: what is confined stays so."""
+        """Return itself: a confined directory stays confined."""
         return self
 
     def full(self, path: str = "") -> str:
-        """The whole path of a file in it, for messages and for its file system."""
+        """Return the whole path of a file in it, for messages and for its file system."""
         return super().full(path and self._checked(path))
 
     def child(self, path: str) -> ConfinedDirectory:
-        """A directory below this one."""
+        """Return a directory below this one."""
         child = copy(self)
         child.root = posixpath.join(self.root, self._checked(path))
         return child
 
     def checked_location(self, path: str) -> str:
-        """As `checked_path`, what makes a directory below this one again, as `given_location`."""
+        """Return the checked `given_location` of a directory below this one."""
         self.checked_path(path)
         return self.child(path).given_location
 
     def folder(self, path: str, *, create: bool = False) -> int | None:
-        """A descriptor of a directory in which there is no link; None where there are none such.
+        """Open a directory without following links; return its descriptor, None in an object store.
 
         Args:
             path: The directory's path.
-            create: Whether to make it, and those above it.
+            create: Whether to create it, and those above it.
 
         Raises:
-            MissingFileError: The directory is not there.
+            MissingFileError: The directory does not exist.
         """
         return None
 
     def refuse_links(self, path: str = "") -> None:
-        """Look for links in a directory, for a library that opens what is in it by its path.
+        """Refuse a directory with links, before a library opens its files by their paths.
 
-        As with `checked_path` that is so now: who can write there may put one there afterwards.
+        As with `checked_path`, whoever can write there may create a link afterwards.
 
         Raises:
-            UnsafePathError: There is one.
+            UnsafePathError: There is a link.
         """
 
     def followed(self, path: str, others: Iterable[ConfinedDirectory] = ()) -> FileSource:
-        """A file as a byte source, through links if they stay here or lead into one of the others.
+        """Return a file as a byte source; links may stay here or lead into one of the others.
 
         Raises:
             MissingFileError: There is no such file.
@@ -462,24 +462,24 @@ class ConfinedDirectory(Directory):
         return self.source(path)
 
     def link(self, other: Directory, path: str, new: str) -> bool:
-        """Give a file of another directory a second path here; whether that was possible."""
+        """Create a hard link to a file of another directory; return whether it was possible."""
         return False
 
     def remove_left_part(self, path: str) -> bool:
-        """Remove a file that a dead writer left before it got its name; whether it was left."""
+        """Remove a temporary file of a dead writer; return whether it was one."""
         self._checked(path)
         return False
 
     def resize(self, path: str, size: int) -> None:
-        """Cut a file off, or make it longer, on a local disk."""
+        """Truncate or extend a file, on a local disk."""
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
 
     def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
-        """Move bytes of a file to a place in another one, on a local disk; an empty one is left."""
+        """Move bytes of a file to a position in another file, on a local disk; leave it empty."""
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
 
     def sync_files(self, paths: Iterable[str]) -> None:
-        """As of any directory, of paths that hold to the rule."""
+        """Sync files as any directory does, after checking their paths."""
         super().sync_files([path and self._checked(path) for path in paths])
 
     def _checked(self, path: str) -> str:
@@ -490,7 +490,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
     def __init__(self, directory: Directory) -> None:
         super().__init__(directory)
         self.tree = ConfinedTree(self.root)
-        self._start = ""  # the path from there
+        self._start = ""  # path of this directory below the first one
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_confined, (self.tree.anchor, self._start, False))
@@ -530,7 +530,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return self.tree.names(self.below(path))
 
     def files_below(self, path: str = "") -> list[tuple[str, int]]:
-        """Every regular file below, as relative path and bytes, sorted; links are none."""
+        """Return every regular file below, as relative path and size, sorted, without links."""
         start = f"{path}/" if path else ""
         return [(start + name, size) for name, size in self.tree.files(self.below(path))]
 
@@ -565,10 +565,10 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         self.tree.remove(self.below(path))
 
     def delete_tree(self, path: str = "") -> None:
-        """Remove a directory and all files below it; nothing happens if there is none.
+        """Remove a directory and all files below it, if it exists.
 
         Raises:
-            UnsafePathError: There is something else below, such as a link: nothing is removed.
+            UnsafePathError: Something else is below, such as a link; nothing is removed.
         """
         self.tree.remove_tree(self.below(path))
 
@@ -597,7 +597,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return self.tree.link(other.tree, other.below(path), self.below(new))
 
     def below(self, path: str) -> str:
-        """A path from the directory that was confined first."""
+        """Return a path relative to the directory that was confined first."""
         if not path:
             return self._start
         self._checked(path)

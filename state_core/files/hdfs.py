@@ -18,24 +18,24 @@ from pyarrow import fs
 
 __all__ = ["open_hdfs"]
 
-PERMISSION = 0o755  # of directories; Hadoop's usual umask
+PERMISSION = 0o755  # mode of directories, with Hadoop's usual umask
 
 
 def open_hdfs(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a URI, and the path in it.
+    """Open the file system of a URI; return it and the path in it.
 
     Args:
         uri: `hdfs://namenode:8020/path`, or `hdfs://nameservice/path`, or of `viewfs://`.
 
     Raises:
-        OSError: Hadoop's files don't say where the name service is.
+        OSError: Hadoop's files don't define the name service.
     """
     parts = urlsplit(uri)
     return fs.PyFileSystem(_Hdfs(f"{parts.scheme}://{parts.netloc}")), unquote(parts.path) or "/"
 
 
 class _Hdfs(fs.FileSystemHandler):  # type: ignore[misc]
-    """What Arrow asks a file system that is written in Python.
+    """The file system handler, written in Python, that Arrow calls.
 
     Args:
         url: The name node or name service.
@@ -43,7 +43,7 @@ class _Hdfs(fs.FileSystemHandler):  # type: ignore[misc]
 
     def __init__(self, url: str) -> None:
         self.url = url
-        # a single name node is asked for 5 to 10 s; of a name service, Hadoop's files say how long
+        # a single name node is tried for 5 to 10 s; for a name service, Hadoop's files set the time
         config = {"dfs.client.failover.max.attempts": "3"} if urlsplit(url).port else None
         with _as_os_error():
             self.client = Client(url, config)
@@ -129,7 +129,7 @@ class _Hdfs(fs.FileSystemHandler):  # type: ignore[misc]
             return pa.PythonFile(_Created(self.client, path), "w")
 
     def write_new(self, path: str, data: bytes) -> bool:
-        """Write a whole file under a name that nothing has; False if something has it."""
+        """Write a whole file if its name is free; return False if it is taken."""
         part = f"{path}.{token_hex(8)}.part"
         with _as_os_error():
             with self.client.create(part, WriteOptions(overwrite=False)) as file:
@@ -148,7 +148,7 @@ class _Hdfs(fs.FileSystemHandler):  # type: ignore[misc]
 
 
 class _Opened:
-    """A file as Arrow's `PythonFile` calls it, whose errors are `OSError`.
+    """A readable file as Arrow's `PythonFile` calls it, whose errors are `OSError`.
 
     Args:
         file: The file.
@@ -176,7 +176,7 @@ class _Opened:
             self.file.write(data)
 
     def flush(self) -> None:
-        """Nothing is kept back here."""
+        """Do nothing: no data is buffered here."""
 
     def close(self) -> None:
         with _as_os_error():
@@ -184,10 +184,10 @@ class _Opened:
 
 
 class _Created(_Opened):
-    """A file that has its name when it is closed: before, HDFS shows what is written so far.
+    """A writable file that gets its name when it is closed, as HDFS shows unfinished files.
 
     Args:
-        client: Creates it.
+        client: The client that creates it.
         path: Its name.
     """
 
@@ -217,9 +217,9 @@ def _described(status: FileStatus) -> fs.FileInfo:
 
 @contextmanager
 def _as_os_error() -> Iterator[None]:
-    """hdfs-native raises `RuntimeError` for what a server refuses."""
+    """Raise `OSError` for the `RuntimeError` that hdfs-native raises when a server refuses."""
     try:
         yield
     except RuntimeError as error:
-        # behind the first line is the stack of the server
+        # the server's stack trace follows the first line
         raise OSError(str(error).partition("\\n")[0].partition("\n")[0]) from error

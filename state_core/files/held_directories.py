@@ -1,8 +1,8 @@
-"""Directories that a process has for a while, told from those that a dead one has left.
+"""Temporary directories of a process, told apart from those that a dead one has left.
 
-A process holds the system's lock on each (`flock`), which goes with the process, however it ends:
-no clock and no process number says who is alive. Where a file system has no such lock, as NFS has
-none on directories, nothing is taken for left.
+A process holds the system's lock on each (`flock`), which ends with the process, however that ends,
+so that neither a clock nor a process number is needed. On a file system without such locks (NFS has
+no locks on directories) no directory counts as left.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class HeldDirectory:
-    """A new directory that is this process's until it is released, or removed by its `with`.
+    """A new directory of this process, until it is released or its `with` block removes it.
 
     Args:
-        prefix: How its path begins; the directory above must exist.
-        suffix: How its path ends, behind eight random digits.
-        mode: Who may do what in it.
+        prefix: The beginning of its path; the directory above must exist.
+        suffix: The end of its path, behind eight random digits.
+        mode: Its permissions.
 
     Attributes:
-        path: Where it is.
-        release: Called when others may remove it, or it is gone.
+        path: Its path.
+        release: Call it when others may remove the directory, or it is gone.
 
     Raises:
-        OSError: It can't be made.
+        OSError: It can't be created.
     """
 
     def __init__(self, prefix: str, suffix: str = "", mode: int = 0o777) -> None:
         handle = None
-        while handle is None:  # until nobody has taken a new one for left before it is locked
+        while handle is None:  # others may remove it before it is locked: try again
             self.path = f"{prefix}{uuid.uuid4().hex[:8]}{suffix}"
             Path(self.path).mkdir(mode)
             handle = _held(self.path)
@@ -69,7 +69,7 @@ class HeldDirectory:
 
 
 def held_temporary(prefix: str) -> HeldDirectory:
-    """A new directory of this process's own, where the system has temporary ones."""
+    """Create a directory of this process among the system's temporary ones."""
     return HeldDirectory(f"{tempfile.gettempdir()}/{prefix}", mode=0o700)
 
 
@@ -80,7 +80,7 @@ def stale_temporary_directories(*prefixes: str) -> list[str]:
 
 
 def left_directories(prefix: str, suffix: str = "") -> list[str]:
-    """Paths of this user's directories, named as `HeldDirectory` does, that no process holds."""
+    """Paths of this user's directories, named as by `HeldDirectory`, that no process holds."""
     above, start = os.path.split(prefix)
     return _left(above, f"{re.escape(start)}{DIGITS}{re.escape(suffix)}")
 
@@ -91,7 +91,7 @@ def left_exports(directory: str) -> list[str]:
 
 
 def remove_left(path: str) -> bool:
-    """Remove a directory unless a process holds it; what can't be removed is logged.
+    """Remove a directory unless a process holds it; log a failure to remove it.
 
     Returns:
         Whether it is gone.
@@ -100,7 +100,7 @@ def remove_left(path: str) -> bool:
         if not is_left:
             return False
         try:
-            shutil.rmtree(path)  # which follows no link
+            shutil.rmtree(path)  # follows no link
         except OSError as error:
             LOG.warning("%s of a dead process can't be removed: %s", path, error)
             return False
@@ -118,7 +118,7 @@ def _left(above: str, pattern: str) -> list[str]:
             and entry.is_dir(follow_symlinks=False)
             and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
         ]
-    except OSError:  # not there, or gone at this moment
+    except OSError:  # it does not exist, or is gone at this moment
         return []
     for path in named:
         with _locked(path) as is_left:
@@ -128,7 +128,7 @@ def _left(above: str, pattern: str) -> list[str]:
 
 @contextmanager
 def _locked(path: str) -> Iterator[bool]:
-    """Lock a directory for a while, and say whether nobody else holds it."""
+    """Lock a directory for a while, and yield whether nobody else holds it."""
     try:
         handle = os.open(path, _FOLDER)
     except OSError:  # gone at this moment
@@ -138,7 +138,7 @@ def _locked(path: str) -> Iterator[bool]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_left = True
-        except OSError:  # held, or without locks
+        except OSError:  # locked by another process, or no locks here
             is_left = False
         yield is_left
     finally:
@@ -146,7 +146,7 @@ def _locked(path: str) -> Iterator[bool]:
 
 
 def _held(path: str) -> int | None:
-    """The descriptor of a directory, locked if the system can; None if another had it first."""
+    """Return a directory's descriptor, locked if possible; None if another process holds it."""
     try:
         handle = os.open(path, _FOLDER)
     except FileNotFoundError:
@@ -156,7 +156,7 @@ def _held(path: str) -> int | None:
     except BlockingIOError:
         os.close(handle)
         return None
-    except OSError:  # a file system without locks: there nobody takes it for left either
+    except OSError:  # a file system without locks, where nobody takes it for left either
         return handle
     if not Path(path).exists():
         os.close(handle)

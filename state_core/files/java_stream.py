@@ -1,4 +1,4 @@
-"""Java object streams as data: read and written by their grammar, nothing is instantiated.
+"""Java object streams as data, read and written by their grammar without instantiating anything.
 
 Flink leaves `java.io.ObjectOutputStream` bytes in two places: the checkpoint properties at the
 end of `_metadata` (version 4 and later), and the logical types inside SQL serializer snapshots.
@@ -6,8 +6,8 @@ Flink reads both by deserializing them. Here they are parsed into plain values b
 the *Java Object Serialization Specification*, chapter 6: no class is loaded and no method runs,
 so bytes from a stranger can do nothing but fail to parse.
 
-What a stream becomes: `JavaString` (a `str`), `None`, `JavaObject`, `JavaEnum`, `JavaArray`,
-`JavaType` (a `java.lang.Class`), `JavaClass` (a class descriptor).
+A stream is read as: `JavaString` (a `str`), `None`, `JavaObject`, `JavaEnum`, `JavaArray`,
+`JavaClassLiteral` (a `java.lang.Class`), `JavaClass` (a class descriptor).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from statelake.state_core.files.wire import DataInput, DataOutput, decode_modifi
 __all__ = [
     "JavaArray",
     "JavaClass",
+    "JavaClassLiteral",
     "JavaEnum",
     "JavaField",
     "JavaObject",
     "JavaString",
-    "JavaType",
     "JavaValue",
     "read_java_stream",
     "write_java_stream",
@@ -68,7 +68,7 @@ _PRIMITIVES = {
 
 @dataclass(frozen=True, slots=True)
 class JavaField:
-    """One field of a class descriptor: its JVM type code, its name, and its type if an object's."""
+    """One field of a class descriptor: JVM type code, name, and class name if it is an object."""
 
     code: str
     name: str
@@ -87,7 +87,7 @@ class JavaClass:
     annotations: tuple[JavaValue, ...] = ()
 
     def lineage(self) -> list[JavaClass]:
-        """The topmost superclass first, this class last: the order in which data is written."""
+        """Return the class hierarchy in the order of written data: the topmost class first."""
         chain: list[JavaClass] = []
         step: JavaClass | None = self
         while step is not None:
@@ -98,7 +98,7 @@ class JavaClass:
 
 @dataclass(slots=True, eq=False)
 class JavaObject:
-    """An object: field values, and what its `writeObject` methods added, by class name."""
+    """An object: field values, and the data that its `writeObject` methods added, by class name."""
 
     java_class: JavaClass
     values: dict[str, JavaValue] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class JavaArray:
 
 
 class JavaString(str):
-    """A string that is an object of its own: written again even where it equals another.
+    """A string that is an object of its own, not shared with an equal one when written again.
 
     Any other `str` is shared by content, as literals of Java are.
     """
@@ -131,26 +131,26 @@ class JavaString(str):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JavaType:
+class JavaClassLiteral:
     """A `java.lang.Class` as a value."""
 
     java_class: JavaClass
 
 
 JavaValue: TypeAlias = (
-    "bool | int | float | str | bytes | JavaObject | JavaEnum | JavaArray | JavaType | JavaClass"
-    " | None"
+    "bool | int | float | str | bytes | JavaObject | JavaEnum | JavaArray | JavaClassLiteral"
+    " | JavaClass | None"
 )
 
 
 def read_java_stream(source: DataInput) -> JavaValue:
-    """Read one stream with one object in it, and leave `source` right behind it.
+    """Read one stream with one object, and leave `source` right behind it.
 
     Raises:
         CorruptSnapshotError: The bytes are not such a stream.
         UnsupportedFormatError: They use a part of the grammar that Flink's streams never do
             (externalizable objects, proxies, exceptions, resets).
-        OversizedError: There is more in it than in any that Flink writes.
+        OversizedError: It is larger than any that Flink writes.
     """
     if source.read_char() != STREAM_MAGIC or source.read_short() != STREAM_VERSION:
         raise source.fault("no Java object stream (AC ED 00 05) where one should begin")
@@ -158,7 +158,7 @@ def read_java_stream(source: DataInput) -> JavaValue:
 
 
 def write_java_stream(value: JavaValue) -> bytes:
-    """The stream that `ObjectOutputStream` would write of a value read by `read_java_stream`."""
+    """Return the stream that `ObjectOutputStream` would write for a value of `read_java_stream`."""
     out = DataOutput()
     out.write_char(STREAM_MAGIC)
     out.write_short(STREAM_VERSION)
@@ -188,7 +188,7 @@ class _Reader:
         if tag == TC_CLASSDESC:
             return self._class_descriptor(depth)
         if tag == TC_CLASS:
-            return self._remember(JavaType(self._require_class(depth)))
+            return self._remember(JavaClassLiteral(self._require_class(depth)))
         if tag == TC_OBJECT:
             return self._object(depth)
         if tag == TC_ENUM:
@@ -286,7 +286,7 @@ class _Reader:
         return instance
 
     def _levels_of(self, described: JavaClass) -> list[JavaClass]:
-        """The class and its superclasses, topmost first, without those that write nothing."""
+        """Return the class and its superclasses, topmost first, except those without data."""
         if id(described) not in self.levels:
             self.levels[id(described)] = [
                 one for one in described.lineage() if one.fields or one.flags != SC_SERIALIZABLE
@@ -339,7 +339,7 @@ class _Writer:
             self._class_descriptor(value)
         elif isinstance(value, JavaObject):
             self._object(value)
-        elif isinstance(value, JavaType):
+        elif isinstance(value, JavaClassLiteral):
             self.out.write_byte(TC_CLASS)
             self.write_content(value.java_class)
             self._remember(value)
@@ -355,7 +355,7 @@ class _Writer:
 
     @staticmethod
     def _identity(value: JavaValue) -> object:
-        """Literals are shared by content, everything else by being the same thing."""
+        """Return the identity of a shared value: literals by content, all else by object."""
         literal = isinstance(value, str) and not isinstance(value, JavaString)
         return value if literal else id(value)
 

@@ -1,4 +1,4 @@
-"""Bytes that several tasks move into one file, each to the place that they have in it."""
+"""Moves of bytes from several files into one file, each to its final position, by several tasks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from statelake.state_core.files.filesystem import ConfinedDirectory
 
 __all__ = ["Move", "move_all", "plan_moves"]
 
-TASK_BYTES = 1 << 30  # writers of one file wait for each other: more of them are worth little
+TASK_BYTES = 1 << 30  # writers of one file wait for each other: more tasks gain little
 
 
 @dataclass(frozen=True)
 class Move:
-    """Bytes of a file that are to be moved into another one, on a local disk; picklable.
+    """A range of bytes of a file to move into another file, on a local disk; picklable.
 
     Attributes:
-        directory: Where both are.
+        directory: The directory of both files.
         path: The file's path.
         start: Its first byte to be moved.
         end: The byte behind the last.
         to: The path of the other file.
-        at: Where in that they begin.
+        at: Their offset in that file.
     """
 
     directory: ConfinedDirectory
@@ -35,19 +35,19 @@ class Move:
 
     @property
     def size(self) -> int:
-        """How many bytes they are."""
+        """Number of bytes."""
         return self.end - self.start
 
 
 def plan_moves(moves: Sequence[Move]) -> list[list[Move]]:
-    """Make files as long as they are to be, and say what each task is to move.
+    """Resize the target files to their final length, and return the moves of each task.
 
-    A task writes into one file, about `TASK_BYTES`.
+    A task writes about `TASK_BYTES` into one file.
 
     Raises:
         SnapshotError: A file can't be written.
     """
-    # else NFS would take what a node has not heard of for zeros, and write pages that have them
+    # otherwise NFS would take bytes that a node has not seen for zeros, and write them back
     for to, last in {move.to: move for move in sorted(moves, key=lambda move: move.at)}.items():
         last.directory.resize(to, last.at + last.size)
     tasks: dict[str, list[list[Move]]] = {}
@@ -63,13 +63,13 @@ def plan_moves(moves: Sequence[Move]) -> list[list[Move]]:
 
 
 def move_all(moves: Iterable[Move]) -> None:
-    """Move bytes. Files they were in are empty then, and take no room while others are moved.
+    """Move bytes. The files that held them are empty afterwards, and free their space.
 
     It may be called again with the same moves, or twice at once.
 
     Raises:
         TruncatedError: A file is shorter than it was.
-        SnapshotError: What they are moved into can't be written.
+        SnapshotError: The target can't be written.
     """
     for move in moves:
         move.directory.move_into(move.path, move.to, move.at, move.start, move.end)

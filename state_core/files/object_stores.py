@@ -1,7 +1,7 @@
-"""File systems by URI; those of S3 opened so that requests are few, and tried again if they fail.
+"""File systems by URI; S3 with few requests, which are retried if they fail.
 
-A URI of S3 says in its query what differs from the environment: `region`, `endpoint_override`,
-`scheme`, and what else `S3_OPTIONS` has.
+The query of an S3 URI overrides the environment: `region`, `endpoint_override`, `scheme`, and the
+other names in `S3_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = [
 S3_SCHEMES = ("s3", "s3a", "s3n")
 AZURE_SCHEMES = ("abfs", "abfss")
 HDFS_SCHEMES = ("hdfs", "viewfs")
-# each waits twice as long as the one before it: 3 s in all, as delta-rs does
+# each wait is twice as long as the one before it: 3 s in all, as in delta-rs
 ATTEMPTS = 7
-ANSWER_SECONDS = 30  # to wait for an answer, as delta-rs does; a store under load takes its time
+ANSWER_SECONDS = 30  # time to wait for an answer, as in delta-rs; a store under load is slow
 STORE_REMEDY = "check the credentials, and whether the store can be reached"
 _MISSING = re.compile("NO_SUCH|NOT_FOUND|NoSuch|NotFound|HTTP status 404")
 _TEXTS = ("region", "scheme", "endpoint_override", "tls_ca_file_path", "role_arn")
@@ -39,12 +39,12 @@ S3_OPTIONS = (*_TEXTS, *_SWITCHES)
 
 
 def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a URI, and the path in it.
+    """Open the file system of a URI; return it and the path in it.
 
     Raises:
         MissingExtraError: The store needs a package that is not installed.
-        ValueError: There is no such file system or option.
-        OSError, ArrowException: It can't be reached.
+        ValueError: Unknown file system or option.
+        OSError, ArrowException: The file system can't be reached.
     """
     parts = urlsplit(uri)
     if parts.scheme in HDFS_SCHEMES:
@@ -73,7 +73,7 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
         given["region"] = fs.resolve_s3_region(bucket)
     filesystem = fs.S3FileSystem(
         **given,
-        # what is small goes in one request, and not in an upload of one part
+        # a small file takes one request, not an upload of one part
         allow_delayed_open=True,
         request_timeout=ANSWER_SECONDS,
         retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=ATTEMPTS),
@@ -82,30 +82,30 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def _is_region_known(given: dict[str, Any]) -> bool:
-    """Whether the region need not be asked for: other stores than Amazon's can't be."""
+    """Return whether the region need not be asked for, as for stores other than Amazon's."""
     names = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
     place = given.get("region") or given.get("endpoint_override")
     return bool(place) or any(os.environ.get(name) for name in names)
 
 
 def may_be_missing(filesystem: fs.FileSystem, error: OSError) -> bool:
-    """Whether to look for a file that can't be read; an S3 that fails is not asked again."""
+    """Return whether a failed read may mean a missing file; a failing S3 is not asked again."""
     return filesystem.type_name != "s3" or _MISSING.search(str(error)) is not None
 
 
 def not_read(error: OSError, place: str) -> SnapshotError:
-    """What to raise for a file that is there and can't be read."""
+    """Return the error for a file that exists and can't be read."""
     return SnapshotError(f"can't be read: {first_line(error)}", place=place, remedy=STORE_REMEDY)
 
 
 def remote_output(stream: pa.NativeFile, place: str) -> pa.NativeFile:
-    """An output whose `write` and `close` raise errors of ours.
+    """Return an output whose `write` and `close` raise our errors.
 
-    S3 is asked for the first time when there is something to write, or nothing more.
+    S3 is first asked when data is written, or at the end.
 
     Args:
         stream: The output.
-        place: What messages call the file.
+        place: The file's name in messages.
     """
     return pa.PythonFile(_RemoteOutput(stream, place), "w")
 
@@ -142,10 +142,10 @@ class _RemoteOutput:
 def not_written(
     error: OSError, place: str, remedy: str = "check permissions and space"
 ) -> SnapshotError:
-    """What to raise for a file that can't be written."""
+    """Return the error for a file that can't be written."""
     return SnapshotError(f"can't be written: {first_line(error)}", place=place, remedy=remedy)
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, without what follows on further lines."""
+    """Return the first line of an error's message."""
     return str(error).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""The one rule for paths that came from data: they lead below the directory that they are for.
+"""The one rule for paths from data: they may only lead below their own directory.
 
 `confinement` and `filesystem` follow them.
 """
@@ -12,16 +12,16 @@ from statelake.state_core.errors import UnsafePathError
 __all__ = ["PART", "is_part", "relative_path", "shortened"]
 
 PART = ".part"
-"""The end of a name that a file has until it is whole."""
+"""The end of a file's temporary name, used until the file is complete."""
 
 LONGEST_SHOWN = 120
-"""So much of a path is shown."""
+"""The number of characters of a path in a message."""
 
 _PART_NAME = re.compile(rf".+\.[0-9a-f]{{1,8}}\{PART}")
 _NAME = r"(?!\.\.?(?:/|\Z))[^/\\\x00-\x1f\x7f\ud800-\udfff]+"
 _URI = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _RELATIVE = re.compile(rf"(?!{_URI}){_NAME}(?:/{_NAME})*")
-# escapes (`%2e`) and `~` are letters like others: nothing reads them
+# escapes (`%2e`) and `~` are ordinary letters: nothing interprets them
 _REASONS = (
     (r"\A\Z", "it is empty"),
     (r"[\x00-\x1f\x7f\ud800-\udfff]", "no name has such characters"),
@@ -34,23 +34,23 @@ _REASONS = (
 
 
 def is_part(name: str) -> bool:
-    """Whether a file's name is one that it has only until it is whole."""
+    """Return whether a file's name is a temporary one, used until the file is complete."""
     return _PART_NAME.fullmatch(name) is not None
 
 
 def relative_path(
     path: str, *, what: str, place: str = "", inside: str = "the directory that it belongs to"
 ) -> str:
-    """A path that came from data, if it can only lead below the directory that it is for.
+    """Return a path from data if it can only lead below its directory.
 
     Args:
-        path: Taken as it is: relative, normalized, with `/` between names, and without escapes.
-        what: Whose path it is, for the message: `a state file`.
-        place: What said it.
-        inside: Where it has to be.
+        path: The path as it is: relative, normalized, with `/` between names, and without escapes.
+        what: The kind of file, for the message: `a state file`.
+        place: The place where the path was read.
+        inside: Name of the directory, for the message.
 
     Raises:
-        UnsafePathError: The path is empty, absolute, a URI, leads above, or is no path at all.
+        UnsafePathError: The path is empty, absolute, a URI, leads above, or is not a path at all.
     """
     if _RELATIVE.fullmatch(path):
         return path
@@ -63,5 +63,5 @@ def relative_path(
 
 
 def shortened(path: str) -> str:
-    """A path for a message, as Python writes it, and cut short."""
+    """Return a path for a message: quoted as Python does, and cut short."""
     return repr(path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}...")

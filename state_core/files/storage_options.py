@@ -1,10 +1,10 @@
-"""Options of a remote file system: as Arrow has them in a URI, and as delta-rs has them by name.
+"""Options of a remote file system: in a URI as Arrow expects them, and by name as delta-rs does.
 
 `storage_options=` of users (the names that deltalake, pyiceberg and Polars share) becomes a part of
-the location, so that one text says all that another process needs to open the same directory.
+the location, so that one text is all that another process needs to open the same directory.
 
-So do the options of a place: where savepoints and lake are in stores with other keys, the file that
-`STATELAKE_STORES` names says which ones are whose::
+So do the options of a place: if savepoints and lake are in stores with different keys, the file
+that `STATELAKE_STORES` names has the options of each::
 
     ["s3://flink-savepoints"]
     AWS_PROFILE = "flink"
@@ -55,7 +55,7 @@ _NAMES = (_KEY, _SECRET, _TOKEN, *_S3_OPTIONS.values(), _ALLOW_HTTP)
 def with_storage_options(
     location: str | os.PathLike[str], options: Mapping[str, str] | None
 ) -> str:
-    """A location that says what options say.
+    """Return a location with options added to it.
 
     Args:
         location: A path or URI.
@@ -63,7 +63,7 @@ def with_storage_options(
             `AWS_ENDPOINT_URL` and `AWS_ALLOW_HTTP`, in any case, for `s3://`.
 
     Raises:
-        SnapshotError: The file system takes no options, or there is no such option.
+        SnapshotError: The file system takes no options, or the option is unknown.
     """
     text = os.fspath(location)
     if not options:
@@ -96,12 +96,12 @@ def with_storage_options(
 
 
 def storage_options(directory: Directory) -> dict[str, str] | None:
-    """The options and credentials in the URI of a directory of S3, in delta-rs's spelling.
+    """Return the options and credentials in the URI of an S3 directory, in delta-rs's spelling.
 
-    Credentials come from the environment where the URI has none, and for other stores.
+    Credentials come from the environment if the URI has no keys, and for other stores.
 
     Raises:
-        SnapshotError: delta-rs has no such option, and would come as somebody else.
+        SnapshotError: delta-rs lacks an option, and would use other credentials.
     """
     if directory.scheme not in S3_SCHEMES or not (directory.query or directory.credentials):
         return None
@@ -128,11 +128,11 @@ def storage_options(directory: Directory) -> dict[str, str] | None:
 
 
 def options_of_environment(*, with_keys: bool) -> dict[str, str]:
-    """Address and region of S3 as variables and AWS's files say them, and a profile's keys.
+    """Return S3's address and region, and a profile's keys, from variables and AWS's files.
 
     Args:
-        with_keys: Whether keys are wanted. Those in variables go before a profile's, and are left
-            to be found there.
+        with_keys: Whether to return keys. Keys in variables take precedence over a profile's, and
+            are not returned, as every client finds them there.
 
     Raises:
         SnapshotError: AWS's files can't be read.
@@ -150,7 +150,7 @@ def options_of_environment(*, with_keys: bool) -> dict[str, str]:
 
 
 def location_below(location: str, *names: str) -> str:
-    """A path or URI that leads further down; the options of a URI stay behind its path."""
+    """Return a path or URI that leads further down; a URI's options stay behind its path."""
     parts = urlsplit(location)
     if not parts.netloc:
         return "/".join([location.rstrip("/"), *names])
@@ -159,9 +159,9 @@ def location_below(location: str, *names: str) -> str:
 
 
 def with_stores_options(location: str) -> str:
-    """A location of S3 that says what the file of `STATELAKE_STORES` says of its place.
+    """Return a location of S3 with the options that the file of `STATELAKE_STORES` has for it.
 
-    What the location says itself counts. If the location has keys, none of the file's are used.
+    The location's own options take precedence. If it has keys, the file's keys are not used.
 
     Raises:
         SnapshotError: The file can't be read, or has an entry that is not allowed.
@@ -179,7 +179,7 @@ def with_stores_options(location: str) -> str:
     if "@" in parts.netloc or _is_on(given.get("anonymous")):
         own |= {_KEY, _SECRET, _TOKEN}
     if own >= {_KEY, *_S3_OPTIONS.values()}:
-        return location  # the file could say nothing more
+        return location  # the file has nothing to add
     place = f"s3://{parts.netloc.rpartition('@')[2]}{unquote(parts.path)}".rstrip("/") + "/"
     stores = _stores(file)
     prefixes = [prefix for prefix in stores if place.startswith(prefix.rstrip("/") + "/")]
@@ -203,12 +203,12 @@ def _is_on(value: str | None) -> bool:
 
 
 def _stores(file: str) -> dict[str, dict[str, str]]:
-    """What the file says, by place."""
+    """Return the options in the file, by place."""
     try:
         content = tomllib.loads(Path(file).expanduser().read_text("utf-8"))
     except OSError as error:
         raise _wrong_file(file, f"it can't be read ({error.strerror})") from error
-    except RuntimeError as error:  # of `~` and a user that there is none
+    except RuntimeError as error:  # `~` of an unknown user
         if isinstance(error, RecursionError):
             raise _wrong_file(file, "it is no TOML (it nests too deeply)") from error
         raise _wrong_file(file, f"it can't be read ({error})") from error
@@ -228,7 +228,7 @@ def _stores(file: str) -> dict[str, dict[str, str]]:
 
 
 def _with_profile(options: dict[str, str], file: str, prefix: str) -> dict[str, str]:
-    """Options with the keys of the profile of AWS's own files that they name."""
+    """Return options with the keys of the profile in AWS's own files that they name."""
     profile = options.pop(_PROFILE, None)
     if profile is None:
         return options
@@ -244,7 +244,7 @@ def _with_profile(options: dict[str, str], file: str, prefix: str) -> dict[str, 
 
 
 def _profile(profile: str) -> dict[str, str]:
-    """Keys, region and endpoint that AWS's files have of a profile."""
+    """Return the keys, region and endpoint of a profile in AWS's files."""
     places = (
         ("AWS_CONFIG_FILE", "~/.aws/config", ("default" if profile == "default" else
          f"profile {profile}")),
@@ -259,7 +259,7 @@ def _profile(profile: str) -> dict[str, str]:
         path = Path(os.environ.get(variable) or usual)
         parser = ConfigParser(interpolation=None)
         try:
-            with suppress(RuntimeError):  # of `~` where there is no home
+            with suppress(RuntimeError):  # `~` without a home directory
                 parser.read(path.expanduser(), "utf-8")
         except (ConfigError, OSError, ValueError) as error:
             raise _wrong_file(str(path), f"it can't be read ({type(error).__name__})") from error

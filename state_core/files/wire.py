@@ -1,9 +1,9 @@
 """Java's `DataInput` and `DataOutput`, bounds-checked: the primitives below every format here.
 
-All numbers are big-endian two's complement. `read_utf` is `DataInput.readUTF` (an unsigned
-16-bit byte length, then modified UTF-8); `read_string` is Flink's own `StringValue` encoding
-(`org.apache.flink.types.StringValue`), which is what state holds. A length that is read is
-checked against what is left before anything is allocated.
+All numbers are big-endian two's complement. `read_utf` is `DataInput.readUTF` (an unsigned 16-bit
+byte length, then modified UTF-8); `read_string` is Flink's own `StringValue` encoding
+(`org.apache.flink.types.StringValue`), the one used in state. A length is checked against the bytes
+that are left before anything is allocated.
 
 Python strings stand for Java's UTF-16: a lone surrogate stays a lone surrogate.
 """
@@ -47,20 +47,20 @@ _REMEDY = "the file is damaged or was not copied whole: fetch it again"
 
 
 class DataInput:
-    """Reads Java primitives from bytes, and says where it stands when they don't fit.
+    """A reader of Java primitives from bytes, whose errors name the offset.
 
     Args:
         data: The bytes.
-        source: What they are, for messages (a file name, a state's name).
+        source: Their origin, for messages (a file name, a state's name).
         base: The offset of `data[0]` in that source, added to every offset in messages.
 
     Attributes:
         position: The offset of the next byte in `data`.
-        nesting: How deep the reader of a recursive format stands, so that it can bound itself.
-        unknown: What reads the payload of a serializer snapshot of an unknown class, if anything
-            can: given the class, the version and this.
-        budget: What the snapshot may still declare; None where values are read, whose bytes are
-            all that they declare.
+        nesting: The depth of a recursive format's reader, so that it can be bounded.
+        unknown: Reads the payload of a serializer snapshot of an unknown class, given the class,
+            the version and this input; None if nothing can.
+        budget: The rest of what the snapshot may declare; None for values, which declare nothing
+            beyond their bytes.
     """
 
     __slots__ = ("base", "budget", "data", "limit", "nesting", "position", "source", "unknown")
@@ -83,16 +83,16 @@ class DataInput:
 
     @property
     def remaining(self) -> int:
-        """Bytes left."""
+        """Number of bytes left."""
         return self.limit - self.position
 
     @property
     def place(self) -> str:
-        """Where the next byte lies, for messages."""
+        """Position of the next byte, for messages."""
         return f"{self.source}, offset {self.base + self.position}"
 
     def fault(self, problem: str, *, remedy: str = _REMEDY) -> CorruptSnapshotError:
-        """The error to raise when what was read makes no sense."""
+        """Return the error for content that makes no sense."""
         return CorruptSnapshotError(problem, place=self.place, remedy=remedy)
 
     def _advance(self, count: int) -> int:
@@ -105,73 +105,73 @@ class DataInput:
         return start
 
     def read_byte(self) -> int:
-        """A signed byte."""
+        """Read a signed byte."""
         value = self.data[self._advance(1)]
         return value - 256 if value > 127 else value
 
     def read_unsigned_byte(self) -> int:
-        """A byte as 0..255."""
+        """Read a byte as 0..255."""
         return self.data[self._advance(1)]
 
     def read_boolean(self) -> bool:
-        """One byte; as in Java, anything but 0 is true."""
+        """Read one byte; as in Java, anything but 0 is true."""
         return self.data[self._advance(1)] != 0
 
     def read_short(self) -> int:
-        """A signed 16-bit number."""
+        """Read a signed 16-bit number."""
         return int(_SHORT.unpack_from(self.data, self._advance(2))[0])
 
     def read_char(self) -> int:
-        """A UTF-16 code unit."""
+        """Read a UTF-16 code unit."""
         return int(_CHAR.unpack_from(self.data, self._advance(2))[0])
 
     def read_int(self) -> int:
-        """A signed 32-bit number."""
+        """Read a signed 32-bit number."""
         return int(_INT.unpack_from(self.data, self._advance(4))[0])
 
     def read_long(self) -> int:
-        """A signed 64-bit number."""
+        """Read a signed 64-bit number."""
         return int(_LONG.unpack_from(self.data, self._advance(8))[0])
 
     def read_longs(self, count: int) -> tuple[int, ...]:
-        """So many 64-bit numbers."""
+        """Read `count` 64-bit numbers."""
         return struct.unpack_from(f">{count}q", self.data, self._advance(8 * count))
 
     def read_float(self) -> float:
-        """An IEEE-754 single."""
+        """Read an IEEE-754 single."""
         return float(_FLOAT.unpack_from(self.data, self._advance(4))[0])
 
     def read_double(self) -> float:
-        """An IEEE-754 double."""
+        """Read an IEEE-754 double."""
         return float(_DOUBLE.unpack_from(self.data, self._advance(8))[0])
 
     def read_bytes(self, count: int) -> bytes:
-        """The next `count` bytes."""
+        """Read `count` bytes."""
         if count < 0:
             raise self.fault(f"a length of {count}")
         start = self._advance(count)
         return bytes(self.data[start : start + count])
 
     def read_rest(self) -> bytes:
-        """Everything that is left."""
+        """Read all bytes that are left."""
         return self.read_bytes(self.remaining)
 
     def read_length(self, what: str, bytes_each: int = 1) -> int:
-        """A 32-bit count of bytes, or of numbers, which are all that they declare.
+        """Read a 32-bit count of bytes, or of numbers, which declare nothing else.
 
         Raises:
             CorruptSnapshotError: The length is negative.
-            TruncatedError: The length is more than what is left could hold.
+            TruncatedError: Fewer bytes are left.
         """
         return self._fitting(self.read_int(), 4, what, bytes_each)
 
     def read_count(self, what: str, least_bytes_each: int = 1) -> int:
-        """A 32-bit count of things that take at least `least_bytes_each` bytes each.
+        """Read a 32-bit count of things that take at least `least_bytes_each` bytes each.
 
         Raises:
             CorruptSnapshotError: The count is negative.
-            TruncatedError: The count is more than what is left could hold.
-            OversizedError: The count is too large for what takes no bytes, or the snapshot
+            TruncatedError: Fewer bytes are left than so many things need.
+            OversizedError: The count is too large for things that take no bytes, or the snapshot
                 declares too many things.
         """
         count = self._fitting(self.read_int(), 4, what, least_bytes_each)
@@ -179,17 +179,17 @@ class DataInput:
         return count
 
     def read_short_count(self, what: str, least_bytes_each: int, bound: Bound) -> int:
-        """`read_members` of a 16-bit count."""
+        """Read a 16-bit count, with the checks of `read_members`."""
         count = self._fitting(self.read_short(), 2, what, least_bytes_each)
         bound.check(count, self)
         self.declare(count)
         return count
 
     def read_members(self, what: str, least_bytes_each: int, bound: Bound = MEMBERS) -> int:
-        """`read_count` of what a type is made of.
+        """Read a count as `read_count` does, of the parts of a type.
 
         Raises:
-            OversizedError: No type is made of so many.
+            OversizedError: No type has so many parts.
         """
         count = self._fitting(self.read_int(), 4, what, least_bytes_each)
         bound.check(count, self)
@@ -197,24 +197,24 @@ class DataInput:
         return count
 
     def declare(self, count: int = 1) -> None:
-        """Take so many more things that the snapshot declares into account.
+        """Charge things that the snapshot declares to the budget.
 
         Raises:
-            OversizedError: There are too many.
+            OversizedError: The snapshot declares too many.
         """
         self.spend(THINGS, count)
 
     def spend(self, bound: Bound, count: int) -> None:
-        """Take so many more of something into account.
+        """Charge a number of things to the budget of a bound.
 
         Raises:
-            OversizedError: There are too many.
+            OversizedError: The snapshot declares too many.
         """
         if self.budget is not None:
             self.budget.spend(bound, count, self)
 
     def _fitting(self, count: int, width: int, what: str, least_bytes_each: int) -> int:
-        """A count of `width` bytes that was read, if what is left has room for so many."""
+        """Return a count of `width` bytes if enough bytes are left for it."""
         if count < 0 or count * least_bytes_each > self.remaining:
             kind = TruncatedError if count > 0 else CorruptSnapshotError
             problem = f"{count} {what} declared, {self.remaining} bytes left"
@@ -227,7 +227,7 @@ class DataInput:
         return f"{self.source}, offset {self.base + self.position - count}"
 
     def read_utf(self) -> str:
-        """`DataInput.readUTF`: a 16-bit length and modified UTF-8."""
+        """Read `DataInput.readUTF`: a 16-bit length and modified UTF-8."""
         raw = self.read_bytes(self.read_char())
         try:
             return decode_modified_utf8(raw)
@@ -236,7 +236,7 @@ class DataInput:
             raise CorruptSnapshotError(problem, place=at, remedy=_REMEDY) from None
 
     def read_varint(self) -> int:
-        """An unsigned LEB128 number of at most 32 bits."""
+        """Read an unsigned LEB128 number of at most 32 bits."""
         value = shift = 0
         while True:
             byte = self.read_unsigned_byte()
@@ -248,7 +248,7 @@ class DataInput:
                 raise self.fault("a variable-length number of more than 5 bytes")
 
     def read_string(self) -> str | None:
-        """Flink's `StringValue`: LEB128 of (length + 1), then LEB128 UTF-16 code units."""
+        """Read Flink's `StringValue`: LEB128 of (length + 1), then LEB128 UTF-16 code units."""
         length = self.read_varint()
         if length == 0:
             return None
@@ -265,7 +265,7 @@ class DataInput:
         return raw.decode("utf-16-le", "surrogatepass")
 
     def _read_units(self, count: int) -> list[int] | npt.NDArray[np.int64]:
-        """So many LEB128 numbers: of many, all at once."""
+        """Read `count` LEB128 numbers, many at once."""
         start = self.position
         data = np.frombuffer(self.data[start : min(self.limit, start + 5 * count)], np.uint8)
         most = count if count > FEW_UNITS else 0
@@ -273,7 +273,7 @@ class DataInput:
         starts: npt.NDArray[np.int64] = np.zeros(len(ends), np.int64)
         starts[1:] = ends[:-1] + 1
         if len(ends) < count or (ends - starts).max() > 4:
-            return [self.read_varint() for _ in range(count)]  # which says what is wrong
+            return [self.read_varint() for _ in range(count)]  # reports the fault
         units = np.zeros(count, np.int64)
         for step in range(int((ends - starts).max()) + 1):
             rows = np.flatnonzero(ends - starts >= step)
@@ -283,7 +283,7 @@ class DataInput:
 
 
 class DataOutput:
-    """Writes Java primitives into a growing buffer."""
+    """A writer of Java primitives into a growing buffer."""
 
     __slots__ = ("buffer",)
 
@@ -294,50 +294,50 @@ class DataOutput:
         return len(self.buffer)
 
     def to_bytes(self) -> bytes:
-        """What was written so far."""
+        """Return the bytes written so far."""
         return bytes(self.buffer)
 
     def write_bytes(self, data: bytes | memoryview) -> None:
-        """The bytes as they are."""
+        """Write bytes as they are."""
         self.buffer += data
 
     def write_byte(self, value: int) -> None:
-        """One byte, signed or not."""
+        """Write one byte, signed or not."""
         self.buffer.append(value & 0xFF)
 
     def write_boolean(self, value: bool) -> None:
-        """One byte, 0 or 1."""
+        """Write one byte, 0 or 1."""
         self.buffer.append(1 if value else 0)
 
     def write_short(self, value: int) -> None:
-        """A signed 16-bit number."""
+        """Write a signed 16-bit number."""
         self.buffer += _SHORT.pack(value)
 
     def write_char(self, value: int) -> None:
-        """A UTF-16 code unit."""
+        """Write a UTF-16 code unit."""
         self.buffer += _CHAR.pack(value)
 
     def write_int(self, value: int) -> None:
-        """A signed 32-bit number."""
+        """Write a signed 32-bit number."""
         self.buffer += _INT.pack(value)
 
     def write_long(self, value: int) -> None:
-        """A signed 64-bit number."""
+        """Write a signed 64-bit number."""
         self.buffer += _LONG.pack(value)
 
     def write_float(self, value: float) -> None:
-        """An IEEE-754 single."""
+        """Write an IEEE-754 single."""
         self.buffer += _FLOAT.pack(value)
 
     def write_double(self, value: float) -> None:
-        """An IEEE-754 double."""
+        """Write an IEEE-754 double."""
         self.buffer += _DOUBLE.pack(value)
 
     def write_utf(self, text: str) -> None:
-        """Text as `DataOutput.writeUTF` writes it.
+        """Write text as `DataOutput.writeUTF` does.
 
         Raises:
-            EncodeError: More than 65,535 bytes, which the format can't say.
+            EncodeError: It takes more than 65,535 bytes, the format's limit.
         """
         raw = encode_modified_utf8(text)
         if len(raw) > MAX_UTF_BYTES:
@@ -349,14 +349,14 @@ class DataOutput:
         self.buffer += raw
 
     def write_varint(self, value: int) -> None:
-        """An unsigned LEB128 number."""
+        """Write an unsigned LEB128 number."""
         while value >= 0x80:
             self.buffer.append(value & 0x7F | 0x80)
             value >>= 7
         self.buffer.append(value)
 
     def write_string(self, text: str | None) -> None:
-        """Text as Flink's `StringValue` writes it."""
+        """Write text as Flink's `StringValue`."""
         if text is None:
             self.buffer.append(0)
             return
@@ -368,15 +368,15 @@ class DataOutput:
 
 
 def check_names(names: Iterable[str], what: str) -> None:
-    """Refuse names that no columns can have.
+    """Refuse names that columns can't have.
 
     Args:
-        names: What things are called.
-        what: What they are, for messages.
+        names: The names.
+        what: The kind of thing, for messages.
 
     Raises:
-        UnsupportedFormatError: A name is no text: it has half a surrogate pair.
-        CorruptSnapshotError: Two are called the same.
+        UnsupportedFormatError: A name is not valid text: it has half a surrogate pair.
+        CorruptSnapshotError: A name occurs twice.
     """
     known: set[str] = set()
     for name in names:
@@ -391,7 +391,7 @@ def check_names(names: Iterable[str], what: str) -> None:
 
 
 def decode_modified_utf8(raw: bytes) -> str:
-    """Java's modified UTF-8: U+0000 as C0 80, supplementary characters as two surrogates.
+    """Decode Java's modified UTF-8: U+0000 as C0 80, supplementary characters as two surrogates.
 
     Raises:
         ValueError: The bytes are not modified UTF-8.
@@ -405,7 +405,7 @@ def decode_modified_utf8(raw: bytes) -> str:
 
 
 def encode_modified_utf8(text: str) -> bytes:
-    """The reverse of `decode_modified_utf8`."""
+    """Encode text as Java's modified UTF-8."""
     if text.isascii():
         return text.encode("ascii").replace(b"\0", b"\xc0\x80")
     units = text.encode("utf-16-le", "surrogatepass")

@@ -2,15 +2,15 @@
 
 ==================  ================================================================
 `metadata/`         the `_metadata` file, versions 2 to 6, and the files that it names
-`layout/`           how a state's entries are laid out, whatever the file
+`layout/`           the layout of a state's entries in any file
 `keyed/`            files of keyed state: unified, heap, RocksDB
 `operator_state/`   files of operator state
-`writing/`          savepoints written
-`rewriting/`        savepoints and values made into others
-`contradictions`    what a snapshot says of itself that can't all be true
+`writing/`          writers of savepoints
+`rewriting/`        conversions of savepoints and values
+`contradictions`    contradictions within `_metadata`
 `channels`          records in flight, of unaligned checkpoints
-`key_weights`       which keys are heavy
-`reader`            `open_snapshot`: where reading begins
+`key_weights`       the heaviest keys
+`reader`            `open_snapshot`, the entry point of reading
 ==================  ================================================================
 
 A new checkpoint format is a reader in `keyed/` and a line in `keyed/keyed_files`; a new version of

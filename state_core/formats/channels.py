@@ -11,13 +11,13 @@
       5 record attributes   boolean backlog
       6 watermark           i32 subpartition, i64 timestamp
 
-The elements of a channel stand one behind the other, whatever the bounds of buffers. What a subtask
-has received begins with a whole element, as it keeps what it has read of one; what it had to send
-ends with a whole one, as barriers stand between elements. So the last element of a received channel
-may go on in what its sender had still to send: it is counted there, once. Who the sender is follows
-from the elements.
+The elements of a channel are concatenated, regardless of the bounds of buffers. Received buffers
+begin with a whole element, as a subtask keeps a partly read one; buffers still to be sent end with
+a whole one, as barriers stand between elements. So the last element of a received channel may
+continue in its sender's buffers: it is counted there, once. The sender is derived from the
+elements.
 
-Nothing in a snapshot says of which type the values are.
+A snapshot does not contain the type of the values.
 
 Source: `StreamElementSerializer`, `SpanningRecordSerializer`, `StreamTaskNetworkInput`,
 `ChannelStateWriterImpl`.
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _End: TypeAlias = tuple[str, int]  # an operator's id, and its gate or partition
-_Pair: TypeAlias = tuple[int, int]  # the subtasks that send and receive
+_Pair: TypeAlias = tuple[int, int]  # the sending and the receiving subtask
 
 INPUTS = (1, 3)  # kinds of handles
 KINDS = (
@@ -67,12 +67,12 @@ KINDS = (
 )  # fmt: skip
 RECORDS, WITH_TIMESTAMP, WATERMARK, WATERMARK_OF = 1, 0, 2, 6
 NOBODY: _End = ("", -1)
-GATES_TRIED = 256  # between two subtasks: each takes a walk through what each partition has
+GATES_TRIED = 256  # between two subtasks: each takes a pass over the elements of every partition
 TAG_BYTES, TIMESTAMP_BYTES, SUBPARTITION_BYTES = 1, 8, 4
 
 
 def channels_of(snapshot: Snapshot) -> list[Channel]:
-    """The channels with records in flight of an open snapshot, by operator, subtask and channel."""
+    """Return the channels with records in flight of an open snapshot, by operator and subtask."""
     labels = {operator.operator_id: operator.label for operator in snapshot.operators}
     return channels_among(snapshot.metadata.operators, snapshot.files.open, labels)
 
@@ -82,12 +82,12 @@ def channels_among(
     open_: Callable[[StreamHandle], ByteSource],
     labels: Mapping[str, str],
 ) -> list[Channel]:
-    """The channels with records in flight of some operators.
+    """Return the channels with records in flight of some operators.
 
     Args:
-        operators: All operators of a snapshot, which may have files in common.
+        operators: All operators of a snapshot, which may share files.
         open_: Opens a file.
-        labels: What operators are called, by their ids.
+        labels: The labels of operators, by their ids.
     """
     files: dict[StreamHandle, ChannelFile] = {}
     channels = []
@@ -115,15 +115,15 @@ class ChannelElements:
 
     Attributes:
         channel: The channel.
-        buffers: How many buffers it has.
+        buffers: The number of its buffers.
         size: The bytes of those buffers.
-        ends_one: How many bytes at the begin belong to a record that its receiver had begun to
-            receive.
-        begins_one: How many bytes at the end belong to a record that its sender has the rest of.
-        whole: Whether its elements can be told apart.
-        data: The bytes, with those that the receiver has of the first record.
-        starts: Where the tag of each element stands in them, and where the next one's would.
-        tags: The tag of each.
+        ends_one: The number of bytes at the beginning that complete a record whose first part its
+            receiver has.
+        begins_one: The number of bytes at the end of a record whose rest its sender has.
+        whole: Whether its elements can be separated.
+        data: The bytes, including the receiver's part of the first record.
+        starts: The offset of each element's tag in them, and the end.
+        tags: The tag of each element.
     """
 
     channel: Channel
@@ -138,16 +138,16 @@ class ChannelElements:
 
     @property
     def records(self) -> int | None:
-        """How many records there are; None if elements can't be told apart."""
+        """Number of records; None if the elements can't be separated."""
         return int(np.count_nonzero(self.tags <= RECORDS)) if self.whole else None
 
     @property
     def others(self) -> int | None:
-        """How many other elements there are, such as watermarks; None as for records."""
+        """Number of other elements, such as watermarks; None if they can't be separated."""
         return int(np.count_nonzero(self.tags > RECORDS)) if self.whole else None
 
     def decode(self, value: TypeSerializer | None = None) -> pa.RecordBatch:
-        """The elements as columns: `element`, `timestamp`, `value`, `raw_value`.
+        """Return the elements as columns: `element`, `timestamp`, `value`, `raw_value`.
 
         Args:
             value: The serializer of the values of records. Without it they are bytes.
@@ -198,7 +198,7 @@ class ChannelElements:
         return f"{self.channel.place}, byte {position}"
 
     def _timestamps(self) -> pa.Array:
-        """Of records that have one, and of watermarks."""
+        """Return the timestamps of watermarks, and of records that have one."""
         having = np.isin(self.tags, (WITH_TIMESTAMP, WATERMARK, WATERMARK_OF))
         at = self.starts[:-1] + np.where(self.tags == WATERMARK_OF, SUBPARTITION_BYTES, 0)
         timestamps = np.zeros(len(self.tags), np.int64)
@@ -208,9 +208,9 @@ class ChannelElements:
 
 
 def read_channels(channels: Iterable[Channel]) -> Iterator[ChannelElements]:
-    """The elements of all channels of a snapshot: first what was received, then what was not sent.
+    """Yield the elements of all channels of a snapshot: received ones first, then unsent ones.
 
-    One channel is held at a time, and of each received one the part of a record at its end.
+    One channel is in memory at a time, and the last, partial record of each received one.
 
     Raises:
         SnapshotError: A file can't be read, or is damaged.
@@ -239,22 +239,22 @@ def read_channels(channels: Iterable[Channel]) -> Iterator[ChannelElements]:
 
 
 def _end(channel: Channel) -> _End:
-    """The gate or partition that it is of."""
+    """Return the gate or partition of a channel."""
     return channel.operator_id, channel.gate
 
 
 def _pair(channel: Channel) -> _Pair:
-    """The subtasks that send and receive: unaligned exchanges are all to all."""
+    """Return the sending and receiving subtask: unaligned exchanges are all to all."""
     sides = channel.channel, channel.subtask
     return sides if channel.received else (sides[1], sides[0])
 
 
 class _Exchanges:
-    """Finds out which gate receives what a partition sends, which no snapshot says.
+    """The search for the gate that receives a partition's records, which is not in a snapshot.
 
-    It is the one for which the parts of records at both ends fit together, between all subtasks.
-    Where several do, it is the one with the most elements: with a part of another record before
-    them, some elements look like the content of one.
+    It is the gate for which the parts of records at both ends fit together, between all subtasks.
+    If several fit, it is the one with the most elements: behind a part of a wrong record, some
+    elements look like the content of one.
     """
 
     def __init__(self) -> None:
@@ -264,9 +264,9 @@ class _Exchanges:
         self._broken: Counter[_End] = Counter()
 
     def look(self, channel: Channel) -> None:
-        """Count the elements of what was not sent, with each part that a receiver may have.
+        """Count the elements of an unsent channel behind each part that a receiver may have.
 
-        If there are more parts than any job has exchanges, none is tried.
+        More parts than any job has exchanges are not tried.
         """
         begun = self.begun.get(_pair(channel), {})
         if len(begun) > GATES_TRIED:
@@ -283,7 +283,7 @@ class _Exchanges:
         self._broken[_end(channel)] += counts[NOBODY] < 0
 
     def receivers(self) -> dict[_End, _End]:
-        """The gate of each partition, where it is known."""
+        """Return the known gate of each partition."""
         pairs: dict[_End, list[_Pair]] = defaultdict(list)
         for pair, begun in self.begun.items():
             for gate in begun:
@@ -297,15 +297,15 @@ class _Exchanges:
         return receivers
 
     def _fitting(self, gate: _End, pairs: list[_Pair]) -> dict[_End, int]:
-        """The partitions that a gate may receive, each with the elements that it then has.
+        """Return the partitions that a gate may receive, with the resulting numbers of elements.
 
-        Looks at nothing but the subtasks that have a part: work grows as channels do.
+        Only subtasks with a part are considered, so that the work is linear in the channels.
         """
         fits: dict[_End, int] = {}
         for partition in min((self._counts.get(pair, {}) for pair in pairs), key=len):
             counts = [self._counts.get(pair, {}).get(partition) for pair in pairs]
             here = [(of[gate], of[NOBODY]) for of in counts if of is not None]
-            # all other subtasks have no part, so that what they are sent begins with a whole one
+            # all other subtasks have no part, so that their channels begin with a whole element
             others_broken = self._broken[partition] - sum(alone < 0 for _, alone in here)
             if len(here) == len(pairs) and min(here)[0] >= 0 and not others_broken:
                 whole = self._whole[partition] - sum(max(0, alone) for _, alone in here)
@@ -333,7 +333,7 @@ def _elements(
 def _walk(
     data: bytes, *, ends_whole: bool
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]] | None:
-    """Where elements start, and their tags; None if there are none that could be such."""
+    """Return the starts of elements and their tags; None if the bytes are not elements."""
     starts = np.empty(len(data) // (LENGTH_BYTES + TAG_BYTES) + 1, np.int64)
     tags = np.empty(len(starts), np.uint8)
     count = walk_elements(np.frombuffer(data, np.uint8), LEAST, starts, tags)
@@ -344,16 +344,16 @@ def _walk(
 
 @dataclass(frozen=True)
 class InFlight:
-    """What one operator has in flight.
+    """The records in flight of one operator.
 
     Attributes:
         operator: The operator's uid, or else its id.
         channels: Its channels with buffers.
         buffers: The buffers of those channels.
-        size: The bytes of these.
-        records: The records in them that can be told apart.
+        size: The bytes of those buffers.
+        records: The records in them that can be separated.
         others: The other elements, such as watermarks.
-        unknown: How many channels have records that can't be told apart.
+        unknown: The number of channels whose records can't be separated.
     """
 
     operator: str
@@ -377,13 +377,13 @@ class InFlight:
 
     @property
     def text(self) -> str:
-        """As a sentence has it."""
+        """Return them as a part of a sentence."""
         least = "at least " if self.unknown else ""
         return f"{least}{self.records:,} records ({self.size:,} bytes)"
 
 
 def records_in_flight(channels: Iterable[Channel]) -> list[InFlight]:
-    """What each operator has in flight, in the order of the operators.
+    """Return the records in flight of each operator, in the order of the operators.
 
     Raises:
         SnapshotError: A file can't be read, or is damaged.
@@ -396,7 +396,7 @@ def records_in_flight(channels: Iterable[Channel]) -> list[InFlight]:
 
 
 def value_serializer(snapshot: Snapshot, operator: str, state: str) -> TypeSerializer:
-    """The serializer of a state's values, of a list's elements: also of the records it keeps.
+    """Return the serializer of a state's values or list elements, also for records in flight.
 
     Raises:
         NotFoundError: There is no such operator or state, or it has no values.

@@ -1,7 +1,7 @@
-"""What `_metadata` says twice, and differently: which of the two is right nobody can tell.
+"""Contradictions within `_metadata`, which can't be resolved.
 
 =========================================  =====================================================
-what contradicts                           why Flink never writes it
+contradiction                              why Flink never writes it
 =========================================  =====================================================
 two operators of one id, or of one uid     a job graph refuses the second (`StreamGraphHasherV2`)
 a parallelism above the max parallelism,   `OperatorState` and `KeyGroupRangeAssignment` refuse it
@@ -9,7 +9,7 @@ or that above 32768
 key groups at or above the max             a backend has the range of its subtask
 parallelism                                (`computeKeyGroupRangeForOperatorIndex`)
 key groups in two subtasks' handles        the same: ranges of subtasks are disjoint
-key groups of a subtask that had finished  it left nothing
+key groups of a finished subtask           a finished subtask has no state
 some key groups of a subtask in no handle  the same: a handle has all of its backend's range, also
                                            where nothing is in it
 a file twice in one RocksDB handle         it is a list of a directory
@@ -17,8 +17,8 @@ a queue of timers in managed and in raw    timers are on the heap or in the back
 keyed state of one subtask
 =========================================  =====================================================
 
-A subtask that left no handle at all is none: one that registered no state does so. The files behind
-a handle may hold more key groups than it claims: after a rescaling they do.
+A subtask without any handle is no contradiction: it registered no state. The files of a handle may
+contain more key groups than it claims, as they do after rescaling.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ REMEDY = "`_metadata` is damaged, or was not written by Flink: fetch it again"
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """One thing that can't be true together with another.
+    """A contradiction within `_metadata`.
 
     Attributes:
-        kind: What it is about: `metadata` or `key groups`.
+        kind: Its subject: `metadata` or `key groups`.
         operator: The operator's label; empty where two operators contradict each other.
-        subtask: Whose handle says it, where a handle does.
-        key_groups: The key groups that it is about, where it is about some.
-        error: What contradicts what.
+        subtask: The subtask of the handle, if it concerns one.
+        key_groups: The key groups, if it concerns some.
+        error: The error that describes it.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class Contradiction:
 
     @property
     def place(self) -> str:
-        """The operator, the subtask and the key groups, for messages."""
+        """Return the operator, the subtask and the key groups, for messages."""
         parts = [f"operator {self.operator}"] if self.operator else []
         if self.subtask is not None:
             parts.append(f"subtask {self.subtask}")
@@ -77,11 +77,11 @@ class Contradiction:
 
 
 def label_of(state: OperatorState, known: Mapping[str, str]) -> str:
-    """How an operator is called in messages: its uid, or else its name or id.
+    """Return an operator's name for messages: its uid, or otherwise its name or id.
 
     Args:
         state: The operator.
-        known: Uids by operator id, of snapshots that don't hold them.
+        known: Uids by operator id, for snapshots without uids.
     """
     return state.uid or known.get(state.operator_id, "") or state.name or state.operator_id
 
@@ -89,11 +89,11 @@ def label_of(state: OperatorState, known: Mapping[str, str]) -> str:
 def find_contradictions(
     operators: Sequence[OperatorState], known: Mapping[str, str]
 ) -> Iterator[Contradiction]:
-    """Everything in `_metadata` that contradicts itself, as far as handles tell.
+    """Yield every contradiction within `_metadata` that shows in its handles.
 
     Args:
-        operators: What `_metadata` says of operators.
-        known: Uids by operator id, of snapshots that don't hold them.
+        operators: The operators in `_metadata`.
+        known: Uids by operator id, for snapshots without uids.
     """
     yield from _operators_twice(operators, known)
     for state in operators:
@@ -114,7 +114,7 @@ def find_contradictions(
 
 
 def find_timers_twice(managed: Iterable[str], raw: Iterable[str]) -> CorruptSnapshotError | None:
-    """What is wrong if a subtask has a queue of timers in its backend and on the heap, too.
+    """Return the error of a subtask with a queue of timers both in its backend and on the heap.
 
     Args:
         managed: The names of its backend's states.
@@ -170,7 +170,7 @@ def _rocksdb_handles(handle: KeyedHandle | None) -> Iterator[IncrementalHandle]:
 def _claims(
     state: OperatorState, label: str, claims: list[tuple[int, KeyedHandle]]
 ) -> Iterator[Contradiction]:
-    """What is wrong with the key groups that the handles of an operator's subtasks claim."""
+    """Yield the contradictions between the key groups that an operator's handles claim."""
     within = KeyGroupRange(0, state.max_parallelism - 1)
     claimed = np.zeros(state.max_parallelism, np.bool_)
     for index, handle in claims:
@@ -197,7 +197,7 @@ def _claims(
         groups = handle.key_groups
         owner = subtask_of(groups.first, state.max_parallelism, state.parallelism)
         if groups == key_groups_of(owner, state.max_parallelism, state.parallelism):
-            continue  # whole, whichever subtask's it is
+            continue  # raw state is complete in any subtask
         own = key_groups_of(index, state.max_parallelism, state.parallelism)
         for first, end in _runs(~claimed[own.first : own.last + 1]):
             missing = KeyGroupRange(own.first + first, own.first + end - 1)
@@ -206,6 +206,6 @@ def _claims(
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Where each run of true values begins, and where it ends."""
+    """Return the start and end of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
     return [(first, end) for first, end in edges.reshape(-1, 2).tolist()]

@@ -1,7 +1,7 @@
-"""Which keys are heavy: exact, in memory that follows the keys of one key group.
+"""The heaviest keys: exact, in memory proportional to the keys of one key group.
 
-All that is held for a key lies in one key group. So keys are summed up key group by key group, and
-of each only the heaviest are kept.
+All entries of a key are in one key group. So keys are summed up key group by key group, and only
+the heaviest of each are kept.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from statelake.state_core.formats.layout.keyed_layout import TTL, VALUE, KeyedLayout
 from statelake.state_core.formats.layout.keys import decode_keys, keys_of, namespaced_keys_of
+from statelake.state_core.model.description import HeavyKey
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, StateKind, plan_slices
 
@@ -32,25 +33,8 @@ __all__ = [
 ]
 
 GROUP, KEY, ENTRIES, SIZE = "key_group", "key", "entries", "size"
-MANY_ROWS = 1 << 20  # of sums of windows, which are put together before there are more
+MANY_ROWS = 1 << 20  # sums of windows, which are merged before there are more
 COLLECTIONS = (StateKind.LIST, StateKind.MAP)
-
-
-@dataclass(frozen=True)
-class HeavyKey:
-    """A key and what one state, or all of them, hold for it.
-
-    Attributes:
-        key: The key, as Arrow gives it to Python.
-        key_group: Its key group.
-        entries: Its entries: of a map each of its own.
-        size: The bytes of their keys and values.
-    """
-
-    key: Any
-    key_group: int
-    entries: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +46,7 @@ class LongCollection:
         namespace: The namespace.
         key_group: The key's key group.
         length: Elements of the list, entries of the map.
-        size: Its bytes, those of the key with it.
+        size: Its bytes, including the key's.
     """
 
     key: Any
@@ -74,12 +58,12 @@ class LongCollection:
 
 @dataclass
 class Expiry:
-    """What of a state was last accessed at a time or before.
+    """The amount of state that was last accessed at a time or before.
 
     Attributes:
         until: The time, in milliseconds since 1970.
-        entries: Entries, of a list its elements.
-        size: Bytes of keys and values; of lists only where all elements are of that time.
+        entries: Entries, or elements of lists.
+        size: Bytes of keys and values; of lists only if all elements are that old.
     """
 
     until: int
@@ -89,16 +73,16 @@ class Expiry:
 
 @dataclass
 class StateWeights:
-    """What is heavy in one state: entries are added in order of key group.
+    """The heaviest keys of one state; entries are added in order of key group.
 
     Attributes:
-        layout: How the state's entries are laid out.
-        most: How many keys, and how many lists or maps, are kept.
-        expiries: Of a state with TTL, what expired, for each time that is asked for.
-        keys: How many keys there are.
-        entries: How many entries.
+        layout: The layout of the state's entries.
+        most: The number of keys, and of lists or maps, to keep.
+        expiries: The expired part of a state with TTL, for each requested time.
+        keys: The number of keys.
+        entries: The number of entries.
         size: The bytes of their keys and values.
-        elements: How many elements its lists have.
+        elements: The number of elements of its lists.
     """
 
     layout: KeyedLayout
@@ -118,7 +102,7 @@ class StateWeights:
             self.expiries = []
 
     def add(self, entries: Entries) -> None:
-        """Take more entries of the state."""
+        """Add entries of the state."""
         sizes = entries.payload_bytes()
         self.entries += len(entries)
         self.size += int(sizes.sum())
@@ -133,7 +117,7 @@ class StateWeights:
         if self.layout.kind is StateKind.LIST:
             lists = self.layout.decode(entries, [VALUE]).column(0)
             if not pa.types.is_list(lists.type):
-                return  # elements whose end only the job knows
+                return  # elements whose end only the job's class can find
             lengths = pc.fill_null(lists.value_lengths(), 0).to_numpy().astype(np.int64)
             self.elements += int(lengths.sum())
         self._collections.add(entries, namespaced_keys_of(self.layout, entries), lengths, sizes)
@@ -151,13 +135,13 @@ class StateWeights:
             expiry.size += int(sizes[(counts == spans) & (spans > 0)].sum())
 
     def close(self) -> None:
-        """Take the last key group's keys into account, once all its entries are added."""
+        """Include the last key group's keys, once all its entries are added."""
         self._keys.close()
         self._collections.close()
         self.keys = self._keys.rows
 
     def merge(self, other: StateWeights) -> None:
-        """Take in what another found in other key groups; both are closed."""
+        """Include the result for other key groups; both are closed."""
         self.keys += other.keys
         self.entries += other.entries
         self.size += other.size
@@ -169,15 +153,15 @@ class StateWeights:
             expiry.size += more.size
 
     def heaviest(self) -> list[HeavyKey]:
-        """The keys with the most bytes, the heaviest first."""
+        """Return the keys with the most bytes, the heaviest first."""
         return _heavy_keys(self.layout, self._keys.best[SIZE])
 
     def busiest(self) -> list[HeavyKey]:
-        """The keys with the most entries, the one with the most first."""
+        """Return the keys with the most entries, the one with the most first."""
         return _heavy_keys(self.layout, self._keys.best[ENTRIES])
 
     def longest(self) -> list[LongCollection]:
-        """The longest lists or maps, the longest first; none of other kinds of state."""
+        """Return the longest lists or maps, the longest first; empty for other kinds of state."""
         best = self._collections.best[ENTRIES]
         if not len(best):
             return []
@@ -186,7 +170,7 @@ class StateWeights:
         return [LongCollection(*row) for row in rows]
 
     def _decode(self, keys: pa.ChunkedArray) -> tuple[list[Any], list[Any]]:
-        """Keys and namespaces of key bytes without user keys."""
+        """Decode keys and namespaces of key bytes without user keys."""
         stored = _one_chunk(keys)
         bounds = np.frombuffer(stored.buffers()[1], np.int64)[: len(stored) + 1]
         data = np.frombuffer(stored.buffers()[2] or b"", np.uint8)
@@ -204,8 +188,8 @@ class _Sums:
     """Sums by key, and the rows with the largest of them.
 
     Args:
-        ranked: The sums of which the largest are kept.
-        most: How many.
+        ranked: The sums to rank.
+        most: The number of rows to keep.
     """
 
     def __init__(self, ranked: Sequence[str], most: int) -> None:
@@ -221,10 +205,10 @@ class _Sums:
         )
         self.best = dict.fromkeys(ranked, empty)
         self.pending: list[pa.Table] = []
-        self.open = -1  # the key group of which more may come
+        self.open = -1  # the key group that may still get rows
 
     def add(self, entries: Entries, keys: pa.LargeBinaryArray, counts: Any, sizes: Any) -> None:
-        """Take more rows, of key groups that are not closed."""
+        """Add rows of key groups that are not closed."""
         if not len(entries):
             return
         columns = {
@@ -246,13 +230,13 @@ class _Sums:
         self.pending = [summed.filter(pc.invert(whole))]
 
     def close(self) -> None:
-        """Rank what is left."""
+        """Rank the remaining rows."""
         if self.pending:
             self._rank(_summed(pa.concat_tables(self.pending)))
         self.pending = []
 
     def merge(self, other: _Sums) -> None:
-        """Take in the best of other key groups."""
+        """Include the best rows of other key groups."""
         self.rows += other.rows
         for name, best in other.best.items():
             self.best[name] = self._largest(pa.concat_tables([self.best[name], best]), name)
@@ -261,7 +245,7 @@ class _Sums:
         self.rows += len(summed)
         for name, best in self.best.items():
             rows = summed
-            if len(best) == self.most:  # of equals the first key group's stay
+            if len(best) == self.most:  # among equals the first key group's stay
                 rows = rows.filter(pc.greater(rows.column(name), best.column(name)[-1]))
             if len(rows):
                 self.best[name] = self._largest(pa.concat_tables([best, rows]), name)
@@ -273,7 +257,7 @@ class _Sums:
 
 
 def _summed(rows: pa.Table) -> pa.Table:
-    """One row for each key."""
+    """Return one row for each key."""
     grouped = rows.group_by([GROUP, KEY], use_threads=False)
     return grouped.aggregate([(ENTRIES, "sum"), (SIZE, "sum")]).rename_columns(
         [GROUP, KEY, ENTRIES, SIZE]
@@ -304,18 +288,18 @@ def weigh_operator(
     key_groups: KeyGroupRange | None = None,
     threads: int | None = None,
 ) -> dict[str, StateWeights]:
-    """What is heavy in each keyed state of an operator, timers included.
+    """Return the heaviest keys of each keyed state of an operator, timers included.
 
-    All entries are read, a window at a time; of keys only the heaviest are decoded, of values only
-    the lists' and, where times are asked for, those with TTL.
+    All entries are read, a window at a time. Only the heaviest keys are decoded; values only if
+    they are lists or, with times requested, if they have TTL.
 
     Args:
         operator: The operator.
-        most: How many keys, and how many lists or maps, are kept of each state.
+        most: The number of keys, and of lists or maps, to keep for each state.
         states: The names of the states; all by default.
         until: Times in milliseconds since 1970, for `StateWeights.expiries`.
-        key_groups: Only these; all by default.
-        threads: How many; as many as there are cores by default.
+        key_groups: The key groups; all by default.
+        threads: The number of threads; by default that of the cores.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.
@@ -362,9 +346,9 @@ def _weigh_slice(
 
 
 def heaviest_key(operator: Operator, key_group: int) -> HeavyKey | None:
-    """The key of one key group for which all states together hold the most bytes.
+    """Return the key of one key group with the most bytes in all states together.
 
-    None if the key group has no entries, or only keys that can't be told from what follows them.
+    None if the key group has no entries, or only keys whose end can't be found.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.

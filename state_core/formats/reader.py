@@ -1,6 +1,6 @@
-"""Open a snapshot: `_metadata`, the heads of its keyed files, and the model that comes of them.
+"""Open a snapshot: read `_metadata` and the headers of its keyed files to a model.
 
-Opening reads `_metadata` and the head of each file with keyed state; no entry is touched.
+Opening reads `_metadata` and the header of each file with keyed state; no entry is read.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ def open_snapshot(
 
     Args:
         location: The snapshot's directory or its `_metadata` file, as a path or a URI.
-        allow_external: Directories elsewhere that its handles may lead to.
+        allow_external: Other directories to which its handles may lead.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
         filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
         storage_options: Options of `s3://`: `AWS_REGION` and the like; see `with_storage_options`.
 
     Raises:
-        NotASnapshotError: There is no snapshot there.
-        SnapshotError: It can't be read; the subclass says why. What contradicts itself is
-            refused: no one could say which of two is right.
+        NotASnapshotError: The location is not a snapshot.
+        SnapshotError: It can't be read; the subclass tells the reason. Contradictions are refused,
+            as they can't be resolved.
     """
     if storage_options and not isinstance(location, Directory):
         location = with_storage_options(location, storage_options)
@@ -102,10 +102,10 @@ def open_snapshot(
 def snapshot_directory(
     location: str | os.PathLike[str] | Directory, filesystem: Any = None
 ) -> Directory:
-    """The directory of a snapshot, of which that or its `_metadata` file is given.
+    """Return the directory of a snapshot, given that or its `_metadata` file.
 
     Raises:
-        NotASnapshotError: There is no snapshot there.
+        NotASnapshotError: The location is not a snapshot.
     """
     directory = location if isinstance(location, Directory) else Directory(location, filesystem)
     if directory.is_file(METADATA_FILE):
@@ -130,7 +130,7 @@ def _no_snapshot(directory: Directory) -> NotASnapshotError:
 
 
 def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
-    """Kind and format, from the properties of version 4 and later, or from the handles."""
+    """Return kind and format, from the properties of version 4 and later, or from the handles."""
     kind, format_name = describe_properties(metadata.properties)
     if kind:
         return kind, format_name
@@ -193,10 +193,10 @@ def _open_operator(state: OperatorState, files: StateFiles, uid_of: dict[str, st
 
 
 def _check_names(operator: Operator, whose: str) -> None:
-    """Refuse names that only Java takes for text: no table and no script could hold them.
+    """Refuse names that are text only for Java, as no table and no script could hold them.
 
     Raises:
-        UnsupportedFormatError: There is one.
+        UnsupportedFormatError: A name is not valid text.
     """
     names = [("uid", operator.uid), ("name", operator.name)]
     for keyed in operator.keyed_states:
@@ -218,7 +218,7 @@ def _check_names(operator: Operator, whose: str) -> None:
 
 
 def _keyed_files(subtask: SubtaskState, siblings: Siblings, whose: str) -> list[KeyedFile]:
-    """What a subtask's backend left, and the timers that RocksDB jobs keep on the heap."""
+    """Return the files of a subtask's backend, and of RocksDB jobs' timers on the heap."""
     managed, files, max_parallelism = (
         subtask.managed_keyed, siblings.files, siblings.max_parallelism,
     )  # fmt: skip
@@ -237,13 +237,13 @@ def _keyed_files(subtask: SubtaskState, siblings: Siblings, whose: str) -> list[
 
 
 def _raw_bytes(subtask: SubtaskState, files: StateFiles) -> int:
-    """The size of raw state of which nothing more can be said."""
+    """Return the size of raw state other than timers."""
     rest = replace(subtask, raw_keyed=None) if is_timers(subtask.raw_keyed, files) else subtask
     return raw_bytes(rest)
 
 
 def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> CheckpointMetadata:
-    """The same `_metadata` without raw state that is timers, which are states like any other."""
+    """Return the same `_metadata` without timers in raw state, which are states like any other."""
 
     def strip(state: OperatorState) -> OperatorState:
         if state.subtasks is None:
@@ -258,7 +258,7 @@ def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> Check
 
 
 def _merge_states(files: list[KeyedFile]) -> tuple[KeyedState, ...]:
-    """One state for each name, whatever its id in each file.
+    """Merge the states of several files by name, whatever their ids.
 
     Raises:
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.

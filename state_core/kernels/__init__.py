@@ -1,13 +1,13 @@
 """Numba kernels over whole buffers: the only loops over entries in statelake.
 
-Every kernel works on bytes in place and on arrays of positions into them; none holds the GIL,
-so slices decode in parallel threads. They trust nothing: a length is checked against the end of
-its entry before a byte behind it is touched, and the first row that does not fit is returned.
+Every kernel works on bytes in place and on arrays of positions into them; they release the GIL, so
+slices decode in parallel threads. They trust no input: a length is checked against the end of its
+entry before a byte behind it is read, and the first row that does not fit is returned.
 
 =============  ====================================================================
 `compiler`     compile on first call, with the machine code cached on disk
 `scan`         walk the unified keyed format: bytes to positions of keys and values
-`skip`         find where values of any type end, by a small program per type
+`skip`         find the ends of values of any type, by a small program per type
 `decode`       fixed-width numbers, strings, byte arrays, masks, into Arrow buffers
 `encode`       the reverse, into a buffer at given positions
 `binary_rows`  Flink SQL's rows, with `binary_values`; `binary_rows_encode` is the reverse
@@ -15,9 +15,9 @@ its entry before a byte behind it is touched, and the first row that does not fi
 `copying`      pieces of one buffer into another
 `frames`       Snappy-framed streams, without decompressing them
 `sst`          blocks of RocksDB's tables; `sst_merge` merges entries; `bytes_at` is inlined
-`changes`      changes of the changelog backend, and entries that they touch
+`changes`      changes of the changelog backend, and the changed entries
 `elements`     elements of a stream between two operators
-`search`       many short pieces of bytes at once, wherever they are
+`search`       search of many short pieces of bytes at once
 `hashing`      Java hash codes, murmur key groups, order-free content fingerprints
 =============  ====================================================================
 

@@ -1,12 +1,12 @@
 """Flink SQL's binary format into Arrow buffers: slots of little-endian numbers, and references.
 
-A section (a row, an array) has a *slot* for each of its fields: a number, or where in the section
-a longer value lies. Kernels here read one field of many sections at once. `state` says of each
-slot whether there is a value: `ABSENT` (nothing to read), `VALUE`, `NULL`, and after reading
+A section (a row, an array) has a *slot* for each of its fields: a number, or the position of a
+longer value in the section. Kernels here read one field of many sections at once. `state` tells for
+each slot whether it has a value: `ABSENT` (nothing to read), `VALUE`, `NULL`, and after reading
 `LOST` for a value that the column can't hold.
 
-What is not as Flink's writers leave it is read all the same, and marked inexact. Longer values are
-read by `binary_values`.
+Bytes that Flink's writers would write differently are still read, and marked inexact. Longer values
+are read by `binary_values`.
 
 Source: `org.apache.flink.table.data.binary` (`BinaryRowData`, `BinaryArrayData`,
 `BinaryMapData`).
@@ -29,7 +29,7 @@ ABSENT, VALUE, NULL, LOST = 0, 1, 2, 3
 
 @inlined
 def load32(data, at):
-    """Four bytes, little-endian."""
+    """Return four bytes, little-endian."""
     return np.int32(
         np.uint32(data[np.uintp(at)])
         | (np.uint32(data[np.uintp(at + 1)]) << np.uint32(8))
@@ -40,7 +40,7 @@ def load32(data, at):
 
 @inlined
 def load64(data, at):
-    """Eight bytes, little-endian."""
+    """Return eight bytes, little-endian."""
     low = np.uint64(np.uint32(load32(data, at)))
     high = np.uint64(np.uint32(load32(data, at + 4)))
     return np.int64((high << np.uint64(32)) | low)
@@ -48,7 +48,7 @@ def load64(data, at):
 
 @inlined
 def all_zero(data, start, stop):
-    """Whether there is nothing but zeros."""
+    """Return whether all bytes are zero."""
     bits = np.uint8(0)
     for at in range(start, stop):
         bits |= data[np.uintp(at)]
@@ -57,7 +57,7 @@ def all_zero(data, start, stop):
 
 @kernel("int64(U8R, I64, I64R, U8R, I64, I64)")
 def locate_sized(data, position, end, present, starts, ends):
-    """An i32 length, big-endian, and that many bytes: where they lie; the first bad row or -1."""
+    """Find the bytes behind i32 lengths, big-endian; return the first bad row, or -1."""
     for row in range(position.size):
         starts[row] = 0
         ends[row] = 0
@@ -83,7 +83,7 @@ def locate_sized(data, position, end, present, starts, ends):
 def open_rows(data, base, end, present, arity, mask_bytes, cursor, inexact):
     """Check that the fixed part of each row fits, and set the cursor behind it.
 
-    A row kind other than `+I` and null bits of fields that are not there are marked inexact.
+    A row kind other than `+I`, and null bits of fields that don't exist, are marked inexact.
 
     Returns:
         The first row that does not fit, or -1.
@@ -111,7 +111,7 @@ def open_rows(data, base, end, present, arity, mask_bytes, cursor, inexact):
 
 @kernel("void(U8R, I64R, U8R, int64, U8)")
 def row_states(data, base, present, field, state):
-    """Whether a field of each row is null."""
+    """Fill in whether a field of each row is null."""
     bit = field + 8
     byte, shift = bit >> 3, np.uint8(bit & 7)
     for row in range(base.size):
@@ -124,7 +124,7 @@ def row_states(data, base, present, field, state):
 
 @kernel("void(I64R, U8R, I64R, U8)")
 def close_sections(end, present, cursor, inexact):
-    """Mark sections inexact that are longer than what is in them."""
+    """Mark sections inexact that are longer than their content."""
     for row in range(end.size):
         if cursor[row] != end[row] and (present.size == 0 or present[row] != 0):
             inexact[row] = 1
@@ -135,7 +135,7 @@ def close_sections(end, present, cursor, inexact):
 
 @kernel("int64(U8R, I64R, I64R, U8R, int64, I64, I64, U8)")
 def open_arrays(data, base, end, present, width, counts, cursor, inexact):
-    """How many elements each array has, and the cursor behind its fixed part.
+    """Count the elements of each array, and set the cursor behind its fixed part.
 
     Returns:
         The first array that does not fit, or -1.
@@ -173,7 +173,7 @@ def open_arrays(data, base, end, present, width, counts, cursor, inexact):
 
 @kernel("void(U8R, I64R, I64R, I64R, int64, I64, U8, I64)")
 def spread_arrays(data, base, counts, first, width, slots, state, owner):
-    """The slot of every element, whether it is null, and which array it belongs to."""
+    """Fill in the slot of every element, whether it is null, and its array."""
     for row in range(base.size):
         mask = base[row] + 4
         at = mask + ((counts[row] + 31) >> 5) * 4
@@ -188,7 +188,7 @@ def spread_arrays(data, base, counts, first, width, slots, state, owner):
 
 @kernel("int64(U8R, I64R, I64R, U8R, I64, I64)")
 def split_maps(data, base, end, present, starts, middles):
-    """Where the array of keys and the array of values of each map begin.
+    """Find the starts of the array of keys and of the array of values of each map.
 
     Returns:
         The first map that does not fit, or -1.
@@ -214,7 +214,7 @@ def split_maps(data, base, end, present, starts, middles):
 
 @kernels_by_width("void(U8R, I64R, U8R, int64, {}, U8)")
 def _read_slots(data, slots, state, padding, out, inexact):
-    """A number as wide as those of `out`, and `padding` zeros."""
+    """Read a number as wide as those of `out`, and `padding` zeros."""
     width = np.iinfo(out.dtype).bits // 8
     for row in range(slots.size):
         out[row] = 0

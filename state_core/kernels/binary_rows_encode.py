@@ -1,7 +1,7 @@
 """Arrow buffers into Flink SQL's binary format: the reverse of `binary_rows`.
 
-The buffer is zeroed first, so padding, null slots and unused bits need no writing. `targets` says
-where each slot's longer value goes, as an absolute position.
+The buffer is zeroed first, so padding, null slots and unused bits need no writing. `targets` has
+the absolute position of each slot's longer value.
 
 Source: `org.apache.flink.table.data.writer` (`BinaryRowWriter`, `BinaryArrayWriter`).
 """
@@ -51,7 +51,7 @@ def zero_ranges(out, starts, sizes):
 
 @kernel("void(U8R, int64, U8, I64R)")
 def set_row_nulls(state, field, out, base):
-    """Set the null bit of a field of each row that has none."""
+    """Set the null bit of a field in each row where it is null."""
     bit = field + 8
     for row in range(base.size):
         if state[row] == NULL:
@@ -71,7 +71,7 @@ def set_array_nulls(state, first, out, base):
 
 @kernel("void(I64R, U8R, U8, I64R)")
 def write_array_heads(counts, present, out, base):
-    """Four bytes: a number of elements, or the size of a map's keys."""
+    """Write four bytes: a number of elements, or the size of a map's keys."""
     for row in range(base.size):
         if present.size == 0 or present[row] != 0:
             _store32(out, base[row], np.int32(counts[row]))
@@ -79,7 +79,7 @@ def write_array_heads(counts, present, out, base):
 
 @kernels_by_width("void({}R, U8R, I64R, U8)")
 def _write_slots(values, state, slots, out):
-    """A number as wide as those of `values`."""
+    """Write a number as wide as those of `values`."""
     for row in range(slots.size):
         if state[row] == VALUE:
             bits, at = np.uint64(values[row]), slots[row]
@@ -92,7 +92,7 @@ write_slots8, write_slots16, write_slots32, write_slots64 = _write_slots
 
 @kernel("void(I32R, U8R, U8R, I64R, I64R, I64R, I64R, U8)")
 def write_inline(offsets, data, state, slots, base, owner, targets, out):
-    """Strings and byte arrays: up to 7 bytes in the slot, more at the target."""
+    """Write strings and byte arrays: up to 7 bytes in the slot, more at the target."""
     for row in range(slots.size):
         if state[row] != VALUE:
             continue
@@ -110,7 +110,7 @@ def write_inline(offsets, data, state, slots, base, owner, targets, out):
 
 @kernel("void(I64R, U8R, I64R, I64R, I64R, I64R, U8)")
 def write_references(sizes, state, slots, base, owner, targets, out):
-    """Offset and size of what lies at each target."""
+    """Write the offset and size of each target."""
     for row in range(slots.size):
         if state[row] == VALUE:
             section = owner[row] if owner.size else np.int64(row)
@@ -119,7 +119,7 @@ def write_references(sizes, state, slots, base, owner, targets, out):
 
 @kernel("void(I64R, U8R, I64R, I64R, I64R, I64R, U8)")
 def write_wide_timestamps(micros, state, slots, base, owner, targets, out):
-    """Nanoseconds of the millisecond in the slot, milliseconds at the target."""
+    """Write nanoseconds of the millisecond in the slot, milliseconds at the target."""
     for row in range(slots.size):
         if state[row] == VALUE:
             section = owner[row] if owner.size else np.int64(row)
@@ -131,7 +131,7 @@ def write_wide_timestamps(micros, state, slots, base, owner, targets, out):
 
 @kernel("void(U64R, U8R, I64)")
 def decimal_lengths(words, state, lengths):
-    """Bytes of each 128-bit number in its shortest two's complement; 0 where there is none."""
+    """Count the bytes of each 128-bit number in shortest two's complement; 0 without a value."""
     for row in range(lengths.size):
         lengths[row] = 0
         if state[row] != VALUE:
@@ -149,7 +149,7 @@ def decimal_lengths(words, state, lengths):
 
 @kernel("void(U64R, I64R, I64R, U8)")
 def write_decimals(words, lengths, targets, out):
-    """The low `lengths[i]` bytes of each 128-bit number, big-endian, at its target."""
+    """Write the low `lengths[i]` bytes of each 128-bit number, big-endian, at its target."""
     for row in range(lengths.size):
         for step in range(lengths[row]):
             shift = 8 * (lengths[row] - 1 - step)
@@ -187,6 +187,6 @@ def _hash(data, at, stop):
 
 @kernel("void(U8R, I64R, I64R, I32)")
 def hash_sections(data, starts, ends, out):
-    """`MurmurHashUtils.hashBytes` of each range: the hash code of a binary row or string."""
+    """Compute `MurmurHashUtils.hashBytes` of each range, the hash code of a row or string."""
     for row in range(starts.size):
         out[row] = _hash(data, starts[row], ends[row])

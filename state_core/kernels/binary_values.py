@@ -1,9 +1,10 @@
 """The longer values of Flink SQL's binary format into Arrow buffers: strings, decimals, timestamps.
 
-A slot says where a value lies, or holds it if it is short. Flink's writers leave no choice: longer
-values follow each other in the order of the fields, each padded to 8 bytes with zeros. `cursor` is
-where the next one must begin; what lies elsewhere is read all the same, and marked inexact. It
-also bounds the work: the longer values of a section never add up to more than the section.
+A slot has the position of a value, or the value itself if it is short. Flink's writers have a
+single layout: longer values are consecutive in the order of the fields, each padded to 8 bytes with
+zeros. `cursor` is the required start of the next one; a value elsewhere is still read, and marked
+inexact. It also bounds the work: the longer values of a section never add up to more than the
+section.
 
 Source: `org.apache.flink.table.data.binary.BinarySegmentUtils`.
 """
@@ -23,7 +24,7 @@ __all__ = [
 INLINE_FLAG = 0x80
 MAX_INLINE = 7
 DECIMAL_BYTES = 16
-# what Python, Spark and Arrow agree on: years 1 to 9999
+# years 1 to 9999, the common range of Python, Spark and Arrow
 FIRST_MILLI, LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 
@@ -32,12 +33,12 @@ FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 def locate_values(
     data, slots, state, base, end, owner, cursor, inline, starts, ends, inexact
 ):  # fmt: skip
-    """Where each slot's bytes lie: in the slot itself, or where it says.
+    """Find each slot's bytes: in the slot itself, or at its reference.
 
     Args:
         base, end, cursor: Per section.
         owner: Per slot, its section; of size 0 if each slot has a section of its own.
-        inline: Whether up to 7 bytes lie in the slot (strings and byte arrays do).
+        inline: Whether up to 7 bytes are in the slot (for strings and byte arrays).
 
     Returns:
         The first slot that leads out of its section, or -1.
@@ -85,7 +86,7 @@ def locate_values(
 
 @kernel("int64(U8R, I64R, U8R, I64R, I64R, I64R, I64, I64, I64, U8)")
 def locate_decimals(data, slots, state, base, end, owner, cursor, starts, ends, inexact):
-    """Where the bytes of decimals of more than 18 digits lie; each has 16 bytes reserved."""
+    """Find the bytes of decimals of more than 18 digits, which have 16 bytes reserved each."""
     for row in range(slots.size):
         starts[row] = 0
         ends[row] = 0
@@ -113,9 +114,9 @@ def locate_decimals(data, slots, state, base, end, owner, cursor, starts, ends, 
 
 @kernel("int64(U8R, I64R, U8, I64R, I64R, I64R, I64, I64, U8)")
 def read_wide_timestamps(data, slots, state, base, end, owner, cursor, out, inexact):
-    """Timestamps of more than 3 digits: nanoseconds in the slot, milliseconds where it says.
+    """Read timestamps of more than 3 digits: nanoseconds in the slot, milliseconds outside.
 
-    Microseconds come out; what they can't hold is cut off and marked inexact.
+    The result has microseconds; the rest is cut off and marked inexact.
     """
     for row in range(slots.size):
         out[row] = 0
@@ -156,7 +157,7 @@ def _put_micros(millis, nanos, row, state, out, inexact):
 
 @kernel("void(I64R, U8, I64, U8)")
 def millis_to_micros(millis, state, out, inexact):
-    """Milliseconds into microseconds; a year that is not of four digits is lost."""
+    """Convert milliseconds to microseconds; a year without four digits is lost."""
     for row in range(millis.size):
         out[row] = 0
         if state[row] == VALUE:
@@ -165,7 +166,7 @@ def millis_to_micros(millis, state, out, inexact):
 
 @kernel("void(I64R, I32, U8, I64, U8)")
 def join_nanos(millis, nanos, state, out, inexact):
-    """Milliseconds and nanoseconds of the millisecond into microseconds."""
+    """Join milliseconds and nanoseconds of the millisecond to microseconds."""
     for row in range(millis.size):
         out[row] = 0
         if state[row] == VALUE:
@@ -174,7 +175,7 @@ def join_nanos(millis, nanos, state, out, inexact):
 
 @kernel("void(I32, U8, U8)")
 def check_dates(days, state, inexact):
-    """Lose days of a year that is not of four digits."""
+    """Lose days of a year without four digits."""
     for row in range(days.size):
         if state[row] == VALUE and (days[row] < FIRST_DAY or days[row] > LAST_DAY):
             days[row] = 0
@@ -184,7 +185,7 @@ def check_dates(days, state, inexact):
 
 @kernel("void(I64R, int64, U8, U64, U8)")
 def widen_decimals(values, limit, state, words, inexact):
-    """64-bit unscaled values into Arrow's 128 bits; `limit` is ten to the precision."""
+    """Convert 64-bit unscaled values to Arrow's 128 bits; `limit` is ten to the precision."""
     for row in range(values.size):
         value = values[row]
         if state[row] == VALUE and (value >= limit or value <= -limit):
@@ -198,16 +199,16 @@ def widen_decimals(values, limit, state, words, inexact):
 
 @kernel("int64(U8R, I64R, I64R, uint64, uint64, U8, U64, U8)")
 def parse_decimals(data, starts, ends, limit_low, limit_high, state, words, inexact):
-    """Big-endian two's complement of 1 to 16 bytes into Arrow's 128 bits.
+    """Convert big-endian two's complement of 1 to 16 bytes to Arrow's 128 bits.
 
-    More than 16 bytes, and numbers of more digits than the type has, are lost; what is not in
-    its shortest form is marked inexact.
+    More than 16 bytes, and numbers of more digits than the type has, are lost; a form that is not
+    the shortest is marked inexact.
 
     Args:
         limit_low, limit_high: Ten to the precision.
 
     Returns:
-        The first value of no bytes at all, or -1.
+        The first value without bytes, or -1.
     """
     for row in range(starts.size):
         words[2 * row] = 0
@@ -296,7 +297,7 @@ def _valid_utf8(data, at, stop):
 
 @kernel("int64(I64R, U8R, U8)")
 def find_bad_utf8(bounds, data, bad):
-    """Set `bad[i]` where `data[bounds[i]:bounds[i + 1]]` is no UTF-8; how many there are."""
+    """Set `bad[i]` where `data[bounds[i]:bounds[i + 1]]` is invalid UTF-8; return their number."""
     count = np.int64(0)
     for row in range(bad.size):
         start, stop = bounds[row], bounds[row + 1]

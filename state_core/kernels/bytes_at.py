@@ -14,20 +14,20 @@ __all__ = ["compare", "copy", "i32", "move8", "u8", "u32", "u64", "varint", "var
 
 @inlined
 def u8(data, at):
-    """A byte."""
+    """Return a byte."""
     return np.int64(data[np.uintp(at)])
 
 
 @inlined
 def u32(data, at):
-    """Four bytes, the first one lowest."""
+    """Return four bytes, little-endian."""
     low = u8(data, at) | u8(data, at + 1) << 8
     return low | u8(data, at + 2) << 16 | u8(data, at + 3) << 24
 
 
 @inlined
 def i32(data, at):
-    """Four bytes, the first one highest, with their sign."""
+    """Return four bytes, big-endian, with sign."""
     high = np.int32(data[np.uintp(at)]) << 24
     rest = (
         (np.int32(data[np.uintp(at + 1)]) << 16)
@@ -39,7 +39,7 @@ def i32(data, at):
 
 @inlined
 def u64(data, at):
-    """Eight bytes, the first one highest, so that they compare as they do one by one."""
+    """Return eight bytes, big-endian, so that they compare like bytes."""
     value = np.uint64(0)
     for step in range(8):
         value = value << np.uint64(8) | np.uint64(data[np.uintp(at + step)])
@@ -48,7 +48,7 @@ def u64(data, at):
 
 @inlined
 def varint(data, at, end):
-    """The number of up to 63 bits at `at`, and where it ends: behind `end` if it is none."""
+    """Return the number of up to 63 bits at `at`, and its end: behind `end` if it is invalid."""
     if at < end:
         byte = u8(data, at)
         if byte < 0x80:
@@ -67,7 +67,7 @@ def varint(data, at, end):
 
 @helper
 def varint32(data, at, end):
-    """Value, position behind it, and whether it was the shortest form; position -1 on a fault."""
+    """Return value, end, and whether it is in the shortest form; the end is -1 on a fault."""
     value = np.int64(0)
     shift = 0
     byte = np.int64(0x80)
@@ -83,7 +83,7 @@ def varint32(data, at, end):
 
 @inlined
 def compare(left, left_at, left_size, right, right_at, right_size):
-    """Less than 0, 0 or more, as the left key is before, at or behind the right one."""
+    """Return less than 0, 0 or more if the left key is before, equal to or after the right one."""
     size = min(left_size, right_size)
     done = np.int64(0)
     while done + 8 <= size:
@@ -101,7 +101,7 @@ def compare(left, left_at, left_size, right, right_at, right_size):
 
 @inlined
 def move8(data, at, out, to):
-    """Eight bytes: all are read first, so LLVM makes one load and one store of it."""
+    """Copy eight bytes: all are read first, so LLVM makes one load and one store of it."""
     value = np.uint64(0)
     for step in range(8):
         value |= np.uint64(data[np.uintp(at + step)]) << np.uint64(8 * step)
@@ -111,7 +111,7 @@ def move8(data, at, out, to):
 
 @inlined
 def copy(data, at, out, to, size):
-    """Copy forward, eight bytes at a time as long as there are as many."""
+    """Copy forward, eight bytes at a time as long as possible."""
     done = np.int64(0)
     while done + 8 <= size:
         move8(data, at + done, out, to + done)

@@ -1,6 +1,6 @@
-"""Changes of the changelog backend: found by their lengths, and entries that they touch.
+"""Changes of the changelog backend, found by their lengths, and the changed entries.
 
-A change is an i32 length (big-endian) and as many bytes; nothing else says where the next one is.
+A change is an i32 length (big-endian) and as many bytes; there is no other index.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ LENGTH = 4
 
 @kernel("int64(U8R, int64, I64)")
 def skip_changes(data, count, position):
-    """Pass over changes, as far as their lengths are in a window of bytes.
+    """Skip changes, as far as their lengths are in a window of bytes.
 
     Args:
         data: The window.
-        count: How many changes there are.
-        position: Where the first begins; moved behind the last that was passed, which may be
-            behind the window.
+        count: The number of changes.
+        position: The start of the first one; moved behind the last skipped one, possibly behind the
+            window.
 
     Returns:
-        How many were passed; less than zero, the one's complement, where a length is negative.
+        The number of skipped changes; its one's complement (negative) if a length is negative.
     """
     at, passed = position[0], np.int64(0)
     while passed < count and at + LENGTH <= len(data):
@@ -42,16 +42,16 @@ def skip_changes(data, count, position):
 
 @kernel("int64(U8R, int64, I64, I64)")
 def locate_changes(data, at, starts, ends):
-    """Where the bytes of changes begin and end.
+    """Find the start and end of each change's bytes.
 
     Args:
         data: The bytes.
-        at: Where the length of the first stands.
-        starts: Filled with where each begins.
-        ends: Filled with where each ends.
+        at: The position of the first length.
+        starts: Filled with the start of each.
+        ends: Filled with the end of each.
 
     Returns:
-        Where all of them end; less than zero if they don't fit.
+        The end of the last one; negative if they don't fit.
     """
     for row in range(len(starts)):
         if at + LENGTH > len(data):
@@ -68,15 +68,15 @@ def locate_changes(data, at, starts, ends):
 
 @kernel("void(U8R, I64R, I64R, U8R, I64R, U8)")
 def find_sorted(data, starts, ends, words, bounds, found):
-    """Which pieces of bytes are among some words.
+    """Mark the pieces of bytes that are among some words.
 
     Args:
         data: The bytes.
-        starts: Where each piece begins.
-        ends: Where each ends.
-        words: The words, ascending by their bytes, one after the other.
-        bounds: Where each word begins, and where the last ends.
-        found: Filled with 1 for each piece that is a word, else 0.
+        starts: The start of each piece.
+        ends: The end of each piece.
+        words: The words, ascending by their bytes, concatenated.
+        bounds: The start of each word, and the end of the last one.
+        found: Filled with 1 for each piece that is a word, otherwise 0.
     """
     for row in range(len(starts)):
         low, high = np.int64(0), np.int64(len(bounds) - 1)

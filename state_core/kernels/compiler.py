@@ -1,12 +1,12 @@
 """Compile a kernel when it is called, and keep its machine code on disk.
 
-Numba itself takes longer to import than a small snapshot takes to read. So nothing of it is needed
-to define kernels: signatures are text, numbers in them have NumPy's types, and helpers are plain
+Numba itself takes longer to import than a small snapshot takes to read. So kernels are defined
+without importing it: signatures are text, numbers in them have NumPy's types, and helpers are plain
 functions that are looked up when a kernel that calls them is compiled.
 
-Signatures are explicit: one compilation a kernel, whatever mix of writable and read-only arrays
-arrives (an Arrow buffer is read-only; an input typed without `readonly` would reject it). `I64` in
-one is an array of 64-bit integers that is written to, `I64R` one that is only read; numbers have
+Signatures are explicit: one compilation for each kernel, for any mix of writable and read-only
+arrays (an Arrow buffer is read-only; an input typed without `readonly` would reject it). `I64` is
+an array of 64-bit integers that the kernel writes, `I64R` one that it only reads; numbers have
 Numba's names.
 """
 
@@ -37,20 +37,20 @@ def helper(function: _Function) -> _Function:
 
 
 def inlined(function: _Function) -> _Function:
-    """Decorate a function that is put into the kernels that call it."""
+    """Decorate a function that is inlined into the kernels that call it."""
     _helpers[function] = {"inline": "always"}
     return function
 
 
 class Kernel:
-    """A function that becomes machine code once that pays.
+    """A function that is compiled to machine code once that pays off.
 
     Args:
         function: The Python source of the kernel.
         signature: Its Numba signature, as text.
         counted: Whether references to arrays are counted.
-        interpreted: So many bytes in all, of its first argument, are left to Python's interpreter,
-            which has read them before the machine code is loaded.
+        interpreted: The total size of first arguments, in bytes, up to which Python's interpreter
+            runs it, as loading the machine code would take longer.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Kernel:
         self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it, compiling it first if that is still to be done."""
+        """Run the kernel, compiling it first if necessary."""
         compiled = self._compiled
         if compiled is not None:
             return compiled(*arguments)
@@ -95,10 +95,10 @@ def kernel(
 
     Args:
         signature: Its Numba signature, as text.
-        counted: Whether references to arrays are counted, which one that makes arrays needs. Where
-            helpers are inlined, counting can take most of the time: it is atomic, at every call.
-        interpreted: How many bytes Python's interpreter may read first. The kernel must do the
-            same there, where numbers do not become wider by themselves.
+        counted: Whether references to arrays are counted, which a kernel that creates arrays needs.
+            With inlined helpers, counting can take most of the time: it is atomic, at every call.
+        interpreted: The number of bytes that Python's interpreter may read first. The kernel must
+            return the same there, where numbers are not widened automatically.
     """
     return lambda function: Kernel(function, signature, counted=counted, interpreted=interpreted)
 
@@ -108,7 +108,8 @@ def kernels_by_width(signature: str) -> Callable[[Callable[..., Any]], tuple[Ker
 
     Args:
         signature: The signature, with `{}` for the array whose numbers are of each width; the
-            function has the bits of one as `np.iinfo(array.dtype).bits`, which costs nothing.
+            function gets the bits of a number from `np.iinfo(array.dtype).bits`, which costs
+            nothing.
     """
 
     def of_widths(function: Callable[..., Any]) -> tuple[Kernel, ...]:
@@ -142,7 +143,7 @@ def _compile(
 
 
 def _signature(text: str) -> Any:
-    """Numba's signature from its text."""
+    """Return Numba's signature for its text."""
     result, _, rest = text.rstrip(")").partition("(")
     return _numba_type(result)(*map(_numba_type, rest.split(", ")))
 
@@ -157,14 +158,15 @@ def _numba_type(word: str) -> Any:
 
 
 def _with_helpers(function: Callable[..., Any]) -> FunctionType:
-    """The function, calling helpers as Numba knows them."""
+    """Return the function with its helpers replaced by their Numba versions."""
     code, names = function.__code__, dict(function.__globals__)
     for name in code.co_names:
         called = names.get(name)
         if isinstance(called, FunctionType) and called in _helpers:
             names[name] = _native_helper(called)
     native = FunctionType(code, names, function.__name__)
-    # the cache's file: in one of several kernels, processes that compile at once may mix them up
+    # the cache's file: if several kernels shared one, processes that compile at once could mix them
+    # up
     native.__qualname__ = function.__name__
     return native
 

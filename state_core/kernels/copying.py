@@ -11,7 +11,7 @@ __all__ = ["copy_pieces"]
 
 @kernel("void(U8R, I64R, I64R, U8, I64)")
 def copy_pieces(data, starts, ends, out, position):
-    """Copy a piece of each row to the row's position, which is moved behind it."""
+    """Copy a piece of each row to the row's position, which moves behind it."""
     for row in range(starts.size):
         target = position[row]
         for at in range(starts[row], ends[row]):

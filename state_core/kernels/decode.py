@@ -1,8 +1,8 @@
-"""Bytes at given positions into Arrow buffers, one kernel a layout.
+"""Bytes at given positions into Arrow buffers, one kernel for each layout.
 
-All take the bytes, a cursor (`position`, moved behind what was read; `end`, never passed) and
-`present` (one byte a row, 0 where the value is null and nothing is to be read; of size 0 when
-all are present). All return the first row that does not fit, or -1.
+All take the bytes, a cursor (`position`, moved by reading; `end`, never passed) and `present` (one
+byte a row, 0 where the value is null and nothing is read; of size 0 when all are present). All
+return the first row that does not fit, or -1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BYTES, INEXACT = 0, 1
 
 @kernel("int64(I64R, I64R, U8R)")
 def room(position, end, present):
-    """How many bytes lie between the cursor and the ends of the present rows."""
+    """Count the bytes between the cursor and the ends of the present rows."""
     total = np.int64(0)
     for row in range(position.size):
         if present.size == 0 or present[row] != 0:
@@ -44,7 +44,7 @@ def room(position, end, present):
 
 @kernel("int64(I64R, I64R, U8R)")
 def first_unfinished(position, end, present):
-    """The first present row whose cursor does not stand at its end, or -1."""
+    """Return the first present row whose cursor is not at its end, or -1."""
     for row in range(position.size):
         if position[row] != end[row] and (present.size == 0 or present[row] != 0):
             return np.int64(row)
@@ -53,7 +53,7 @@ def first_unfinished(position, end, present):
 
 @kernel("int64(U8R, I64, I64R, U8R, U8)")
 def read_zeros(data, position, end, present, inexact):
-    """One byte a row that should be 0; what is not is marked inexact."""
+    """Read one byte a row that should be 0; other values are marked inexact."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
@@ -68,7 +68,7 @@ def read_zeros(data, position, end, present, inexact):
 
 @kernels_by_width("int64(U8R, I64, I64R, U8R, {})")
 def _read_fixed(data, position, end, present, out):
-    """A number, big-endian, as wide as those of `out`."""
+    """Read a big-endian number as wide as those of `out`."""
     width = np.iinfo(out.dtype).bits // 8
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -90,7 +90,7 @@ read_fixed8, read_fixed16, read_fixed32, read_fixed64 = _read_fixed
 
 @kernel("int64(U8R, I64, I64R, U8R, U8, U8, I64)")
 def read_bools(data, position, end, present, out, inexact, totals):
-    """One byte a row, 0 or 1; any other non-zero is true too, and marked inexact."""
+    """Read one byte a row, 0 or 1; any other value is true too, and marked inexact."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             out[row] = 0
@@ -109,9 +109,9 @@ def read_bools(data, position, end, present, out, inexact, totals):
 
 @kernel("int64(U8R, I64, I64R, U8R, int64, int64, U8)")
 def read_bits(data, position, end, present, bits, index, out):
-    """Bit `index` of a mask of `bits` bits, most significant first; the cursor stays.
+    """Read bit `index` of a mask of `bits` bits, most significant first; the cursor stays.
 
-    The mask must fit: the row that it does not fit is returned.
+    The first row that is too short for the mask is returned.
     """
     width = (bits + 7) >> 3
     for row in range(position.size):
@@ -128,7 +128,7 @@ def read_bits(data, position, end, present, bits, index, out):
 
 @kernel("void(I64R, I64R, I64R, int64, I64, I64)")
 def spread_fixed(position, counts, first, width, starts, ends):
-    """Where each of `counts[row]` values of `width` bytes begins and ends."""
+    """Fill in the start and end of each of `counts[row]` values of `width` bytes."""
     for row in range(position.size):
         at = position[row]
         for index in range(first[row], first[row] + counts[row]):
@@ -139,7 +139,7 @@ def spread_fixed(position, counts, first, width, starts, ends):
 
 @kernel("int64(U8R, I64, I64R, U8R, I32, U8, I64)")
 def read_byte_arrays(data, position, end, present, offsets, out, totals):
-    """An i32 length and that many bytes; `out` holds at least what the rows hold."""
+    """Read an i32 length and that many bytes; `out` has room for all bytes of the rows."""
     written = np.int64(0)
     offsets[0] = 0
     for row in range(position.size):
@@ -162,7 +162,7 @@ def read_byte_arrays(data, position, end, present, offsets, out, totals):
 
 @kernel("int64(U8R, I64R, I64R, U8R, I32, U8, I64)")
 def read_units(data, position, end, present, offsets, out, totals):
-    """All bytes up to the end, as they are."""
+    """Read all bytes up to the end, as they are."""
     written = np.int64(0)
     offsets[0] = 0
     for row in range(position.size):
@@ -200,7 +200,7 @@ def _put4(out, at, point):
 
 @helper
 def _string_tail(data, at, end, left, out, written):
-    """`left` UTF-16 units as LEB128 into UTF-8: position, bytes written, whether exact."""
+    """Convert `left` UTF-16 units in LEB128 to UTF-8; return position, bytes, and exactness."""
     high = np.int64(0)
     exact = True
     while left > 0:
@@ -243,13 +243,13 @@ def _string_tail(data, at, end, left, out, written):
 
 @kernel("int64(U8R, I64, I64R, U8R, I32, U8, U8, U8, I64)")
 def read_strings(data, position, end, present, offsets, out, valid, inexact, totals):
-    """`StringValue`s into UTF-8, in one pass.
+    """Convert `StringValue`s to UTF-8, in one pass.
 
     A lone surrogate, which UTF-8 can't hold, becomes U+FFFD and its row is marked inexact; so is
     a length or a character that is not in its shortest form. `valid[row]` is 0 for a null.
 
     Args:
-        out: At least 3/2 of what the rows hold: two bytes of input may become three.
+        out: At least 3/2 of the rows' bytes: two bytes of input may become three.
         totals: Bytes written, rows marked.
     """
     written = np.int64(0)

@@ -1,4 +1,4 @@
-"""Where the elements of a stream between two operators begin, each with its length before it."""
+"""Starts of the elements of a stream between two operators, each with its length in front."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statelake.state_core.kernels.compiler import kernel
 __all__ = ["LENGTH_BYTES", "walk_elements"]
 
 LENGTH_BYTES = 4
-# of each tag, with it: a timestamped record and one without at least, all others exactly
+# for each tag, including it: the least size of a record, the exact size of all others
 LEAST = np.array([9, 1, 9, 29, 5, 2, 13], np.int64)
 
 
@@ -21,12 +21,12 @@ def walk_elements(data, least, starts, tags):
     Args:
         data: The bytes of a channel.
         least: `LEAST`.
-        starts: Filled with where each tag stands, and behind the last one with where the tag of
-            the next would; a fifth of the bytes of `data` and one long.
+        starts: Filled with the position of each tag, and that of the next one behind the last; its
+            length is a fifth of the bytes of `data` and one.
         tags: Filled with the tags.
 
     Returns:
-        The number of elements, or -1 if what stands there is none.
+        The number of elements, or -1 for bytes that are not an element.
     """
     at = np.int64(0)
     count = np.int64(0)

@@ -1,8 +1,8 @@
 """Arrow buffers into bytes at given positions: the reverse of `decode`.
 
-Sizes come first, positions follow from them, and then every column of an entry writes itself
-right where it belongs; nothing is copied twice. All kernels take `present` as `decode` does, and
-move `position` behind what they wrote.
+Sizes come first, positions follow from them, and then every column of an entry is written directly
+to its place; nothing is copied twice. All kernels take `present` as in `decode`, and move
+`position` by writing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _store32(out, at, value):
 
 @kernels_by_width("void({}R, U8R, U8, I64)")
 def _write_fixed(values, present, out, position):
-    """A number, big-endian, as wide as those of `values`."""
+    """Write a big-endian number as wide as those of `values`."""
     width = np.iinfo(values.dtype).bits // 8
     for row in range(position.size):
         if present.size and present[row] == 0:
@@ -67,7 +67,7 @@ def set_bits(values, present, index, out, position):
 
 @kernel("void(I32R, U8R, U8R, U8, I64)")
 def write_byte_arrays(offsets, data, present, out, position):
-    """An i32 length and that many bytes."""
+    """Write an i32 length and that many bytes."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
@@ -82,7 +82,7 @@ def write_byte_arrays(offsets, data, present, out, position):
 
 @kernel("void(I32R, U8R, U8R, U8, I64)")
 def write_units(offsets, data, present, out, position):
-    """The bytes as they are, without a length."""
+    """Write the bytes as they are, without a length."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
@@ -114,7 +114,7 @@ def _put_varint(out, at, value):
 
 @inlined
 def _code_point(data, at):
-    """The code point of valid UTF-8 at `at`, and the position behind it."""
+    """Return the code point of valid UTF-8 at `at`, and the position behind it."""
     first = np.int64(data[np.uintp(at)])
     if first < 0x80:
         return first, at + 1
@@ -130,7 +130,7 @@ def _code_point(data, at):
 
 @inlined
 def _sequence_length(data, at, stop):
-    """Bytes of the UTF-8 sequence at `at`, or 0 if that is none or is cut off."""
+    """Return the length of the UTF-8 sequence at `at`; 0 if it is invalid or incomplete."""
     first = data[np.uintp(at)]
     length = np.int64(0)
     if first < 0x80:
@@ -151,10 +151,10 @@ def _sequence_length(data, at, stop):
 
 @kernel("int64(I32R, U8R, U8R, U8R, I64, I64)")
 def string_sizes(offsets, data, valid, present, units, sizes):
-    """UTF-16 units of each UTF-8 string, and its bytes as a `StringValue`.
+    """Compute the UTF-16 units of each UTF-8 string, and its bytes as a `StringValue`.
 
     Returns:
-        The first row that is no UTF-8, or -1.
+        The first row that is not UTF-8, or -1.
     """
     for row in range(units.size):
         units[row] = 0
@@ -188,7 +188,7 @@ def string_sizes(offsets, data, valid, present, units, sizes):
 
 @kernel("void(I32R, U8R, U8R, U8R, I64R, U8, I64)")
 def write_strings(offsets, data, valid, present, units, out, position):
-    """`StringValue`s of UTF-8 strings, whose `units` `string_sizes` has counted."""
+    """Write `StringValue`s of UTF-8 strings, with the `units` from `string_sizes`."""
     for row in range(position.size):
         if present.size and present[row] == 0:
             continue
@@ -221,15 +221,15 @@ def write_strings(offsets, data, valid, present, units, out, position):
 
 @kernel("void(I32R, I64R, int64, U8R, U8, I64)")
 def write_entry_heads(groups, key_sizes, prefix, last, out, position):
-    """The i32 key length and the key-group prefix of entries of the unified format.
+    """Write the i32 key length and the key-group prefix of entries of the unified format.
 
     Args:
         groups: Key group per entry.
         key_sizes: Bytes of key, namespace and user key together, without the prefix.
         prefix: 1 or 2 bytes.
-        last: 1 where the flag "meta data follows" is to be set.
-        out: Where to write.
-        position: Moved to where the key begins.
+        last: 1 for entries with the flag "meta data follows".
+        out: The output buffer.
+        position: Moved to the start of the key.
     """
     for row in range(position.size):
         at = position[row]
@@ -247,7 +247,7 @@ def write_entry_heads(groups, key_sizes, prefix, last, out, position):
 
 @kernel("void(I64R, U8, I64)")
 def write_values_heads(value_sizes, out, position):
-    """The i32 value length of entries."""
+    """Write the i32 value length of entries."""
     for row in range(position.size):
         _store32(out, position[row], np.int32(value_sizes[row]))
         position[row] += 4

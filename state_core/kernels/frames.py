@@ -41,14 +41,14 @@ CRC_TABLE = _table()
 
 @kernel("int64(U8R, I64, I64)")
 def walk_frames(data, starts, contents):
-    """Where each chunk begins, and the bytes that it says it holds.
+    """Find each chunk, and its declared content size.
 
     Args:
         data: The frames.
         starts, contents: Filled, per chunk; at least a fifth of the bytes of `data` long.
 
     Returns:
-        The number of chunks, or -1 - position of the chunk that is none.
+        The number of chunks, or -1 - position for an invalid chunk.
     """
     at = np.int64(0)
     count = np.int64(0)
@@ -84,17 +84,17 @@ def walk_frames(data, starts, contents):
 
 @kernel("int64(U8R, int64, I64)", interpreted=1 << 17)
 def walk_run(data, room, progress):
-    """Whole chunks of up to `room` bytes of content, or one that has more.
+    """Walk whole chunks with up to `room` bytes of content, or one larger chunk.
 
     Args:
         data: The frames.
-        room: How much content the run may have.
-        progress: From `AT` on is walked, up to where it is then; chunks without content ahead of
-            the run are left out of it, so it begins at `START`, and has `CONTENT` bytes; of a
-            chunk that is `CUT_OFF`, `WANTED` bytes are needed.
+        room: The largest content of the run.
+        progress: The walk starts at `AT`, and leaves its end there; chunks without content in front
+            of the run are left out, so the run begins at `START`, and has `CONTENT` bytes; a chunk
+            that is `CUT_OFF` needs `WANTED` bytes.
 
     Returns:
-        `FULL`, `CUT_OFF` where a chunk is not all there, `FAULTY` where it is none, or may be none.
+        `FULL`, `CUT_OFF` for an incomplete chunk, `FAULTY` for one that is or may be invalid.
     """
     at = start = np.int64(progress[AT])
     size = np.int64(data.size)
@@ -149,12 +149,12 @@ def frame_pieces(data, bounds, packed, packed_bounds, table, out, at):
 
     Args:
         data: The pieces.
-        bounds: Where each begins, and where the last ends.
-        packed: The same, compressed.
-        packed_bounds: The same of these.
-        table: Of the checksum.
-        out: Where the chunks go; there is room for all pieces as they are.
-        at: Filled: where each begins there, and where the last ends.
+        bounds: The start of each, and the end of the last one.
+        packed: The compressed pieces.
+        packed_bounds: The bounds of the compressed pieces.
+        table: The table of the checksum.
+        out: The output, with room for all pieces uncompressed.
+        at: Filled with the start of each chunk there, and the end of the last one.
     """
     to = np.int64(0)
     for index in range(bounds.size - 1):

@@ -19,20 +19,20 @@ __all__ = [
 
 @inlined
 def times(value, factor):
-    """A product of 32 bits; Numba would widen it to 64."""
+    """Return a 32-bit product, which Numba would widen to 64 bits."""
     return np.uint32(np.uint64(value) * np.uint64(factor))
 
 
 @inlined
 def rotate(value, bits):
-    """32 bits, the highest ones moved to the lowest places."""
+    """Rotate 32 bits to the left."""
     wide = np.uint64(value) << np.uint64(bits)
     return np.uint32(wide | (wide >> np.uint64(32)))
 
 
 @inlined
 def _mix(code):
-    """`MathUtils.murmurHash` of an int."""
+    """Return `MathUtils.murmurHash` of an int."""
     mixed = rotate(times(np.uint32(code), 0xCC9E2D51), 15)
     mixed = rotate(times(mixed, 0x1B873593), 13)
     mixed = np.uint32(times(mixed, 5) + np.uint32(0xE6546B64)) ^ np.uint32(4)
@@ -47,14 +47,14 @@ def _mix(code):
 
 @kernel("void(I32R, int64, I32)")
 def assign_key_groups(codes, max_parallelism, out):
-    """Hash codes to key groups: `murmurHash(code) % max_parallelism`."""
+    """Convert hash codes to key groups: `murmurHash(code) % max_parallelism`."""
     for row in range(codes.size):
         out[row] = np.int32(_mix(codes[row]) % max_parallelism)
 
 
 @kernel("void(I64R, I32)")
 def hash_java_longs(values, out):
-    """`Long.hashCode`: the halves xor-ed."""
+    """Compute `Long.hashCode`: the halves xor-ed."""
     for row in range(values.size):
         bits = np.uint64(values[row])
         out[row] = np.int32(np.uint32((bits ^ (bits >> np.uint64(32))) & np.uint64(0xFFFFFFFF)))
@@ -62,7 +62,7 @@ def hash_java_longs(values, out):
 
 @kernel("void(I32R, I32R, int64, I32)")
 def combine_hashes(codes, element_codes, factor, out):
-    """`factor * code + element`, wrapping: how Java folds fields and elements."""
+    """Compute `factor * code + element`, wrapping, as Java combines fields and elements."""
     for row in range(codes.size):
         folded = np.uint32(codes[row]) * np.uint32(factor) + np.uint32(element_codes[row])
         out[row] = np.int32(np.uint32(folded))
@@ -70,7 +70,7 @@ def combine_hashes(codes, element_codes, factor, out):
 
 @kernel("void(I32R, U8R, I32)")
 def hash_java_strings(offsets, data, out):
-    """`String.hashCode` over UTF-16 units, from UTF-8 that is known to be valid."""
+    """Compute `String.hashCode` over UTF-16 units, from valid UTF-8."""
     for row in range(out.size):
         code = np.uint32(0)
         at, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
@@ -111,7 +111,7 @@ def hash_java_strings(offsets, data, out):
 
 @inlined
 def _word(data, at, stop):
-    """Up to eight bytes, little-endian."""
+    """Return up to eight bytes, little-endian."""
     value = np.uint64(0)
     count = min(stop - at, np.int64(8))
     for step in range(count):
@@ -156,7 +156,7 @@ def fingerprint_entries(data, key_start, key_end, value_start, value_end, slot, 
     Args:
         data: The bytes.
         key_start, key_end, value_start, value_end: Per entry.
-        slot: Per entry, which pair of sums it belongs to.
+        slot: Per entry, the index of its pair of sums.
         low, high: The sums, added to in place.
     """
     for row in range(key_start.size):

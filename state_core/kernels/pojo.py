@@ -1,8 +1,8 @@
 """The heads of POJOs, and their fields with a null flag before each.
 
 A POJO in state is a flags byte and then, unless it is null, its fields; or a tag or a class name
-and then a value of that subclass's own serializer. Kernels take and return what those of `decode`
-do.
+and then a value of that subclass's own serializer. Kernels have the arguments and results of those
+of `decode`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statelake.state_core.kernels.skip import IS_EXACT, IS_NULL, IS_SUBCLASS, IS
 
 __all__ = ["EXACT", "NULL", "UNKNOWN", "read_heads"]
 
-# what a head says: null, this very class, a known subclass from 1 on, a subclass that is not known
+# the kinds of heads: null, this very class, a known subclass from 1 on, an unknown subclass
 NULL, EXACT, UNKNOWN = -1, 0, -2
 # cells of the `totals` array
 NULLS, SUBCLASSES, UNKNOWNS = 0, 1, 2
@@ -22,7 +22,7 @@ NULLS, SUBCLASSES, UNKNOWNS = 0, 1, 2
 
 @helper
 def _find_name(data, at, size, offsets, names, subclasses):
-    """The subclass of the class name at `at`, or -1."""
+    """Return the subclass of the class name at `at`, or -1."""
     for index in range(offsets.size - 1):
         start = np.int64(offsets[index])
         if np.int64(offsets[index + 1]) - start != size:
@@ -41,15 +41,15 @@ def _find_name(data, at, size, offsets, names, subclasses):
 def read_heads(
     data, position, end, present, tagged, offsets, names, subclasses, kind, inexact, totals
 ):
-    """What each row holds, and the cursor behind it.
+    """Read the kind of each row, and set the cursor behind its head.
 
     Rows that are not of this very class, or whose flags have more bits than they need, are marked
     inexact.
 
     Args:
-        tagged: How many subclasses have tags: they come first among the known ones.
+        tagged: The number of subclasses with tags, which come first among the known ones.
         offsets, names: Class names, in Java's modified UTF-8.
-        subclasses: Of each name, its place among the known subclasses.
+        subclasses: The index of each name among the known subclasses.
         kind: Filled: `NULL`, `EXACT`, `UNKNOWN`, or 1 and more, a known subclass.
         totals: Nulls, subclasses, unknown subclasses.
     """

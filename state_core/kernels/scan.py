@@ -32,7 +32,7 @@ BAD_LENGTH = 3
 BAD_PREFIX = 4
 BAD_STATE = 5
 
-# cells of the `progress` array, in and out
+# cells of the `progress` array, input and output
 GROUP, POSITION, STATE, COUNT = 0, 1, 2, 3
 
 END_OF_KEY_GROUP = 0xFFFF
@@ -52,23 +52,24 @@ def scan_unified(
     data, groups, starts, ends, prefix, states, whole,
     progress, state_of, group_of, key_start, key_end, value_start, value_end,
 ):  # fmt: skip
-    """Fill the entry table from where `progress` stands, and return why it stopped.
+    """Fill the entry table from the position in `progress` on, and return the reason to stop.
 
     Args:
         data: The window's bytes.
         groups: The key groups in it, in order of position.
-        starts, ends: Where each lies in `data`; the last may be cut off.
+        starts, ends: The bounds of each in `data`; the last may be cut off.
         prefix: Bytes of the key-group prefix, 1 or 2.
-        states: How many states the header registered.
+        states: The number of states in the header.
         whole: Whether the last key group ends in this window.
-        progress: In and out: index into `groups`, position, current state id (-1 where one must
-            be read), entries filled.
+        progress: In and out: index into `groups`, position, current state id (-1 if one must be
+            read), entries filled.
         state_of, group_of: Per entry.
         key_start, key_end: Per entry, without the key-group prefix.
         value_start, value_end: Per entry.
 
     Returns:
-        `DONE`, `FULL` (the table is), `MORE` (bytes are needed), or a fault at `progress`.
+        `DONE`, `FULL` (the table is full), `MORE` (more bytes are needed), or a fault at
+        `progress`.
     """
     group, at, state, count = progress[GROUP], progress[POSITION], progress[STATE], progress[COUNT]
     capacity = state_of.size

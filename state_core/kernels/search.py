@@ -1,8 +1,8 @@
-"""Bytes searched for many words at once, after Wu and Manber.
+"""Search of bytes for many words at once, by the algorithm of Wu and Manber.
 
-A window as long as the shortest word moves over the bytes. What its last three bytes say is how far
-it may move on. Where they end a word, the window's hash says which words end like that; only these
-are compared. Words end in different ways more often than they begin so.
+A window as long as the shortest word moves over the bytes. Its last three bytes determine how far
+it may move. If they end a word, the window's hash selects the words with that end; only these are
+compared. Words differ more often in their ends than in their beginnings.
 
 Source: Wu, Manber: A Fast Algorithm for Multi-Pattern Searching, 1994.
 """
@@ -23,7 +23,7 @@ FACTOR, PRIME = 2654435761, 16777619
 
 @inlined
 def _block(data, at):
-    """Which place in the table of shifts the three bytes before `at` have."""
+    """Return the index of the three bytes before `at` in the table of shifts."""
     last = np.uint32(data[np.uintp(at - 1)])
     middle = np.uint32(data[np.uintp(at - 2)])
     first = np.uint32(data[np.uintp(at - 3)])
@@ -34,7 +34,7 @@ def _block(data, at):
 def hashes_of(
     windows: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-    """The hashes of the blocks that end at each place of some windows, and those of the windows.
+    """Return the hashes of blocks at each place of some windows, and those of the windows.
 
     Args:
         windows: Rows of equal numbers of bytes, `BLOCK_BYTES` or more.
@@ -53,21 +53,21 @@ def hashes_of(
 
 @kernel("int64(U8R, int64, U8R, I32R, I32R, U8R, I64R, I64, I64)", counted=False)
 def find_any(data, window, shifts, heads, following, words, bounds, positions, found):
-    """Where any of some words is.
+    """Find all occurrences of some words.
 
     Args:
         data: The bytes.
         window: The length of the shortest word, `BLOCK_BYTES` or more.
-        shifts: By block: how far the window may move; 0 where it ends a word.
-        heads: By the last bits of a window's hash: the first of the words that end so, or -1.
-        following: By word: the next one of the same bits, or -1.
-        words: All words, one after the other.
-        bounds: Where each begins, and where the last ends.
-        positions: Filled with where words are, until it is full.
-        found: Filled with which they are.
+        shifts: By block: the distance that the window may move; 0 at the end of a word.
+        heads: By the last bits of a window's hash: the first word with that end, or -1.
+        following: By word: the next one with the same bits, or -1.
+        words: All words, concatenated.
+        bounds: The start of each, and the end of the last one.
+        positions: Filled with the positions of words, until it is full.
+        found: Filled with the indexes of these words.
 
     Returns:
-        How many were found.
+        The number of occurrences.
     """
     size, count = len(data), np.int64(0)
     mask = np.uint32(len(heads) - 1)

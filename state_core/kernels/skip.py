@@ -1,9 +1,9 @@
-"""Find where values end: an interpreter for one small program per type.
+"""Find the ends of values: an interpreter for one small program per type.
 
-A value of variable size inside a list has no index: to know where the next one begins, this one
-must be walked. Each serializer gives a program of int32 words; the interpreter walks many values
-with it and records where each begins. Bytes are not copied and nothing is decoded. Where nobody
-knows the end of a value (a subclass that the snapshot says nothing of), its row is left out.
+A value of variable size inside a list has no index: to find the start of the next one, this one
+must be walked. Each serializer has a program of int32 words; the interpreter walks many values with
+it and records their starts. Bytes are not copied and nothing is decoded. If the end of a value is
+not known (a subclass that the snapshot does not describe), its row is left out.
 
 =============  =====================================  ==========================================
 word           operands                               walks over
@@ -63,10 +63,10 @@ POJO = 9
 MAX_FRAMES = 4096
 DELIMITER = 0x2C
 
-# flags of a POJO, in the order in which Flink looks at them
+# flags of a POJO, in Flink's order of precedence
 IS_NULL, IS_SUBCLASS, IS_TAGGED, IS_EXACT = 1, 4, 8, 2
 
-# what stands for a position, or a count, that nobody knows
+# an unknown position, or an unknown count
 UNKNOWN = -2
 
 
@@ -116,7 +116,7 @@ def _skip_bigint(data, at, end, with_scale):
 
 @helper
 def _named_body(data, at, size, program, pc):
-    """The body that a POJO's program gives for the class name at `at`, or -1."""
+    """Return the body for the class name at `at` in a POJO's program, or -1."""
     bodies, names = np.int64(program[pc + 2]), np.int64(program[pc + 3])
     index = np.int64(pc + 4 + bodies)
     name = index + 2 * names
@@ -137,9 +137,9 @@ def _named_body(data, at, size, program, pc):
 
 @helper
 def _pojo_body(data, at, end, program, pc):
-    """Of a POJO at `at`: the position behind its head, and which body follows; -1 for none.
+    """Return the end of a POJO's head at `at`, and the body that follows; -1 without a body.
 
-    The position is -1 if the head does not fit, and `UNKNOWN` if it names what is not known.
+    The position is -1 if the head does not fit, and `UNKNOWN` for an unknown class.
     """
     if at >= end:
         return np.int64(-1), np.int64(-1)
@@ -171,9 +171,9 @@ def _pojo_body(data, at, end, program, pc):
 
 @helper
 def skip_one(data, at, end, program, stack):
-    """The position behind one value at `at`; -1 if it does not fit before `end`, or `UNKNOWN`.
+    """Return the end of one value at `at`; -1 if it does not fit before `end`, or `UNKNOWN`.
 
-    `stack` holds frames of four words: body start, body end, repetitions left, where to go on.
+    `stack` has frames of four words: body start, body end, repetitions left, next position.
     """
     depth = 0
     pc = 0
@@ -299,16 +299,16 @@ def skip_one(data, at, end, program, stack):
 
 @kernel("int64(U8R, I64, I64R, I64R, I64R, I32R, I64, I64)")
 def locate_counted(data, position, end, counts, first, program, starts, ends):
-    """Where each of `counts[row]` values begins and ends, row by row, one after the other.
+    """Find the start and end of each of `counts[row]` consecutive values, row by row.
 
     Args:
         data: The bytes.
-        position: Per row, in and out: the first value's start, then behind the last.
+        position: Per row, in and out: the first value's start, then the last one's end.
         end: Per row.
         counts: Per row.
         first: Per row, the index of its first value in `starts`.
-        program: The type's.
-        starts, ends: Filled, per value; with `UNKNOWN` where nobody knows where it lies.
+        program: The program of the type.
+        starts, ends: Filled, per value; with `UNKNOWN` for an unknown position.
 
     Returns:
         The first row that does not fit, or -1.
@@ -329,9 +329,9 @@ def locate_counted(data, position, end, counts, first, program, starts, ends):
 
 @kernel("int64(U8R, I64R, I64R, I32R, I64)")
 def count_delimited(data, position, end, program, counts):
-    """How many values each row holds, one comma byte between two; a fault's row, or -1.
+    """Count the values of each row, one comma byte between two; return a faulty row, or -1.
 
-    A row of which nobody knows where a value ends has `UNKNOWN` of them.
+    A row with a value of unknown end has the count `UNKNOWN`.
     """
     stack = np.empty(4 * MAX_FRAMES, np.int64)
     for row in range(position.size):
@@ -355,7 +355,7 @@ def count_delimited(data, position, end, program, counts):
 
 @kernel("void(U8R, I64R, I64R, I64R, I32R, I64, I64)")
 def locate_delimited(data, position, end, first, program, starts, ends):
-    """Where each value of a delimited row lies; `count_delimited` has checked that all fit."""
+    """Find each value of a delimited row; `count_delimited` has checked that all fit."""
     stack = np.empty(4 * MAX_FRAMES, np.int64)
     for row in range(position.size):
         at = position[row]

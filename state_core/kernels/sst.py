@@ -1,9 +1,9 @@
-"""Blocks of RocksDB's table files: checksums, Snappy, where entries end, and the index.
+"""Blocks of RocksDB's table files: checksums, Snappy, ends of entries, and the index.
 
-A block is `entries, u32 restart points, [hash index], u32 count of restarts`, compressed as one,
-and has a trailer of a byte for the compression and a checksum of both. Entries are `varint shared,
-varint unshared, varint value length, unshared bytes of the key, value`; an index may leave the
-length out, and say of a block only how its size differs from that of the block before.
+A block is `entries, u32 restart points, [hash index], u32 count of restarts`, compressed as a
+whole, and has a trailer of a byte for the compression and a checksum of both. Entries are `varint
+shared, varint unshared, varint value length, unshared bytes of the key, value`; an index may omit
+the length, and store a block's size as the difference from the previous one.
 
 Source: `table/format.cc`, `table/block_based/block.cc`, `data_block_hash_index.cc` of RocksDB 8.10.
 """
@@ -40,7 +40,7 @@ SLACK = 8
 
 
 def _tables():
-    """Tables for eight bytes at a time, one behind the other."""
+    """Return tables for eight bytes at a time, concatenated."""
     tables = [CRC_TABLE]
     for _ in range(7):
         last = tables[-1]
@@ -53,7 +53,7 @@ CRC_TABLES = _tables()
 
 @kernel("void(U8R, I64R, I64R, U32R, I64)", counted=False)
 def block_crcs(raw, starts, ends, tables, out):
-    """The masked CRC-32C of each block and the byte behind it."""
+    """Compute the masked CRC-32C of each block and the byte behind it."""
     for index in range(starts.size):
         crc = np.int64(ONES)
         at = np.int64(starts[index])
@@ -82,7 +82,7 @@ def block_crcs(raw, starts, ends, tables, out):
 
 @kernel("void(U8R, I64R, I64R, I64)", counted=False)
 def snappy_sizes(raw, starts, ends, sizes):
-    """What each Snappy block says it holds, or -1 if it can't be."""
+    """Fill in the declared content size of each Snappy block, or -1 if it is impossible."""
     for index in range(starts.size):
         start, end = np.int64(starts[index]), np.int64(ends[index])
         size, at = varint(raw, start, end)
@@ -92,7 +92,7 @@ def snappy_sizes(raw, starts, ends, sizes):
 
 @inlined
 def _copy_over(data, at, out, to, size):
-    """Copy forward, eight bytes at a time; up to seven more are written behind."""
+    """Copy forward, eight bytes at a time; up to seven more are overwritten."""
     done = np.int64(0)
     while done < size:
         move8(data, at + done, out, to + done)
@@ -101,9 +101,9 @@ def _copy_over(data, at, out, to, size):
 
 @inlined
 def _snappy(data, at, end, out, to, limit):
-    """Decompress one block to exactly `to` up to `limit`; whether it could be done.
+    """Decompress one block to exactly `to` up to `limit`; return whether that succeeded.
 
-    There are 8 bytes more behind `limit` in `out`, and behind `end` in `data`.
+    `out` has 8 more bytes behind `limit`, and `data` behind `end`.
     """
     first = to
     size, at = varint(data, at, end)
@@ -154,16 +154,16 @@ def _snappy(data, at, end, out, to, limit):
 
 @kernel("int64(U8R, I64R, I64R, U8, I64R, I64R)", counted=False)
 def unpack_blocks(raw, starts, ends, out, to, behind):
-    """Write each block out that is Snappy's or not compressed.
+    """Decompress blocks of Snappy, and copy uncompressed ones.
 
     Args:
-        raw: Blocks; there are 8 bytes more behind the last.
-        starts, ends: Where each lies; the byte behind says how it is compressed.
-        out: Where they go; there are 8 bytes more behind the last.
-        to, behind: Where each goes there, ascending.
+        raw: The blocks, with 8 more bytes behind the last one.
+        starts, ends: The bounds of each; the byte behind it is the compression.
+        out: The output, with 8 more bytes behind the last one.
+        to, behind: The bounds of each in the output, ascending.
 
     Returns:
-        The first block that is not what it says it is, or -1.
+        The first invalid block, or -1.
     """
     for index in range(starts.size):
         start, end = np.int64(starts[index]), np.int64(ends[index])
@@ -181,7 +181,7 @@ def unpack_blocks(raw, starts, ends, out, to, behind):
 
 @kernel("int64(U8R, I64R, I64R, I64)", counted=False)
 def entries_end(data, starts, ends, found):
-    """Where the entries of each block end; returns the first block that is none, or -1."""
+    """Find the end of each block's entries; return the first invalid block, or -1."""
     for index in range(starts.size):
         start, end = np.int64(starts[index]), np.int64(ends[index]) - 4
         if end < start:
@@ -202,25 +202,25 @@ def entries_end(data, starts, ends, found):
 
 @kernel("int64(U8R, int64, int64, int64, int64, I64, I64, I64)", counted=False)
 def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
-    """The blocks that an index lists.
+    """Read the list of blocks in an index.
 
     Args:
         data: The index block.
-        end: Where its entries end.
+        end: The end of its entries.
         tail: Bytes behind the user key in each key.
         delta: Whether values are differences, and have no length.
-        prefix: Bytes of the key group in front of a key.
-        key_groups: Filled: that of each block's last key, or a later one; at least a third as
+        prefix: Bytes of the key-group prefix.
+        key_groups: Filled with that of each block's last key, or a later one; at least a third as
             long as `data`, like the rest.
-        offsets, sizes: Filled: where each block lies, and its size without the trailer.
+        offsets, sizes: Filled with the offset of each block, and its size without the trailer.
 
     Returns:
-        How many there are, or -1 if this is no index.
+        The number of blocks, or -1 if this is not an index.
     """
     at = np.int64(0)
     count = np.int64(0)
     key_size = np.int64(0)
-    head = np.int64(0)  # the first bytes of the key, as far as a key group has any
+    head = np.int64(0)  # the first bytes of the key, enough for its key group
     while at < end:
         shared, at = varint(data, at, end)
         fresh, at = varint(data, at, end)
@@ -262,9 +262,9 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
 
 @inlined
 def _next_key(data, at, end, tail, delta, held, size):
-    """Make `held` the next key of an index; where the entry ends and the key's size, or -1.
+    """Read the next key of an index to `held`; return the entry's end and the key's size, or -1.
 
-    Keys that descend are no index either; equal ones may be: versions of one key in two blocks.
+    Descending keys are a fault, too; equal ones are allowed: versions of one key in two blocks.
     """
     shared, at = varint(data, at, end)
     fresh, at = varint(data, at, end)
@@ -291,11 +291,11 @@ def _next_key(data, at, end, tail, delta, held, size):
 
 @kernel("int64(U8R, int64, int64, int64, U8R, U8)", counted=False)
 def index_search(data, end, tail, delta, wanted, held):
-    """How many blocks an index lists whose key is before `wanted`, or -1 if this is no index.
+    """Count the blocks in an index whose key is before `wanted`; return -1 if it is not an index.
 
     Args:
         data: The index block.
-        end: Where its entries end.
+        end: The end of its entries.
         tail: Bytes behind the user key in each key.
         delta: Whether values are differences, and have no length.
         wanted: A user key.
@@ -316,21 +316,21 @@ def index_search(data, end, tail, delta, wanted, held):
 
 @kernel("int64(U8R, int64, int64, int64, I64R, int64, U8, U8, I64)", counted=False)
 def index_keys(data, end, tail, delta, wanted, limit, held, out, sizes):
-    """The user keys of some blocks that an index lists.
+    """Read the user keys of some blocks in an index.
 
     Args:
         data: The index block.
-        end: Where its entries end.
+        end: The end of its entries.
         tail: Bytes behind the user key in each key.
         delta: Whether values are differences, and have no length.
-        wanted: Which of the blocks, ascending.
-        limit: How many bytes of a key are put out at most.
+        wanted: The blocks, ascending.
+        limit: The largest number of bytes of a key in the output.
         held: Room for a key, as long as `data`.
-        out: Filled: the keys, `limit` bytes each.
-        sizes: Filled: how many of these are the key's.
+        out: Filled with the keys, `limit` bytes each.
+        sizes: Filled with the length of each key.
 
     Returns:
-        How many of the blocks there are, or -1 if this is no index.
+        The number of these blocks, or -1 if this is not an index.
     """
     at = np.int64(0)
     size = np.int64(0)

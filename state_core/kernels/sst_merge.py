@@ -1,9 +1,9 @@
-"""Runs of RocksDB's blocks merged: entry after entry by key, the newest version of each.
+"""Merge of runs of RocksDB's blocks: entry by entry in order of keys, the newest version of each.
 
-A run is a sequence of blocks whose keys ascend. Each has a cursor into its blocks, and the key that
-it stands at; `order` has the runs that stand at an entry, the smallest key first, of one key the
-newest first. What is put out is key and value of the newest version, unless that is a deletion, or
-elements that were appended to a list: these go behind what older versions say, oldest first.
+A run is a sequence of blocks whose keys ascend. Each has a cursor into its blocks, and the key at
+the cursor; `order` has the runs at an entry, by key, and for one key the newest first. The output
+is key and value of the newest version, unless that is a deletion, or elements that were appended to
+a list: these are appended to the content of older versions, oldest first.
 
 Source: `db/dbformat.h`, `db/db_iter.cc`, `utilities/merge_operators/string_append/stringappend2.cc`
 of RocksDB 8.10.
@@ -55,20 +55,20 @@ DELETION, VALUE, MERGE, SINGLE_DELETION = 0, 1, 2, 7
 DELIMITER = 44
 TAG_BYTES = 8
 
-# cells of a cursor: where it is in its run's data, where the block's entries end, that block and
+# cells of a cursor: its position in the run's data, the end of the block's entries, that block and
 # the one behind the last, the user key's size, its version, its value, whether it waits for blocks,
 # whether its blocks are the first of the run
 AT, END, BLOCK, BLOCKS_BEHIND, KEY_SIZE, TAG, VALUE_START, VALUE_END, WAITING, FRESH = range(10)
 CURSOR = 10
 
-# cells of the state: runs that stand at an entry; rows and bytes put out; the current key there and
-# what is known of it; elements held and their bytes; the next key group; of a status, the run, what
-# is wrong with it, how much is wanted; whether the first key that is wanted was reached
+# cells of the state: runs at an entry; rows and bytes of the output; the current key there and the
+# knowledge about it; collected elements and their bytes; the next key group; for a status, the run,
+# its fault, the wanted size; whether the first wanted key was reached
 LIVE, ROWS, POSITION, KEY_START, KEY_BEHIND, OPEN = range(6)
 PIECES, SCRATCH, GROUP, RUN, WHY, WANTED, REACHED = range(6, 13)
 STATE_CELLS = 13
 
-NOTHING, DECIDED, COLLECTING, COLLECTED = range(4)  # what is known of the current key
+NOTHING, DECIDED, COLLECTING, COLLECTED = range(4)  # the knowledge about the current key
 DONE, WANTING, FULL, GROWING_KEYS, GROWING_PIECES, FAULT = range(6)
 NO_ENTRY, NO_KEY, UNKNOWN_KIND, UNORDERED, STRAYED = range(5)
 READY = -1
@@ -76,7 +76,7 @@ READY = -1
 
 @inlined
 def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state):
-    """Move a cursor to its next entry: `READY`, or what is missing."""
+    """Move a cursor to its next entry: return `READY`, or the missing thing."""
     cursor = run * CURSOR
     at, end = cursors[cursor + AT], cursors[cursor + END]
     key_size = cursors[cursor + KEY_SIZE] + TAG_BYTES
@@ -122,7 +122,7 @@ def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, sta
 
 @inlined
 def _before(left, right, cursors, keys, key_room):
-    """Whether one run's entry comes before another's."""
+    """Return whether one run's entry comes before another's."""
     change = compare(
         keys, left * key_room, cursors[left * CURSOR + KEY_SIZE],
         keys, right * key_room, cursors[right * CURSOR + KEY_SIZE],
@@ -134,7 +134,7 @@ def _before(left, right, cursors, keys, key_room):
 
 @inlined
 def _insert(run, first, live, order, cursors, keys, key_room):
-    """Put a run where it belongs among those from `first` on, all behind one place that is free."""
+    """Insert a run among those from `first` on, which have one free place in front."""
     low, high = first, live
     if low < high and _before(run, order[low], cursors, keys, key_room):
         high = low
@@ -153,7 +153,7 @@ def _insert(run, first, live, order, cursors, keys, key_room):
 
 @inlined
 def _first_waiting(cursors, runs):
-    """A run that waits for blocks, or -1."""
+    """Return a run that waits for blocks, or -1."""
     for run in range(runs):
         if cursors[run * CURSOR + WAITING]:
             return np.int64(run)
@@ -170,34 +170,34 @@ def merge_runs(
     prefix, bounds, first_size, first_group, behind_group, last, label,
     out, state_of, group_of, key_start, value_start, value_end,
 ):  # fmt: skip
-    """Put entries out until a status says why no more.
+    """Output entries until a status tells why to stop.
 
     Args:
-        data: The blocks of each run, decompressed, in `room` bytes a run.
-        room: How many.
-        starts, ends: Where the entries of each block begin and end there, `blocks` a run.
-        blocks: How many.
-        cursors: `CURSOR` cells a run.
-        keys: The key that each cursor stands at, with its tag, in `key_room` bytes a run.
-        key_room: How many.
-        order: Runs that stand at an entry.
+        data: The blocks of each run, decompressed, `room` bytes for each run.
+        room: The number of these bytes.
+        starts, ends: The bounds of each block's entries there, `blocks` for each run.
+        blocks: The number of these blocks.
+        cursors: `CURSOR` cells for each run.
+        keys: The key at each cursor, with its tag, `key_room` bytes for each run.
+        key_room: The number of these bytes.
+        order: The runs at an entry.
         state: `STATE_CELLS` cells.
         scratch: Elements of the current key's list, newest first.
-        pieces: How long each is.
-        prefix: Bytes of the key group in front of a key.
-        bounds: The first key that is wanted, and behind it the key behind the last.
-        first_size: Where that begins.
+        pieces: The length of each.
+        prefix: Bytes of the key-group prefix.
+        bounds: The first wanted key, followed by the key behind the last one.
+        first_size: The start of the second key.
         first_group, behind_group: The key groups of both.
-        last: The last key group that is wanted now.
-        label: What `state_of` gets.
-        out: Keys and values, one entry behind the other.
+        last: The last wanted key group.
+        label: The value for `state_of`.
+        out: Keys and values, entry by entry.
         state_of, group_of, key_start, value_start, value_end: Filled, per row; a key begins behind
-            its key group, and its value where it ends.
+        its key group, and its value at its end.
 
     Returns:
-        `DONE` where the next key group (or -1, at the end) is behind the last; `WANTING` where a
-        run has no blocks left (it is marked as waiting); `FULL`; `GROWING_KEYS` and
-        `GROWING_PIECES` where there is too little room for these; `FAULT`.
+        `DONE` if the next key group (or -1, at the end) is behind the last; `WANTING` if a run has
+        no blocks left (it is marked as waiting); `FULL`; `GROWING_KEYS` and `GROWING_PIECES` if
+        there is too little room for these; `FAULT`.
     """
     live = state[LIVE]
     rows, at = state[ROWS], state[POSITION]
@@ -206,7 +206,7 @@ def merge_runs(
     moving = _first_waiting(cursors, order.size)
     while True:
         if moving >= 0:
-            # a run that waited, or the one that was first
+            # a run that waited, or the first one
             cursor = moving * CURSOR
             joins = cursors[cursor + WAITING] != 0
             status = _advance(

@@ -1,4 +1,4 @@
-"""Channels with records in flight: what an unaligned checkpoint keeps of the exchanges of a job."""
+"""Channels with records in flight: the buffers between subtasks in an unaligned checkpoint."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _Places: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 class ChannelFile:
-    """A file with the buffers of channels: of one subtask, or of several, also of other operators.
+    """A file with the buffers of channels, of one or several subtasks of any operators.
 
     ::
 
         i32 version 0, then buffers: i32 length, bytes
 
-    Every offset belongs to one channel, so that no byte is read for two.
+    Every offset belongs to one channel, so that no byte is read twice.
 
     Source: `ChannelStateSerializerImpl` in `org.apache.flink.runtime.checkpoint.channel`.
 
     Args:
-        open_: Opens it, once.
+        open_: Opens the file; called once.
     """
 
     def __init__(self, open_: Callable[[], ByteSource]) -> None:
@@ -42,17 +42,17 @@ class ChannelFile:
         self._places: _Places | SnapshotError | None = None
 
     def claim(self, offsets: Sequence[int]) -> None:
-        """Say that buffers of a channel begin there."""
+        """Claim the buffers at some offsets for a channel."""
         self._claimed += offsets
         self._places = None
 
     def read(self, offsets: Sequence[int]) -> list[bytes]:
-        """The buffers that begin at some offsets, which were claimed, in their order in the file.
+        """Return the buffers at some claimed offsets, in their order in the file.
 
         Raises:
-            CorruptSnapshotError: There is none, or one is named twice.
+            CorruptSnapshotError: There is no buffer at an offset, or an offset is given twice.
             UnsupportedFormatError: The file has another version.
-            MissingFileError: It is not there.
+            MissingFileError: The file does not exist.
         """
         if self._source is None:
             self._source = self._open()
@@ -60,7 +60,7 @@ class ChannelFile:
         starts, behind = self._known_places(source)
         places = np.searchsorted(starts, np.sort(np.array(offsets, np.int64)))
         buffers: list[bytes] = []
-        # what stands in one piece is read at once, if nothing large can be between
+        # a run of buffers is read at once, unless something large could lie between them
         for piece in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
             begin, end = int(starts[piece[0]]), int(behind[piece[-1]])
             if end - begin > PIECE_BYTES:
@@ -75,7 +75,7 @@ class ChannelFile:
         return buffers
 
     def _known_places(self, source: ByteSource) -> _Places:
-        """Where buffers begin, ascending, and where each ends at the latest: found out once."""
+        """Return the starts of buffers, ascending, and the latest end of each; computed once."""
         if self._places is None:
             try:
                 self._places = self._checked_places(source)
@@ -105,7 +105,7 @@ class ChannelFile:
 
 
 def _read_buffer(source: ByteSource, start: int, behind: int) -> bytes:
-    """The buffer that begins there; no more is read than it says, and than there is."""
+    """Read the buffer at an offset, and no more than its length and the bounds allow."""
     head = np.empty(LENGTH_BYTES, np.uint8)
     source.read_into(start, head)
     length = int.from_bytes(head.tobytes(), "big", signed=True)
@@ -116,7 +116,7 @@ def _read_buffer(source: ByteSource, start: int, behind: int) -> bytes:
 
 
 def _buffer(data: npt.NDArray[np.uint8], source: ByteSource, offset: int) -> bytes:
-    """The buffer at the begin of what may belong to it."""
+    """Return the buffer at the beginning of some bytes."""
     length = int.from_bytes(data[:LENGTH_BYTES].tobytes(), "big", signed=True)
     if not 0 <= length <= len(data) - LENGTH_BYTES:
         raise _fault(
@@ -140,13 +140,13 @@ class Channel:
     Attributes:
         operator_id: The operator's id.
         operator: Its uid, or else its id.
-        received: Whether the subtask received them. If not, it had still to send them.
+        received: Whether the subtask had received them; otherwise it had still to send them.
         subtask: The subtask.
-        gate: Its input gate; of what it had to send, its result partition.
-        channel: The channel of the gate, which is the sender's subtask; of what it had to send, the
-            subpartition, which is the receiver's.
+        gate: Its input gate, or its result partition for buffers still to be sent.
+        channel: The channel of the gate, which is the sender's subtask; or the subpartition, which
+            is the receiver's, for buffers still to be sent.
         size: The bytes of its buffers in the file, with their lengths.
-        offsets: Where they begin in the file.
+        offsets: Their offsets in the file.
         file: The file.
     """
 
@@ -162,13 +162,13 @@ class Channel:
 
     @property
     def place(self) -> str:
-        """What it is, for messages."""
+        """Name of the channel, for messages."""
         kind = ("gate", "channel") if self.received else ("partition", "subpartition")
         where = f"{kind[0]} {self.gate}, {kind[1]} {self.channel}"
         return f"operator {self.operator}, subtask {self.subtask}, {where}"
 
     def buffers(self) -> list[bytes]:
-        """Its buffers, the oldest first.
+        """Return its buffers, the oldest first.
 
         Raises:
             SnapshotError: The file can't be read, or is damaged.

@@ -1,4 +1,4 @@
-"""Where state lies: the handles that `_metadata` holds, as plain values.
+"""The handles in `_metadata`, which lead to state, as plain values.
 
 A *stream handle* is a piece of bytes: inlined, in a file named relative to the snapshot, in a
 file named absolutely, or a segment of a merged file. A *keyed handle* adds key groups to it, an
@@ -67,7 +67,7 @@ KeyGroups: TypeAlias = "KeyGroupRange | int | Iterable[int]"
 
 
 def ranges_of(key_groups: KeyGroups) -> list[KeyGroupRange]:
-    """One key group, a range of them, or any number in any order, as ascending ranges."""
+    """Return one key group, a range, or any number in any order, as ascending ranges."""
     if isinstance(key_groups, KeyGroupRange):
         return [key_groups]
     if isinstance(key_groups, int):
@@ -187,7 +187,7 @@ class KeyGroupsHandle:
 
 
 class _OfKeyGroups:
-    """A handle that says its key groups by the first and their number."""
+    """A handle that gives its key groups by the first and their number."""
 
     __slots__ = ()
     first: int
@@ -195,7 +195,7 @@ class _OfKeyGroups:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """The key groups in it; its files may have others, which do not count."""
+        """The key groups in it; others in its files do not count."""
         return KeyGroupRange(self.first, self.first + self.count - 1)
 
 
@@ -322,7 +322,7 @@ class ChannelHandle:
 
     Attributes:
         kind: 1 input channel, 2 result subpartition, 3 and 4 their merged forms.
-        subtask: The subtask that the buffers belong to.
+        subtask: The subtask of the buffers.
         parts: One part for the simple forms, any number for the merged ones.
         size: The stream's size, as the handle gives it.
         stream: The bytes.

@@ -1,7 +1,7 @@
-"""Key groups: which one a key belongs to, and which subtask a key group belongs to.
+"""Key groups: the assignment of keys to key groups, and of key groups to subtasks.
 
 A key's group is `murmur(key.hashCode()) % max_parallelism`; a subtask owns a contiguous range of
-groups. Both are Flink's own formulas, so what is rewritten here lands where Flink looks for it.
+groups. Both are Flink's own formulas, so that Flink finds state that is rewritten here.
 
 Source: `org.apache.flink.runtime.state.KeyGroupRangeAssignment`, `org.apache.flink.util.MathUtils`.
 """
@@ -38,12 +38,11 @@ MASK = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class EncodedKey:
-    """A key that is looked for.
+    """A key to look up.
 
     Attributes:
         encoded: Its bytes, as its serializer writes them.
-        key_group: Where all that is held for it lies; None if its Java hash can't be derived, so
-            that it may lie in any.
+        key_group: Its key group; None if its Java hash can't be derived, so that it may be in any.
     """
 
     encoded: bytes
@@ -51,7 +50,7 @@ class EncodedKey:
 
     @property
     def key_groups(self) -> KeyGroupRange | None:
-        """The key groups that may hold it; None for all."""
+        """The key groups that may hold the key; None for all."""
         return None if self.key_group is None else KeyGroupRange(self.key_group, self.key_group)
 
 
@@ -66,7 +65,7 @@ def key_group_of(code: int, max_parallelism: int) -> int:
     code = (code ^ code >> 13) * 0xC2B2AE35 & MASK
     code ^= code >> 16
     if code >> 31:
-        code = -code & MASK  # the least number stays what it is, and is none of a group's
+        code = -code & MASK  # the least number stays negative, and is in no key group
     return (0 if code >> 31 else code) % max_parallelism
 
 
@@ -95,7 +94,7 @@ def key_group_ranges(max_parallelism: int, parallelism: int) -> list[KeyGroupRan
 
 
 def key_groups_of(subtask: int, max_parallelism: int, parallelism: int) -> KeyGroupRange:
-    """One subtask's key groups."""
+    """Return one subtask's key groups."""
     return KeyGroupRange(
         (subtask * max_parallelism + parallelism - 1) // parallelism,
         ((subtask + 1) * max_parallelism - 1) // parallelism,

@@ -50,16 +50,16 @@ class Measure:
         """Add entries to the sums.
 
         Raises:
-            CorruptSnapshotError: One is of none of the states, or of none of the key groups.
+            CorruptSnapshotError: An entry's state or key group is not among those measured.
         """
         if not len(entries):
             return
         groups = entries.group_of - self.key_groups.first
         slot = entries.state_of.astype(np.int64) * len(self.key_groups) + groups
-        # as numbers without a sign, negative ones are too large
+        # as unsigned numbers, negative ones are too large
         outside = groups.view(np.uint64) >= len(self.key_groups)
         outside |= slot.view(np.uint64) >= len(self._counts)
-        if outside.any():  # there the kernel must not write
+        if outside.any():  # the kernel must not write there
             row = int(outside.argmax())
             raise CorruptSnapshotError(
                 f"an entry of state {entries.state_of[row]} and key group {entries.group_of[row]},"
@@ -78,10 +78,10 @@ class Measure:
         self._sizes[first:behind] += np.bincount(slot, weights).astype(np.int64)
 
     def merge(self, other: Measure) -> None:
-        """Add what was measured elsewhere of other entries of the same states.
+        """Add the measure of other entries of the same states.
 
         Args:
-            other: That; its key groups are among these.
+            other: The other measure; its key groups are among these.
         """
         for name in self.states:
             cells = self._cells(name, other.key_groups)
@@ -123,7 +123,7 @@ class Measure:
         return [int(size) for size in total]
 
     def span(self, names: Iterable[str], within: KeyGroupRange) -> KeyGroupRange:
-        """Return the first to the last key group that has entries of some states; empty if none."""
+        """Return the range of key groups with entries of some states; empty without entries."""
         counts = np.zeros(len(within), np.int64)
         for name in names:
             counts += self._counts[self._cells(name, within)]
@@ -149,7 +149,7 @@ def measure_operator(
 ) -> dict[str, tuple[I64Array, I64Array]]:
     """Return entries and bytes of each state of an operator in each key group.
 
-    All entries are read, a window at a time, and none is decoded.
+    All entries are read, a window at a time, without decoding.
 
     Args:
         operator: The operator.

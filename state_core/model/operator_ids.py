@@ -1,7 +1,7 @@
-"""Operator ids: how Flink turns the uid of an operator into the 16 bytes that name it.
+"""Operator ids: the 16 bytes that Flink derives from an operator's uid.
 
 The id is MurmurHash3 (x64, 128 bits, seed 0) of the uid's UTF-8 bytes. Without a uid it is a hash
-of the job's topology, which a snapshot alone does not tell.
+of the job's topology, which can't be derived from a snapshot alone.
 
 Source: `org.apache.flink.streaming.api.graph.StreamGraphHasherV2.generateUserSpecifiedHash`.
 """

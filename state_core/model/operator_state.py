@@ -1,7 +1,7 @@
 """Operator (non-keyed) state in the neutral model: split and union lists, and broadcast states.
 
-A list state belongs to subtasks, element by element. A broadcast state is one map of which every
-subtask keeps a copy: it is shown once, and `disagreeing` returns the subtasks whose copy differs.
+A list state belongs to subtasks, element by element. A broadcast state is one map, with a copy in
+every subtask: it is shown once, and `disagreeing` returns the subtasks whose copy differs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NonKeyedPart", "NonKeyedState", "columns_of"]
 
 
 def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """The columns of that name, in that order; all of them without names.
+    """Return the columns of some names, in that order; all of them by default.
 
     Raises:
         NotFoundError: There is no such column.
@@ -49,7 +49,7 @@ class NonKeyedPart(Protocol):
 
     @property
     def size(self) -> int:
-        """The size of the file that they lie in, as stored."""
+        """The stored size of its file in bytes."""
 
     def decode(self) -> pa.RecordBatch:
         """Return the elements or entries as typed columns."""
@@ -57,8 +57,11 @@ class NonKeyedPart(Protocol):
     def encoded(self) -> list[bytes]:
         """Return the bytes of each element; a broadcast state is one element."""
 
+    def measure(self) -> tuple[int, int]:
+        """Return the elements of a list, or the entries of a broadcast state, and their bytes."""
+
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
-        """Return the entries of a broadcast state as bytes, in no order."""
+        """Return the entries of a broadcast state as bytes, unordered."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,9 +70,9 @@ class NonKeyedState:
 
     Attributes:
         name: Its name.
-        mode: How it is redistributed when the job runs at another parallelism.
-        schema: The columns that it decodes to: `subtask, position, value` of a list, `key, value`
-            of a broadcast state, and the exact bytes of values that a column can't hold.
+        mode: Its redistribution when the job runs at another parallelism.
+        schema: Its decoded columns: `subtask, position, value` of a list, `key, value` of a
+            broadcast state, and the exact bytes of values that a column can't hold.
         value_type: The Java type of the elements, or of a broadcast state's values.
         key_type: The Java type of a broadcast state's keys; empty for lists.
         meta_info: Its meta info, as Flink wrote it.
@@ -88,11 +91,11 @@ class NonKeyedState:
         return showing.element_state_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.schema_html(repr(self), self.schema)
+        return showing.schema_table(repr(self), self.schema).to_html()
 
     @property
     def broadcast(self) -> bool:
-        """Whether it is a broadcast state."""
+        """Return whether it is a broadcast state."""
         return self.mode is DistributionMode.BROADCAST
 
     @property
@@ -101,7 +104,7 @@ class NonKeyedState:
         return sum(part.elements for part in self.parts)
 
     def batches(self, *, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The content, a subtask at a time; of a broadcast state, one copy.
+        """Yield the content, a subtask at a time; of a broadcast state, one copy.
 
         Raises:
             CorruptSnapshotError: The bytes are not what the header describes.
@@ -111,7 +114,7 @@ class NonKeyedState:
             yield batch if columns is None else batch.select(list(columns))
 
     def to_batch_reader(self, *, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """The content as a stream of record batches, one per subtask.
+        """Return the content as a stream of record batches, one per subtask.
 
         Args:
             columns: The columns to read, in this order; all by default.
@@ -123,11 +126,11 @@ class NonKeyedState:
         return pa.RecordBatchReader.from_batches(schema, self.batches(columns=columns))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The content for other libraries, by Arrow's PyCapsule interface."""
+        """Export the content to other libraries, by Arrow's PyCapsule interface."""
         return self.to_batch_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self, *, columns: Sequence[str] | None = None) -> pa.Table:
-        """The content as one table; arguments and errors as for `to_batch_reader`."""
+        """Return the content as one table; arguments and errors as for `to_batch_reader`."""
         return self.to_batch_reader(columns=columns).read_all()
 
     def to_pandas(self, *, columns: Sequence[str] | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Pieces of a file of keyed state: entries that follow on each other, which one task reads."""
+"""Pieces of a file of keyed state: consecutive entries, read by one task."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, Protocol, runtime_checkable
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = ["CuttableFile", "FilePiece", "Place", "pieces_between"]
+__all__ = ["CuttableFile", "EntryPosition", "FilePiece", "pieces_between"]
 
 
 @dataclass(frozen=True)
 class FilePiece:
-    """Entries of a file that follow on each other, perhaps only some of a key group.
+    """Consecutive entries of a file, perhaps only a part of a key group.
 
     Attributes:
-        key_groups: The key groups that they are of.
-        size: Their bytes as stored, about.
-        begin: The first entry's place, as the file's format says it; None where it is the first of
+        key_groups: The key groups of the entries.
+        size: Their approximate size in bytes, as stored.
+        begin: The first entry's place, in the terms of the file's format; None at the beginning of
             the key groups.
-        end: The place of the entry behind the last; None where they end with the key groups.
-        guessed: Whether nobody knows that an entry begins at these places: if none does, reading
-            the piece, or the one before, raises `CorruptSnapshotError`.
+        end: The place of the entry behind the last; None at the end of the key groups.
+        guessed: Whether the places are guessed: if no entry begins there, reading the piece, or the
+            one before, raises `CorruptSnapshotError`.
     """
 
     key_groups: KeyGroupRange
@@ -34,8 +34,8 @@ class FilePiece:
     guessed: bool = False
 
 
-class Place(Protocol):
-    """Where an entry lies, as a file's format says it."""
+class EntryPosition(Protocol):
+    """The position of an entry, in the terms of a file's format."""
 
     @property
     def group(self) -> int:
@@ -43,15 +43,18 @@ class Place(Protocol):
 
 
 def pieces_between(
-    key_groups: KeyGroupRange, cuts: Sequence[tuple[Place | None, int]], *, guessed: bool = False
+    key_groups: KeyGroupRange,
+    cuts: Sequence[tuple[EntryPosition | None, int]],
+    *,
+    guessed: bool = False,
 ) -> list[FilePiece]:
-    """The pieces of some key groups.
+    """Return the pieces of some key groups.
 
     Args:
         key_groups: The key groups.
-        cuts: Where each piece begins, and the last ends, each with the bytes before it; the first
-            and the last place are None.
-        guessed: Whether the places are.
+        cuts: The start of each piece and the end of the last, each with the number of bytes before
+            it; the first and the last place are None.
+        guessed: Whether the places are guessed.
     """
     return [
         FilePiece(
@@ -70,24 +73,24 @@ class CuttableFile(Protocol):
     """A `KeyedFile` whose key groups can be read in pieces."""
 
     def looked_up_bytes(self) -> list[tuple[int, int]]:
-        """As `group_bytes`, even where it takes reading: of RocksDB's files the indexes."""
+        """Return `group_bytes`, even if that takes reading, as with the indexes of RocksDB."""
 
     def cut(
         self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
     ) -> list[FilePiece]:
-        """Cut some key groups into pieces of about so many bytes as stored, in order.
+        """Cut some key groups into pieces of about `piece_bytes` bytes as stored, in order.
 
         Args:
             key_groups: The key groups.
-            piece_bytes: About how many bytes a piece has.
-            guess: Whether pieces may be guessed, where that saves reading all of them.
+            piece_bytes: The approximate size of a piece in bytes.
+            guess: Whether the places may be guessed, if that saves reading all entries.
 
         Raises:
             SnapshotError: The entries can't be read.
         """
 
     def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
-        """Yield the entries of a piece: those of all pieces are those of the key groups, in order.
+        """Yield the entries of a piece; all pieces together have all entries, in order.
 
         Raises:
             SnapshotError: The entries can't be read.

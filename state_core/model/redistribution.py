@@ -1,18 +1,18 @@
-"""Where state goes when a job runs at another parallelism: pure plans, no data.
+"""Redistribution of state to another parallelism: plans, without data.
 
 Keyed state moves by key group, each to the subtask whose range holds it. Operator state moves by
 element, in one of three modes:
 
 ===================  ================================================================
-`SPLIT_DISTRIBUTE`   all subtasks' elements in one row, cut into contiguous parts; what does
-                     not divide goes one each to the first subtasks, and the next state (in
+`SPLIT_DISTRIBUTE`   all subtasks' elements in one row, cut into contiguous parts; those that
+                     don't divide go one each to the first subtasks, and the next state (in
                      the order of Java's hash maps) begins where this one ended
 `UNION`              every subtask gets everything
 `BROADCAST`          every subtask gets one copy: that of old subtask `i % copies`
 ===================  ================================================================
 
 At an unchanged parallelism split and broadcast state stay where they are, unless some subtasks have
-no copy of a broadcast state: then all get one, beside the one that they may have.
+no copy of a broadcast state: then all get one, in addition to one that they may have.
 
 Source: `org.apache.flink.runtime.checkpoint.StateAssignmentOperation`,
 `RoundRobinOperatorStateRepartitioner`, `KeyGroupRangeAssignment`.
@@ -40,7 +40,7 @@ __all__ = [
     "spread_evenly",
 ]
 
-# of `java.util.HashMap`
+# as in `java.util.HashMap`
 FIRST_BUCKETS, LOAD_FACTOR, LONG_CHAIN, TREE_BUCKETS = 16, 0.75, 8, 64
 
 
@@ -71,7 +71,7 @@ def plan_key_groups(
     parallelism: int,
     before: int | None = None,
 ) -> list[SubtaskPlan]:
-    """Plan how key groups are spread over subtasks.
+    """Plan the distribution of key groups over subtasks.
 
     Args:
         entries: The number of entries of each key group; as many as the max parallelism.
@@ -110,7 +110,7 @@ def skew_of(sizes: npt.ArrayLike) -> float:
 
 
 def spread_evenly(totals: npt.NDArray[np.int64], groups: int) -> npt.NDArray[np.int64]:
-    """Estimate the content of another number of key groups, if keys hash evenly."""
+    """Estimate the content of another number of key groups, assuming that keys hash evenly."""
     whole = int(totals.sum())
     bounds = np.arange(groups + 1, dtype=np.int64) * whole // groups
     return np.diff(bounds)
@@ -139,7 +139,7 @@ class ElementSlice:
 def plan_operator_state(
     before: Sequence[Mapping[str, StateShare]], parallelism: int
 ) -> list[dict[str, list[ElementSlice]]]:
-    """Plan where every element of every operator state goes.
+    """Plan the subtask of every element of every operator state.
 
     Args:
         before: The states of each old subtask by name, in the order of its handle in `_metadata`.
@@ -188,7 +188,7 @@ def _keep(
         _broadcast(plan, name, shares)
     for share in shares:
         mine, given = _whole(share), plan[share[0]].get(name, [])
-        # who has a copy keeps it beside the one that it is given
+        # a subtask with a copy keeps it in addition to its new one
         others = [other for other in given if other.subtask != mine.subtask]
         plan[share[0]][name] = sorted([mine, *others], key=lambda part: part.subtask)
 
@@ -196,7 +196,7 @@ def _keep(
 def _union(
     plan: list[dict[str, list[ElementSlice]]], name: str, shares: list[tuple[int, StateShare]]
 ) -> None:
-    everything = [_whole(share) for share in shares]  # one list for all: they may be thousands
+    everything = [_whole(share) for share in shares]  # shared by thousands of subtasks
     for subtask in plan:
         subtask[name] = everything
 
@@ -260,7 +260,7 @@ def _split_order(before: Sequence[Mapping[str, StateShare]]) -> list[str]:
 
 
 def _handle_order(names: Iterable[str], hashes: Mapping[str, int]) -> list[str]:
-    """Return names in the order of the map that a handle puts them into."""
+    """Return names in the order of the map in which a handle has them."""
     order = list(names)
     room = max(1, ceil(len(order) / LOAD_FACTOR))
     buckets = 1 << (room - 1).bit_length()

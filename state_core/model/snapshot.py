@@ -1,7 +1,7 @@
 """The neutral model of a snapshot: operators, their keyed states, and entries of state.
 
-Formats fill it, everything else reads it; neither knows the other. A `KeyedState` gives its
-content as Arrow, whichever backend wrote it and in however many files.
+Formats fill it, everything else reads it; neither depends on the other. A `KeyedState` returns its
+content as Arrow, whatever backend wrote it and however many files it has.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from statelake.state_core.model import showing
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.operator_state import NonKeyedState, columns_of
+
+if TYPE_CHECKING:
+    from statelake.state_core.model.description import SnapshotDescription
 
 __all__ = [
     "Entries",
@@ -56,14 +59,14 @@ class Entries:
     """Entries of one or more states; valid until their producer yields the next ones.
 
     Attributes:
-        data: The buffer that positions point into.
+        data: The buffer of the positions.
         state_of: The state of each entry, as an index into its file's states.
         group_of: The key group of each entry.
         key_start: The start of each key, behind the key-group prefix.
         key_end: The end of each key.
         value_start: The start of each value.
         value_end: The end of each value.
-        place: Names a position of `data` for messages.
+        place: Returns the name of a position in `data`, for messages.
     """
 
     data: npt.NDArray[np.uint8]
@@ -103,7 +106,7 @@ class Entries:
 
 
 class KeyedFile(Protocol):
-    """One subtask's keyed state, in any format."""
+    """The keyed state of one subtask, in any format."""
 
     @property
     def name(self) -> str:
@@ -111,11 +114,11 @@ class KeyedFile(Protocol):
 
     @property
     def compressed(self) -> bool:
-        """Whether its entries are compressed."""
+        """Return whether its entries are compressed."""
 
     @property
     def key_serializer(self) -> bytes:
-        """The snapshot of the key's serializer, as Flink wrote it."""
+        """The snapshot of the key serializer, as Flink wrote it."""
 
     @property
     def key_groups(self) -> KeyGroupRange:
@@ -127,30 +130,30 @@ class KeyedFile(Protocol):
 
     @property
     def layouts(self) -> Sequence[Any]:
-        """How each state's entries are laid out: a `KeyedLayout` of the formats."""
+        """The layout of each state's entries: a `KeyedLayout` of the formats."""
 
     @property
     def is_spread_evenly(self) -> bool:
-        """Whether `group_bytes` gives all key groups an equal share, as only reading says more."""
+        """Return whether `group_bytes` can only estimate: all key groups an equal share."""
 
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Return the key groups that have data, ascending, with their bytes as stored."""
+        """Return the key groups that have data, ascending, with their size as stored."""
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, key group after key group."""
 
     def encode_key(self, key: object) -> EncodedKey:
-        """A key as its serializer writes it, and its key group."""
+        """Return a key as its serializer writes it, with its key group."""
 
     def entries_of_key(
         self, key: EncodedKey, states: Collection[int] | None = None
     ) -> Iterator[Entries]:
-        """Yield the entries of one key, of all states or of some; those of one state at a time."""
+        """Yield the entries of one key, of all states or of some, one state at a time."""
 
     def decode(
         self, state: int, entries: Entries, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Entries of one state as typed columns, all of them or those named."""
+        """Return entries of one state as typed columns: all columns, or those named."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ class KeyedState:
     Attributes:
         name: Its name, or for timers the name of their queue.
         kind: Its kind.
-        schema: The columns that it decodes to.
+        schema: Its decoded columns.
         key_type: The Java type of the keys.
         namespace_type: The Java type of the namespaces.
         value_type: The Java type of the values, a list's elements or a map's values; empty for
@@ -177,7 +180,7 @@ class KeyedState:
         user_key_type: The Java type of a map's keys; empty for other states.
         with_ttl: Whether each value has the time of its last access.
         meta_info: Its meta info, as Flink wrote it.
-        files: The files that it lies in, each with its id there.
+        files: The files that contain it, each with its id there.
     """
 
     name: str
@@ -195,7 +198,7 @@ class KeyedState:
         return showing.keyed_state_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.schema_html(repr(self), self.schema)
+        return showing.schema_table(repr(self), self.schema).to_html()
 
     @property
     def timer_service(self) -> tuple[str, str]:
@@ -206,7 +209,7 @@ class KeyedState:
     def batches(
         self, key_groups: KeyGroups | None = None, *, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The content a window at a time, in bounded memory; arguments as for `to_arrow`."""
+        """Yield the content a window at a time, in bounded memory; arguments as for `to_arrow`."""
         ranges = [None] if key_groups is None else ranges_of(key_groups)
         for file, state in self.files:
             for key_group_range in ranges:
@@ -215,7 +218,7 @@ class KeyedState:
     def to_batch_reader(
         self, *, columns: Sequence[str] | None = None, key_groups: KeyGroups | None = None
     ) -> pa.RecordBatchReader:
-        """The content as a stream of record batches, in bounded memory.
+        """Return the content as a stream of record batches, in bounded memory.
 
         Args:
             columns: The columns to read, in this order; all by default.
@@ -229,7 +232,7 @@ class KeyedState:
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def get(self, key: object) -> pa.Table:
-        """All that is held for one key: a row for each namespace, user key or timer.
+        """Return the content for one key: a row for each namespace, user key or timer.
 
         Only the key's own key group is read, if the Java hash of the key can be derived; of
         RocksDB's files only the blocks in which the key can be.
@@ -238,11 +241,11 @@ class KeyedState:
             key: The key as in `to_arrow().column("key").to_pylist()`, or an Arrow scalar.
 
         Returns:
-            The columns of `to_arrow`; no row if nothing is held for the key.
+            The columns of `to_arrow`; empty if the state has nothing for the key.
 
         Raises:
             EncodeError: The key is not of the state's key type.
-            CorruptSnapshotError: The bytes are not what the header says they are.
+            CorruptSnapshotError: The bytes don't match the header.
         """
         encoded = self.files[0][0].encode_key(key) if self.files else None
         batches = [
@@ -254,7 +257,7 @@ class KeyedState:
         return pa.Table.from_batches(batches, self.schema)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The content for other libraries, by Arrow's PyCapsule interface."""
+        """Export the content to other libraries, by Arrow's PyCapsule interface."""
         return self.to_batch_reader().__arrow_c_stream__(requested_schema)
 
     def to_pandas(
@@ -273,14 +276,14 @@ class KeyedState:
         """Return the content as one table, decoded by several threads.
 
         Args:
-            key_groups: Which key groups: one, a range, or any number of them; all by default.
-            columns: Which columns, in this order; all by default. Keys or values of which no
-                column is wanted are not decoded.
-            threads: How many; as many as there are cores by default.
+            key_groups: The key groups: one, a range, or any number of them; all by default.
+            columns: The columns, in this order; all by default. Keys or values without a selected
+                column are not decoded.
+            threads: The number of threads; by default that of the cores.
 
         Raises:
             NotFoundError: There is no such column.
-            CorruptSnapshotError: The bytes are not what the header says they are.
+            CorruptSnapshotError: The bytes don't match the header.
         """
         schema = columns_of(self.schema, columns)
         workers = threads or os.cpu_count() or 1
@@ -354,8 +357,8 @@ class Operator:
         keyed_files: The files of its keyed state.
         keyed_states: Its keyed states, timers included, by name.
         operator_states: Its operator (non-keyed) states: lists, then broadcast states.
-        operator_state_version: The version of the operator state files; 0 if there are none.
-        operator_state_compressed: Whether these are compressed.
+        operator_state_version: The version of the operator state files; 0 without such files.
+        operator_state_compressed: Whether the operator state files are compressed.
         subtask_states: The number of subtasks with state.
         coordinator_bytes: The size of its coordinator's state.
         raw_bytes: The size of raw state, keyed or not, which only the job can read.
@@ -385,18 +388,23 @@ class Operator:
         return showing.operator_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.operator_html(self)
+        from statelake.state_core.model.description import (  # noqa: PLC0415 - it imports this module
+            describe_operator,
+        )
+
+        states = describe_operator(self, key_groups=False).states_table()
+        return showing.Table(repr(self)).to_html() + states.to_html()
 
     @property
     def label(self) -> str:
-        """Its name in tables and messages: its uid, or else its id."""
+        """Its name in tables and messages: its uid, or otherwise its id."""
         return self.uid or self.operator_id
 
     def state(self, name: str) -> KeyedState:
         """Return the keyed state of that name.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such state.
         """
         return self._named(self.keyed_states, name, "keyed ")
 
@@ -404,7 +412,7 @@ class Operator:
         """Return the operator state of that name.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such state.
         """
         return self._named(self.operator_states, name, "operator ")
 
@@ -446,8 +454,8 @@ class Snapshot:
         kind: `savepoint` or `checkpoint`; empty before version 4 of `_metadata`.
         format: `canonical`, `native` or `checkpoint`.
         operators: The operators in the order of the file.
-        metadata: The file as parsed by the format that read it.
-        files: What its handles lead to.
+        metadata: The parsed `_metadata`, as the format's reader returned it.
+        files: The files of its handles.
     """
 
     location: str
@@ -463,11 +471,50 @@ class Snapshot:
         return showing.snapshot_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.snapshot_html(self)
+        operators = self.describe(key_groups=False).operators_table()
+        return showing.Table(repr(self)).to_html() + operators.to_html()
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all its state, as stored."""
+        return sum(operator.total_bytes for operator in self.operators)
+
+    def describe(
+        self,
+        *,
+        parallelism: int | None = None,
+        entries: bool | None = None,
+        schema: bool = False,
+        key_groups: bool = True,
+    ) -> SnapshotDescription:
+        """Return what it holds: operators, states, types, sizes, key groups and their skew.
+
+        `print` shows it as `statelake inspect` does, a notebook as tables; `to_json` returns what
+        `statelake inspect --json` prints.
+
+        Args:
+            parallelism: A parallelism at which it might run, for a comparison.
+            entries: Whether to count entries and the bytes of their keys and values, which reads
+                all state; by default up to 2 GiB. Else key groups have the bytes that files store.
+            schema: Whether to list the columns of each state.
+            key_groups: Whether to look at key groups; without, nothing is read but `_metadata` and
+                the heads of files.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not entries.
+            KeyGroupError: The parallelism is out of range.
+        """
+        from statelake.state_core.model.description import (  # noqa: PLC0415 - it imports this module
+            describe_snapshot,
+        )
+
+        return describe_snapshot(
+            self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups
+        )
 
     @property
     def compression(self) -> str:
-        """`snappy` if keyed or operator state is compressed, else `none`."""
+        """Name of the compression of keyed or operator state: `snappy` or `none`."""
         files = [file for operator in self.operators for file in operator.keyed_files]
         compressed = [file.compressed for file in files]
         compressed += [operator.operator_state_compressed for operator in self.operators]
@@ -477,7 +524,7 @@ class Snapshot:
         """Return the operator of that uid, name or id; an id may be shortened.
 
         Raises:
-            NotFoundError: There is none, or more than one.
+            NotFoundError: No operator matches, or more than one.
         """
         for key in ("uid", "name", "operator_id"):
             matches = [operator for operator in self.operators if getattr(operator, key) == wanted]

@@ -14,8 +14,8 @@ __all__ = ["BatchState"]
 class BatchState:
     """A value, list, reducing or aggregating state, for many keys at once.
 
-    Values are those that are stored: accumulators of an aggregating state. A key that occurs twice
-    in a column is looked up twice; of two values for it the last one counts.
+    Values are the stored ones: accumulators of an aggregating state. A key that occurs twice in a
+    column is looked up twice; of two values for it the last one counts.
     """
 
     def __init__(self, backend: KeyedStateBackend, state: AnyState) -> None:
@@ -25,7 +25,7 @@ class BatchState:
         self._batch: KeyBatch | None = None
 
     def get(self, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Return the value of each key; null where it has none.
+        """Return the value of each key; null without a value.
 
         Raises:
             EncodeError: A key is invalid.
@@ -43,7 +43,7 @@ class BatchState:
         put_many(self._encoded(keys), values)
 
     def _encoded(self, keys: pa.Array | pa.ChunkedArray) -> KeyBatch:
-        """Return the bytes of the keys, made once for a `get` and the `put` that follows."""
+        """Return the bytes of the keys, computed once for a `get` and the following `put`."""
         if self._batch is None or keys is not self._keys:
             self._batch = encode_keys(self._backend, self._state, keys)
             self._keys = keys

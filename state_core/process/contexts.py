@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RuntimeContext:
-    """The subtask and the run that a function belongs to.
+    """The subtask and the run of a function.
 
     Attributes:
         job: The job's name.
@@ -36,7 +36,7 @@ class RuntimeContext:
         parallelism: The number of subtasks.
         max_parallelism: The number of key groups.
         processing_time: The time of the run, in milliseconds: the same for all of its records, so
-            that a run which has to be repeated is repeated exactly.
+            that a repeated run has the same result.
     """
 
     job: str
@@ -66,7 +66,7 @@ class Collector:
         return len(self.records) + sum(len(batch) for batch in self._batches)
 
     def take(self) -> list[pa.RecordBatch | list[Any]]:
-        """Return what was collected since the last call."""
+        """Return the output since the last call."""
         self._close_records()
         batches, self._batches = self._batches, []
         return batches
@@ -82,7 +82,7 @@ class Timers:
     """Timers of the current key.
 
     Args:
-        service: The backend's; None where no stream is keyed.
+        service: The backend's timers; None if no stream is keyed.
         place: The operator, for messages.
     """
 
@@ -99,7 +99,7 @@ class Timers:
         return self._service
 
     def register_event_time(self, timestamp: int) -> None:
-        """Call `on_event_timer` for this key once the watermark has reached that time."""
+        """Call `on_event_timer` for this key when the watermark has reached that time."""
         self._keyed.register_event_time_timer(timestamp)
 
     def delete_event_time(self, timestamp: int) -> None:
@@ -116,12 +116,12 @@ class Timers:
 
 
 class _Context:
-    """What the contexts of all calls have.
+    """The common part of all contexts.
 
     Attributes:
         runtime: The subtask and the run.
         state_manager: The states.
-        watermark: The current watermark; None before there was any.
+        watermark: The current watermark; None before the first one.
     """
 
     def __init__(self, runtime: RuntimeContext, state_manager: StateManager) -> None:
@@ -165,7 +165,7 @@ class PartitionedContext(_Context):
 
 
 class NonPartitionedContext(_Context):
-    """The context of a call for no partition in particular: states of a partition are not there."""
+    """The context of a call without a partition, which has no access to a partition's states."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Process functions, which users extend: of one or two inputs, of one or two outputs.
 
 A function declares its states before it uses them, and gets them from the context of each call.
-A function's own attributes are not kept between runs: only state is. With two outputs, every method
+Only state is kept between runs, not a function's own attributes. With two outputs, every method
 that has `output` gets two of them instead.
 
 Source: `org.apache.flink.datastream.api.function` (FLIP-410, FLIP-433).

@@ -59,9 +59,10 @@ class SourceNode:
         name: The name by which its offsets are remembered.
         path: A directory, a file, or a Delta table.
         format: `delta`, `parquet` or `json` (one object a line).
-        event_time: The column of event time (a timestamp, or milliseconds); empty for none.
-        delay: How far the watermark stays behind, in milliseconds.
-        schema: The schema of what is read; taken from the files by default.
+        event_time: The column of event time (a timestamp, or milliseconds); empty without event
+            time.
+        delay: The distance of the watermark behind it, in milliseconds.
+        schema: The schema of the records; taken from the files by default.
     """
 
     name: str
@@ -77,9 +78,9 @@ class Input:
     """One input of an operator.
 
     Attributes:
-        node: The name of the source, or the uid of the operator, that it comes from.
+        node: The name of its source, or the uid of its operator.
         output: The index of that operator's output.
-        kind: How it is partitioned.
+        kind: Its partitioning.
         key: The key of a record, if it is keyed.
     """
 
@@ -98,7 +99,8 @@ class OperatorNode:
         function: The user's process function.
         inputs: Its inputs, the broadcast one first.
         outputs: The columns of each output.
-        key_type: The key type of keyed inputs, or of the one partition of global ones; else None.
+        key_type: The key type of keyed inputs, or of the one partition of global ones; otherwise
+            None.
     """
 
     declaration: OperatorDeclaration
@@ -115,10 +117,10 @@ class OperatorNode:
 
 @dataclass(frozen=True)
 class SinkNode:
-    """A Delta table that a stream is appended to.
+    """A Delta table to which a stream is appended.
 
     Attributes:
-        name: The name that its commits are recorded under.
+        name: The name of its commits in the table's log.
         path: The table.
         input: The stream to append.
     """
@@ -130,15 +132,15 @@ class SinkNode:
 
 @dataclass
 class Job:
-    """A job that is being built.
+    """A job in the making.
 
     Args:
         name: Its name, which is also that of its tables in the lake.
-        max_parallelism: The number of its key groups: fixed once there is state.
+        max_parallelism: The number of its key groups, fixed once the job has state.
 
     Attributes:
         sources: Its sources, by name.
-        operators: Its operators by uid, each behind those that it reads.
+        operators: Its operators by uid, each after those whose output it reads.
         sinks: Its sinks, by name.
     """
 
@@ -162,15 +164,15 @@ class Job:
         delay: str | int = 0,
         schema: pa.Schema | None = None,
     ) -> Stream:
-        """Return a stream of what is added to a table or directory.
+        """Return a stream of the records that are added to a table or directory.
 
         Args:
             name: The name by which its offsets are remembered.
             path: A Delta table, or files of Parquet or JSON lines, or their directory.
             format: `delta`, `parquet` or `json`; derived from the path by default.
             event_time: The column of event time.
-            delay: How far the watermark stays behind it: `5s`, or milliseconds.
-            schema: The schema of what is read; taken from the files by default.
+            delay: The distance of the watermark behind it: `5s`, or milliseconds.
+            schema: The schema of the records; taken from the files by default.
 
         Raises:
             DeclarationError: The name is taken or invalid, or the format is unknown.
@@ -218,11 +220,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream of a job, partitioned in some way.
+    """A stream of a job, with its partitioning.
 
     Attributes:
         job: The job.
-        origin: The node that it comes from, and how it is partitioned.
+        origin: Its node, and its partitioning.
         key_type: The type of its keys, if it is keyed.
     """
 
@@ -238,13 +240,13 @@ class Stream:
             type: The type of the key.
 
         Raises:
-            DeclarationError: The type can't be understood.
+            DeclarationError: The type can't be parsed.
         """
         keyed = Input(self.origin.node, self.origin.output, StreamKind.KEYED, key)
         return Stream(self.job, keyed, TypeDescriptor.of(type, f"key of {self.origin.node!r}"))
 
     def broadcast(self) -> Stream:
-        """Return the same records, all of them for every partition."""
+        """Return the same records, each of them for every partition."""
         return self._as(StreamKind.BROADCAST)
 
     def to_global(self) -> Stream:
@@ -252,7 +254,7 @@ class Stream:
         return self._as(StreamKind.GLOBAL)
 
     def shuffle(self) -> Stream:
-        """Return the same records, spread evenly."""
+        """Return the same records, distributed evenly."""
         return self._as(StreamKind.NON_KEYED)
 
     def process(
@@ -273,7 +275,7 @@ class Stream:
             The stream of the output, or two streams.
 
         Raises:
-            DeclarationError: `function` is no function of one input, or the uid is taken.
+            DeclarationError: `function` is not a function of one input, or the uid is taken.
         """
         if not isinstance(function, _ONE):
             raise _wrong(function, uid, "one input", "connect_and_process")
@@ -298,7 +300,7 @@ class Stream:
             output: The columns of the output.
 
         Raises:
-            DeclarationError: `function` is no function of two such inputs, or the uid is taken.
+            DeclarationError: `function` is not a function of two such inputs, or the uid is taken.
         """
         if not isinstance(function, _TWO):
             raise _wrong(function, uid, "two inputs", "process")
@@ -316,7 +318,7 @@ class Stream:
         """Append the stream to a Delta table, exactly once.
 
         Args:
-            name: The name that its commits are recorded under.
+            name: The name of its commits in the table's log.
             path: The table.
 
         Raises:

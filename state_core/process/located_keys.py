@@ -1,4 +1,4 @@
-"""Keys of a column with their key groups and bytes, made by kernels rather than key by key."""
+"""Keys of a column with their key groups and bytes, computed by kernels instead of key by key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def locate_keys(
     """Return the keys of a column with their key groups and bytes.
 
     Args:
-        backend: The backend that the keys are for.
+        backend: The backend of the keys.
         keys: The keys, one per row.
         groups: The key group of each key.
 

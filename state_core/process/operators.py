@@ -2,7 +2,7 @@
 
 The runtime calls, in this order: `open`; `fire_processing_timers`; `process` for the records of
 each input, the broadcast one first; `advance_watermark`; `end_input` if the stream has ended for
-good; `close`, whatever happened. Snapshots are taken by the backends.
+good; `close`, also after an error. Snapshots are taken by the backends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from statelake.state_core.process.state_access import StateManager
 
 __all__ = ["GLOBAL_KEY", "GLOBAL_KEY_TYPE", "Backends", "ProcessOperator"]
 
-# the one partition of a global stream, as Flink's NullByteKeySelector has it
+# the single partition of a global stream, as in Flink's NullByteKeySelector
 GLOBAL_KEY, GLOBAL_KEY_TYPE = 0, "Byte"
 _FIRST = {Side.ONLY, Side.FIRST}
 Visit = Callable[[PartitionedContext], None]
@@ -96,11 +96,11 @@ class ProcessOperator:
     # ------------------------------------------------------------------------- states
 
     def keyed(self, declaration: StateDeclaration) -> Any:
-        """Return a keyed state; one of many keys at once for a function that takes batches.
+        """Return a keyed state; one for many keys at once if the function takes batches.
 
         Raises:
             LegalityError: No stream is keyed.
-            IncompatibleError: The restored state can't become the declared one.
+            IncompatibleError: The restored state can't be converted to the declared one.
         """
         state = self._states.get(declaration)
         if state is None:
@@ -115,7 +115,7 @@ class ProcessOperator:
         """Return a list or broadcast state.
 
         Raises:
-            IncompatibleError: The restored state can't become the declared one.
+            IncompatibleError: The restored state can't be converted to the declared one.
         """
         state = self._states.get(declaration)
         if state is None:
@@ -194,13 +194,13 @@ class ProcessOperator:
     # ------------------------------------------------------------------------- a run
 
     def open(self, watermark: int | None = None) -> None:
-        """Create the states, so that what can't be restored is known before the first record.
+        """Create the states, so that a failed restore shows before the first record.
 
         Args:
             watermark: The watermark when the state was written.
 
         Raises:
-            IncompatibleError: A restored state can't become the declared one.
+            IncompatibleError: A restored state can't be converted to the declared one.
         """
         for state, _ in self.declaration.declared:
             if state.redistribution_mode is RedistributionMode.NONE:
@@ -242,7 +242,7 @@ class ProcessOperator:
         """Process records with keys whose bytes and groups are known."""
         at, outputs = self._backend().context, self.outputs
         located = zip(keys.keys, keys.groups, keys.encoded, records, strict=True)
-        if len(outputs) == 1:  # the same as below, quicker
+        if len(outputs) == 1:  # faster than the general case below
             (output,) = outputs
             for at.key, at.group, at.encoded, record in located:
                 call(record, output, ctx)

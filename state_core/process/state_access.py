@@ -1,7 +1,7 @@
-"""`StateManager`: a function's access to its states, as far as FLIP-433 allows the side that asks.
+"""`StateManager`: a function's access to its states, as far as FLIP-433 allows it for a side.
 
-An undeclared state and an illegal access are errors. A state that is declared and legal but does
-not exist here is None: that of a partition where no partition is the current one.
+An undeclared state and an illegal access are errors. A declared, legal state of a partition is None
+if there is no current partition.
 
 Source: `org.apache.flink.datastream.api.context.StateManager`; the rules are `checks.legality`.
 """
@@ -33,10 +33,10 @@ class StateManager:
     """The states of one side of one operator.
 
     Args:
-        operator: The operator whose function asks.
+        operator: The operator of the function.
         side: The input whose record is being processed.
         states: The provider of the states.
-        partitioned: Whether a partition is the current one.
+        partitioned: Whether there is a current partition.
         in_apply: Whether this is for `apply_to_all_partitions`.
     """
 
@@ -54,17 +54,18 @@ class StateManager:
         self._states = states
         self._partitioned = partitioned
         self._in_apply = in_apply
-        # by identity, which is quicker than a hash; the declaration is kept so that it stays one
+        # by identity, which is faster than a hash; keeping the declaration keeps the identity
+        # unique
         self._found: dict[int, tuple[StateDeclaration, Any]] = {}
 
     def get_state(self, declaration: StateDeclaration) -> Any:
-        """Return the state of a declaration; the same object whatever the current key is.
+        """Return the state of a declaration; the same object for all keys.
 
         Args:
             declaration: The declaration.
 
         Returns:
-            The state, read-only where it may only be read; None where there is none here.
+            The state, read-only if it may only be read; None without a current partition.
 
         Raises:
             LegalityError: The state was not declared, or this side may not use it here.
@@ -99,11 +100,11 @@ class ReadOnlyBroadcastState:
         self._error = error
 
     def get(self, user_key: Any) -> Any:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key; None without a value."""
         return self._state.get(user_key)
 
     def contains(self, user_key: Any) -> bool:
-        """Return whether there is a value for a key."""
+        """Return whether a key has a value."""
         contained: bool = self._state.contains(user_key)
         return contained
 

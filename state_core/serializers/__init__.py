@@ -5,15 +5,15 @@
 `basic/`         numbers, text, dates and times, enums
 `composite/`     collections, tuples, rows, POJOs, optional values, windows
 `kryo/`          Kryo, for classes whose form is known
-`opaque/`        what only its class understands: carried as bytes, decoded by users' code
+`opaque/`        values that only their class understands: carried as bytes, decoded by users' code
 `avro/`          Avro, in Flink's encoding
 `scala/`         types of the Scala API
 `sql/`           Flink SQL's rows and types: logical types, the binary format
-`operators/`     what Flink's own operators keep: CEP, joins, sinks, asynchronous I/O
+`operators/`     values of Flink's own operators: CEP, joins, sinks, asynchronous I/O
 `type_spec`      types as people write them: `Tuple2<Long, String>`
 ===============  ==================================================================
 
-A new serializer goes into the room of its kind, and its snapshot class into the table of
+A new serializer goes into the package of its kind, and its snapshot class into the table of
 `framework/built_in`, from which it is imported when a snapshot names it. Users add theirs with
 `register` (a snapshot class) and `register_decoder` (for values of a class that is not understood):
 see `docs/types.md`.

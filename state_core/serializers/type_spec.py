@@ -1,6 +1,6 @@
-"""Types as people write them, for migrations, checks and bootstraps.
+"""The language of types, for migrations, checks and bootstraps.
 
-A type is text as Java would write it, or, where a class has parts with names, a mapping::
+A type is text in Java's syntax, or a mapping if a class has named parts::
 
     Long
     Tuple2<String, List<Integer>>
@@ -60,10 +60,10 @@ SHOWN = 200
 
 
 def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
-    """Return the serializer snapshot of a type that a person wrote.
+    """Return the serializer snapshot of a type in this language.
 
     Raises:
-        EncodeError: The type can't be understood; the message says which types are known.
+        EncodeError: The type can't be parsed; the message names the known types.
     """
     try:
         if isinstance(spec, Mapping):
@@ -72,7 +72,7 @@ def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
     except StateError:
         raise
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        # a mapping whose parts are of another form than the language has
+        # a mapping whose parts have another form than in this language
         shown = f"{str(spec)[:SHOWN]} is no type ({type(error).__name__}: {error})"
         raise EncodeError(shown, remedy=_known()) from error
     if rest:
@@ -81,7 +81,7 @@ def parse_type(spec: TypeSpec) -> TypeSerializerSnapshot:
 
 
 def simple_types() -> dict[str, type[SimpleTypeSerializerSnapshot]]:
-    """Return the types whose name says everything, including those that users have registered."""
+    """Return the types that their name alone determines, including users' registered ones."""
     return _simple_types(changes())
 
 
@@ -167,8 +167,9 @@ def _pojo(
 ) -> PojoSerializerSnapshot:
     """Parse a POJO; a new field that is `Integer` begins as null, one that is `int` as 0.
 
-    The fields of the superclass that a subclass is given under belong to that superclass: if the
-    subclass declared them again, Java would have two of one name, and Flink no POJO.
+    Fields that a subclass shares with its superclass belong to the superclass: if the subclass
+    declared them again, Java would have two fields of one name, which Flink does not accept in a
+    POJO.
 
     Args:
         spec: A mapping with `pojo`, `fields`, and the subclasses `registered` and `non_registered`.
@@ -240,7 +241,7 @@ def _avro(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
 
 
 def _generic(name: str) -> Callable[[Mapping[str, Any]], TypeSerializerSnapshot]:
-    """Return a parser of `{list: ...}` and its like, whose parts may be mappings."""
+    """Return a parser of `{list: ...}` and similar types, whose parts may be mappings."""
 
     def build(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
         content = spec[name.lower()]

@@ -33,7 +33,7 @@ from statelake.state_core.commit.backends.changelog import (
     Change,
     Changelog,
     EmbeddedChangelogs,
-    no_matter,
+    never_cancel,
 )
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CommitError
@@ -125,7 +125,7 @@ class _DeltaChangelog:
         return self._segments[-1].last if self._segments else None
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         with self._lock:
             segments = list(self._segments)

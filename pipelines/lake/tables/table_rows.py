@@ -78,7 +78,7 @@ class TableRows:
 
     def parse(self, meta_info: bytes) -> tuple[KeyedState, KeyedLayout]:
         """A state of the table, and the layout that its rows have."""
-        return parse_keyed_state(meta_info, self.key_serializer, plain=self.plain)
+        return parse_keyed_state(meta_info, self.key_serializer, without_decoders=self.plain)
 
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Only the files that may hold these key groups."""
@@ -271,7 +271,7 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
 def parse_recorded(operator: OperatorRecord, state: StateRecord) -> KeyedState:
     """A state of a snapshot as its table was written, be it without decoders that there are now."""
     plain = _is_plain(operator, state)
-    return parse_keyed_state(state.meta_info, operator.key_serializer, plain=plain)[0]
+    return parse_keyed_state(state.meta_info, operator.key_serializer, without_decoders=plain)[0]
 
 
 def is_decoded_otherwise(operator: OperatorRecord, state: StateRecord) -> bool:
@@ -288,7 +288,7 @@ def _is_plain(operator: OperatorRecord, state: StateRecord) -> bool:
         operator.key_type, state.namespace_type, state.value_type, state.user_key_type,
     )  # fmt: skip
     now, bare = (
-        parse_keyed_state(state.meta_info, operator.key_serializer, plain=plain)[0]
+        parse_keyed_state(state.meta_info, operator.key_serializer, without_decoders=plain)[0]
         for plain in (False, True)
     )
     return _types(now) != recorded and _types(bare) == recorded

@@ -9,8 +9,9 @@
             key-value state:  namespace, key, value; lists and maps whole, with their counts
             timers:           the timer
 
-The number of entries stands before them, which a backend in memory knows. Values whose end only
-their own class knows can't be read back from it: with such a state the unified format is written.
+The number of entries precedes them, which a backend in memory knows. Values whose end only their
+own class can find can't be read back from this format: with such a state the unified format is
+written.
 
 Source: `HeapSnapshotStrategy`, `CopyOnWriteStateTableSnapshot` in
 `org.apache.flink.runtime.state.heap`.
@@ -56,7 +57,7 @@ class FrozenState:
 
     Attributes:
         layout: The layout of entries.
-        chunks: Cuts a dictionary into keys and values of the unified format.
+        chunks: Yields keys and values of a dictionary in the unified format.
         groups: One dictionary for each key group.
     """
 
@@ -90,7 +91,7 @@ class HeapCheckpointStrategy:
     compressed: bool
 
     def sync_prepare_resources(self, checkpoint_id: int) -> HeapResources:
-        """Freeze the dictionaries as they are now."""
+        """Freeze the dictionaries in their current form."""
         del checkpoint_id
         return self.prepare()
 
@@ -128,10 +129,10 @@ class HeapCheckpointStrategy:
         return [compress_snappy(b"".join(pieces))] if self.compressed else pieces
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Do nothing: later checkpoints do not build on it."""
+        """Do nothing: later checkpoints do not depend on it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Do nothing: nothing was kept of it."""
+        """Do nothing: nothing was kept for it."""
 
 
 def _walkable(layout: KeyedLayout) -> bool:
@@ -165,13 +166,13 @@ def _native(state: FrozenState, entries: dict[bytes, Any]) -> Iterator[U8Array]:
 
 
 def _whole(entries: dict[bytes, bytes]) -> bytes:
-    """Return a map with its count in front; its entries are as in the format already."""
+    """Return a map with its count in front; its entries are in the final format already."""
     pairs = [part for pair in entries.items() for part in pair]
     return b"".join([len(entries).to_bytes(4, "big"), *pairs])
 
 
 def _entries(layout: KeyedLayout, keys: list[bytes], values: list[bytes]) -> U8Array:
-    """Return entries of namespace, key and value, one behind the other."""
+    """Return entries of namespace, key and value, concatenated."""
     entries = entries_of(0, 0, keys, values)
     key_end, namespace, namespace_end = key_parts(layout, entries)
     parts = [
@@ -190,7 +191,7 @@ def _entries(layout: KeyedLayout, keys: list[bytes], values: list[bytes]) -> U8A
 
 
 def _counted(element: TypeSerializer, lists: list[bytes]) -> list[bytes]:
-    """Return lists with their counts in front, instead of delimiters between."""
+    """Return lists with their counts in front, instead of delimiters in between."""
     program = element.skip_program()
     if program is None:
         return [_counted_slowly(element, list_) for list_ in lists]
@@ -230,7 +231,7 @@ def _without_delimiters(
 
 
 def _counted_slowly(element: TypeSerializer, data: bytes) -> bytes:
-    """Return one list, of elements that only their serializer can walk."""
+    """Return one list of elements that only their serializer can walk."""
     source, elements = DataInput(data, "list state"), []
     while source.remaining:
         start = source.position

@@ -66,7 +66,7 @@ class HeapStorage:
         return HeapTimerQueue(table, self.key_groups)
 
     def full_snapshot(self, registry: StateRegistry) -> HeapResources:
-        """Freeze all tables as they are now."""
+        """Freeze all tables in their current form."""
         version = self.versions.take()
         frozen = [
             FrozenState(state.layout, self.tables[name].chunks, self.tables[name].freeze())
@@ -82,7 +82,7 @@ class HeapStorage:
 
 @dataclass
 class _HeapResources:
-    """Snapshot resources: dictionaries that are not changed until they are released."""
+    """Snapshot resources: dictionaries that do not change until they are released."""
 
     header: KeyedHeader
     versions: SnapshotVersions

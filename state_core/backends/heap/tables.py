@@ -1,9 +1,9 @@
 """Tables in memory, whose snapshots are taken by reference: copy on write.
 
-Each key group of a state is one dictionary. A snapshot keeps references to the dictionaries, which
-is all that it does while the job stands still; if a key group then changes, its dictionary is
-copied first, once, as long as a snapshot needs it. The dictionaries contain bytes, which never
-change; a list's elements and a map's entries are containers of their own, copied by the same rule.
+Each key group of a state is one dictionary. In its synchronous part a snapshot only keeps
+references to the dictionaries; if a key group changes while the snapshot needs it, its dictionary
+is copied first, once. The dictionaries contain bytes, which never change; a list's elements and a
+map's entries are in their own containers, copied by the same rule.
 
 Source: `CopyOnWriteStateMap`, `CopyOnWriteStateTable` in `org.apache.flink.runtime.state.heap`.
 """
@@ -61,24 +61,24 @@ class SnapshotVersions:
             return self.current
 
     def release(self, version: int) -> None:
-        """End a snapshot, which needs nothing any more."""
+        """End a snapshot, and release its version."""
         with self._lock:
             self._live.discard(version)
             self.required = max(self._live, default=0)
 
 
 class _Elements(list[bytes]):
-    """The list elements of a key, in pieces of one or several, and the version that made them."""
+    """The list elements of a key, in pieces of one or several, with their version."""
 
-    __slots__ = ("made",)
-    made: int
+    __slots__ = ("version",)
+    version: int
 
 
 class _UserMap(dict[bytes, bytes]):
-    """The map of a key, and the version that made it."""
+    """The map of a key, with its version."""
 
-    __slots__ = ("made",)
-    made: int
+    __slots__ = ("version",)
+    version: int
 
 
 class _HeapTable:
@@ -89,10 +89,10 @@ class _HeapTable:
         self.key_groups = key_groups
         self.first = key_groups.first
         self.groups: list[dict[bytes, Any]] = [{} for _ in range(len(key_groups))]
-        self.made = [versions.current] * len(key_groups)
+        self.group_versions = [versions.current] * len(key_groups)
 
     def freeze(self) -> Frozen:
-        """Return the dictionaries as they are now, for the snapshot that was just begun."""
+        """Return the current dictionaries, for the snapshot that was just begun."""
         return self.groups.copy()
 
     def keys(self, group: int) -> Iterator[bytes]:
@@ -105,11 +105,11 @@ class _HeapTable:
             yield from zip(keys, values, strict=True)
 
     def _writable(self, group: int) -> dict[bytes, Any]:
-        """Return the dictionary of a key group, copied if a snapshot has it."""
+        """Return the dictionary of a key group, copied if a snapshot needs it."""
         index = group - self.first
-        if self.made[index] < self.versions.required:
+        if self.group_versions[index] < self.versions.required:
             self.groups[index] = self.groups[index].copy()
-            self.made[index] = self.versions.current
+            self.group_versions[index] = self.versions.current
         return self.groups[index]
 
     def _discard(self, group: int, key: bytes) -> None:
@@ -118,7 +118,7 @@ class _HeapTable:
 
     @staticmethod
     def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Yield keys and values of a dictionary as a snapshot has them."""
+        """Yield keys and values of a dictionary in the form of a snapshot."""
         raise NotImplementedError
 
 
@@ -126,7 +126,7 @@ class HeapValueTable(_HeapTable):
     """A table of one value for each key."""
 
     def get(self, group: int, key: bytes) -> bytes | None:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key; None without a value."""
         value: bytes | None = self.groups[group - self.first].get(key)
         return value
 
@@ -148,7 +148,7 @@ class HeapValueTable(_HeapTable):
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Set the values of many keys; None removes one."""
+        """Set the values of many keys; None removes a value."""
         for group in set(groups):
             self._writable(group)
         dictionaries, first = self.groups, self.first
@@ -196,7 +196,7 @@ class HeapListTable(_HeapTable):
         if stored is None:
             entries[key] = self._made([elements])
             return
-        if stored.made < self.versions.required:
+        if stored.version < self.versions.required:
             stored = entries[key] = self._made(stored)
         stored.append(elements)
 
@@ -207,7 +207,7 @@ class HeapListTable(_HeapTable):
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Set the values of many keys; None removes one."""
+        """Set the values of many keys; None removes a value."""
         for group, key, value in zip(groups, keys, values, strict=True):
             if value is None:
                 self.remove(group, key)
@@ -224,7 +224,7 @@ class HeapListTable(_HeapTable):
 
     def _made(self, pieces: list[bytes]) -> _Elements:
         elements = _Elements(pieces)
-        elements.made = self.versions.current
+        elements.version = self.versions.current
         return elements
 
     @staticmethod
@@ -250,7 +250,7 @@ class HeapMapTable(_HeapTable):
         self.layout = layout
 
     def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
-        """Return the value of a user key; None if there is none."""
+        """Return the value of a user key; None without a value."""
         user_map: _UserMap | None = self.groups[group - self.first].get(key)
         return None if user_map is None else user_map.get(user_key)
 
@@ -268,7 +268,7 @@ class HeapMapTable(_HeapTable):
             del self._writable(group)[key]
 
     def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all entries of a key, as they are now."""
+        """Yield all current entries of a key."""
         return iter(list(self.groups[group - self.first].get(key, {}).items()))
 
     def is_empty(self, group: int, key: bytes) -> bool:
@@ -293,9 +293,9 @@ class HeapMapTable(_HeapTable):
     def _writable_map(self, group: int, key: bytes) -> _UserMap:
         entries = self._writable(group)
         user_map: _UserMap | None = entries.get(key)
-        if user_map is None or user_map.made < self.versions.required:
+        if user_map is None or user_map.version < self.versions.required:
             user_map = entries[key] = _UserMap(user_map or {})
-            user_map.made = self.versions.current
+            user_map.version = self.versions.current
         return user_map
 
     @staticmethod

@@ -1,9 +1,9 @@
-"""Incremental checkpoints of RocksDB: its files, of which most were copied before.
+"""Incremental checkpoints of RocksDB: its files, most of which were copied earlier.
 
 In the synchronous part RocksDB writes its buffers and links all its files into a directory. An SST
-file never changes, so one that the last complete checkpoint has is referred to again; new ones are
-copied to the directory that checkpoints share, all other files to the checkpoint's own directory. A
-meta file has the header.
+file never changes, so an SST file of the last complete checkpoint is referred to again; new ones
+are copied to the directory that checkpoints share, all other files to the checkpoint's own
+directory. A meta file has the header.
 
 Source: `RocksIncrementalSnapshotStrategy`, `RocksDBStateUploader` in
 `org.apache.flink.state.rocksdb`.
@@ -51,12 +51,12 @@ class _Storage(Protocol):
     restored: IncrementalHandle | None
 
     def flush(self) -> None:
-        """Write what is still in memory."""
+        """Write all buffered data."""
 
 
 @dataclass
 class _LinkedFiles:
-    """Links to the files of a snapshot, in a directory of their own."""
+    """Links to the files of a snapshot, in their own directory."""
 
     header: KeyedHeader
     directory: Path
@@ -68,7 +68,7 @@ class _LinkedFiles:
 
 
 class IncrementalStrategy:
-    """Writes incremental checkpoints: the files that the last complete one does not have.
+    """Writes incremental checkpoints: only the files that the last complete one lacks.
 
     Args:
         storage: The RocksDB instance.
@@ -82,7 +82,7 @@ class IncrementalStrategy:
         self.storage = storage
         self.registry = registry
         self.key_groups = key_groups
-        # per checkpoint, where its SST files are: local name to shared name
+        # per checkpoint, the places of its SST files: local name to shared name
         self._taken: dict[int, dict[str, str]] = {}
         self._complete = -1
 
@@ -94,7 +94,7 @@ class IncrementalStrategy:
         return _LinkedFiles(self.registry.header, directory, self._base())
 
     def _base(self) -> dict[str, str]:
-        """Return the SST files that the next checkpoint can refer to."""
+        """Return the SST files to which the next checkpoint can refer."""
         if self._complete < 0 and self.storage.restored is not None:
             return {
                 name: posixpath.basename(stream.uri)
@@ -106,7 +106,7 @@ class IncrementalStrategy:
     def async_snapshot(
         self, resources: _LinkedFiles, target: SnapshotTarget
     ) -> IncrementalHandle | None:
-        """Copy files, and return a handle of them."""
+        """Copy files, and return their handle."""
         header = resources.header
         if not header.states:
             return None
@@ -148,7 +148,7 @@ class IncrementalStrategy:
         )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Let later checkpoints build on this one."""
+        """Allow later checkpoints to refer to this one."""
         if checkpoint_id in self._taken and checkpoint_id > self._complete:
             self._complete = checkpoint_id
             self._taken = {
@@ -158,7 +158,7 @@ class IncrementalStrategy:
             }
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Let no later checkpoint build on this one."""
+        """Prevent later checkpoints from referring to this one."""
         self._taken.pop(checkpoint_id, None)
 
 

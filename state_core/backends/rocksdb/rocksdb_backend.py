@@ -1,7 +1,7 @@
 """The RocksDB backend: working state on a local disk, cached in memory.
 
-Savepoints are scans of a view of each column family. Checkpoints are incremental: RocksDB links
-its files into a directory of their own, and only those that no earlier checkpoint has are copied.
+Savepoints are scans of a view of each column family. Checkpoints are incremental: RocksDB links its
+files into a separate directory, and only those that no earlier checkpoint has are copied.
 
 Source: `RocksDBKeyedStateBackend`, `RocksDBKeyedStateBackendBuilder`,
 `RocksFullSnapshotStrategy` in `org.apache.flink.state.rocksdb`.
@@ -60,12 +60,12 @@ NO_MERGE = "merge_operator=nullptr"
 
 
 class RocksDBStorage:
-    """A RocksDB instance in a directory of its own.
+    """A RocksDB instance in its own directory.
 
     Args:
         key_groups: The key groups of this subtask.
         prefix: Bytes of the key-group prefix.
-        parent: The directory to create its directory in.
+        parent: The parent of its directory.
         memory_bytes: The memory for write buffers and cached blocks together.
     """
 
@@ -116,7 +116,7 @@ class RocksDBStorage:
         return OrderedTimerQueue(table, self.key_groups)
 
     def flush(self) -> None:
-        """Write what tables still have in memory to RocksDB."""
+        """Write data that tables have in memory to RocksDB."""
         for table in self.tables.values():
             table.flush()
 
@@ -127,7 +127,7 @@ class RocksDBStorage:
         return _RocksDBResources(registry.header, self.database, views)
 
     def adopt(self, handle: IncrementalHandle, files: StateFiles) -> bool:
-        """Begin with the files of a checkpoint, if RocksDB need not merge anything in them."""
+        """Start with the files of a checkpoint, if RocksDB need not merge anything in them."""
         listed = [
             (name, stream)
             for name, stream in (*handle.shared, *handle.private)
@@ -161,7 +161,7 @@ class RocksDBStorage:
             table.close()
         self.tables = {}
         self.database.database.close()
-        self.database.database = None  # it must have ended before its files go
+        self.database.database = None  # it must be closed before its files are removed
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -173,11 +173,11 @@ def _text(files: StateFiles, stream: Any) -> str:
 
 
 def _options(memory_bytes: int) -> Options:
-    """Return options that bound memory whatever the number of states."""
+    """Return options that bound memory for any number of states."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     cache = Cache(memory_bytes)
-    # write buffers are accounted for in the same cache, so that both together keep to it
+    # write buffers are accounted for in the same cache, so that both together stay within it
     options.set_write_buffer_manager(
         WriteBufferManager.new_write_buffer_manager_with_cache(memory_bytes // 2, False, cache)
     )
@@ -238,8 +238,8 @@ def rocksdb_backend(
 
     Args:
         configuration: Keys, key groups, clock.
-        directory: The directory to create its directory in; that of temporary files by default.
-        memory_bytes: The memory that RocksDB may take, about.
+        directory: The parent of its directory; that of temporary files by default.
+        memory_bytes: The approximate memory of RocksDB.
     """
     storage = RocksDBStorage(
         configuration.key_groups, configuration.prefix, directory, memory_bytes

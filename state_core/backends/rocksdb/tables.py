@@ -1,9 +1,9 @@
-"""Tables in RocksDB: a column family a state, keys exactly as Flink's.
+"""Tables in RocksDB: a column family for each state, with the same keys as in Flink.
 
 A key is the key group's number, then key, namespace and a map's user key as in the unified format,
-so a key group is a range of keys and a snapshot is a scan. Lists are one value a key; elements
-that are appended wait in memory until the list is read, a snapshot is taken, or too many wait:
-RocksDB's merge, which Flink has for this, is not within Python's reach.
+so a key group is a range of keys and a snapshot is a scan. A list is one value; appended elements
+wait in memory until the list is read, a snapshot is taken, or too many wait: RocksDB's merge, which
+Flink uses, is not available in Python.
 
 Source: `AbstractRocksDBState`, `RocksDBListState`, `RocksDBMapState` in
 `org.apache.flink.state.rocksdb`.
@@ -39,7 +39,7 @@ __all__ = [
 
 SCAN_ROWS = 1 << 13
 PENDING_BYTES = 8 << 20
-PENDING_COST = 100  # of an element beside its bytes
+PENDING_COST = 100  # cost of an element in addition to its bytes
 
 
 class Database:
@@ -59,11 +59,11 @@ class Database:
         groups = range(key_groups.first, key_groups.last + 1)
         self.heads = [group.to_bytes(prefix, "big") for group in groups]
         writing: Any = WriteOptions()
-        writing.disable_wal = True  # what a crash leaves behind is restored of a snapshot
+        writing.disable_wal = True  # after a crash everything is restored from a snapshot
         self.writing = writing
 
     def head(self, group: int) -> bytes:
-        """Return the bytes that all keys of a key group begin with."""
+        """Return the common beginning of a key group's keys."""
         return self.heads[group - self.first]
 
     def write(self, batch: Any) -> None:
@@ -74,12 +74,12 @@ class Database:
 def scan_group(
     family: Any, head: bytes, rows: int = SCAN_ROWS
 ) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Yield all keys that begin with some bytes, with their values, many at a time.
+    """Yield all keys with a common beginning, with their values, many at a time.
 
     Args:
         family: A column family.
-        head: The bytes, of a key group or a map.
-        rows: How many at a time.
+        head: The beginning, of a key group or a map.
+        rows: The number of rows at a time.
 
     Raises:
         CorruptSnapshotError: RocksDB can't read its files.
@@ -91,7 +91,7 @@ def scan_group(
 
 
 class View:
-    """A view of a column family as it is now, to be read once.
+    """A view of the current content of a column family, to be read once.
 
     It is an iterator, which does not see later writes. RocksDB's snapshots do not help: in
     `rocksdict` 0.3.29 single values are read from the snapshot, but iterators do not use it.
@@ -107,7 +107,7 @@ class View:
         self.again = family.iter()
 
     def pieces(self, prefix: int) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
-        """Yield all keys and values, many at a time, each time of one key group.
+        """Yield all keys and values, many of one key group at a time.
 
         Args:
             prefix: Bytes of the key-group prefix.
@@ -133,9 +133,9 @@ def _pieces(
 
     Args:
         items: The iterator.
-        again: Returns another iterator over the same.
+        again: Returns another iterator over the same items.
         first: The smallest key.
-        rows: How many at a time.
+        rows: The number of rows at a time.
         options: The options of both, which must live as long as they do.
     """
     last = first
@@ -144,11 +144,11 @@ def _pieces(
         yield piece
         if len(piece) < rows:
             break
-    # items just end where a block can't be read: go there again, and ask
+    # an iterator also ends at a block that can't be read: try again, to get its error
     again.seek(last)
     if again.valid() and again.key() == last:
         again.next()
-    del options  # from here on nobody reads the bound any more
+    del options  # nobody reads the bound from here on
     try:
         again.status()
     except Exception as error:
@@ -173,14 +173,14 @@ class _RocksDBTable:
         self.family.set_write_options(database.writing)
 
     def flush(self) -> None:
-        """Write what waits in memory."""
+        """Write data that waits in memory."""
 
     def close(self) -> None:
         """Release the column family: RocksDB closes when all of them are released."""
         self.family = self.handle = None
 
     def freeze(self) -> View:
-        """Return a view of the column family as it is now."""
+        """Return a view of the current content of the column family."""
         self.flush()
         return View(self.family, self.database.heads[0])
 
@@ -208,7 +208,7 @@ class RocksDBValueTable(_RocksDBTable):
     """A table of one value for each key."""
 
     def get(self, group: int, key: bytes) -> bytes | None:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key; None without a value."""
         value: bytes | None = self.family.get(self.database.head(group) + key)
         return value
 
@@ -234,14 +234,14 @@ class RocksDBValueTable(_RocksDBTable):
 
     def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of many keys."""
-        # one by one: RocksDB's own form for many is three times slower from Python
+        # one by one: RocksDB's own method for many is three times slower from Python
         get, heads, first = self.family.get, self.database.heads, self.database.first
         return [get(heads[group - first] + key) for group, key in zip(groups, keys, strict=True)]
 
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Set the values of many keys; None removes one."""
+        """Set the values of many keys; None removes a value."""
         heads, first, handle = self.database.heads, self.database.first, self.handle
         batch = WriteBatch(raw_mode=True)
         for group, key, value in zip(groups, keys, values, strict=True):
@@ -268,7 +268,7 @@ class RocksDBListTable(RocksDBValueTable):
             self.flush()
 
     def flush(self) -> None:
-        """Write the elements that wait in memory."""
+        """Write elements that wait in memory."""
         if not self._pending:
             return
         batch = WriteBatch(raw_mode=True)
@@ -309,7 +309,7 @@ class RocksDBListTable(RocksDBValueTable):
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Set the values of many keys; None removes one."""
+        """Set the values of many keys; None removes a value."""
         self.flush()
         super().put_many(groups, keys, values)
 
@@ -329,7 +329,7 @@ class RocksDBMapTable(_RocksDBTable):
         self.layout = layout
 
     def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
-        """Return the value of a user key; None if there is none."""
+        """Return the value of a user key; None without a value."""
         value: bytes | None = self.family.get(self.database.head(group) + key + user_key)
         return value
 
@@ -342,7 +342,7 @@ class RocksDBMapTable(_RocksDBTable):
         del self.family[self.database.head(group) + key + user_key]
 
     def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all entries of a key, as they are now."""
+        """Yield all current entries of a key."""
         head = self.database.head(group) + key
         pieces = scan_group(self.family, head)
         return ((whole[len(head) :], value) for piece in pieces for whole, value in piece)

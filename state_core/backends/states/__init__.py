@@ -7,8 +7,8 @@
 `keys`                 keys as bytes, hashes and key groups
 `ttl`                  values that expire
 `timers`               timers; `timer_queues` orders them
-`operator_state`       state without a key
-`registry`             the states that are registered, and their serializers
+`operator_state`       operator state
+`registry`             the registered states, and their serializers
 `configuration`        the configuration of a backend
 `snapshots`            snapshot strategies and tasks; `savepoints` writes canonical ones
 =====================  ==============================================================

@@ -91,7 +91,7 @@ class BackendConfiguration:
 
     @cached_property
     def key_entry(self) -> SerializerEntry:
-        """The snapshot of the key's serializer."""
+        """The snapshot of the key serializer."""
         return serializer_entry(snapshot_of(self.key, "key"))
 
     def registry(self, tables: TableFactory) -> StateRegistry:

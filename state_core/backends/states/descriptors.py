@@ -27,7 +27,7 @@ class TimeToLive:
     """The time to live of values, by the backend's clock.
 
     Attributes:
-        millis: The milliseconds from a value's last access on.
+        millis: The milliseconds after a value's last access.
         on_read: Whether reading renews the time too (`OnReadAndWrite`).
         return_expired: Whether expired values are returned until they are removed
             (`ReturnExpiredIfNotCleanedUp`).
@@ -38,7 +38,7 @@ class TimeToLive:
     return_expired: bool = False
 
     def expired(self, last_access: int, now: int) -> bool:
-        """Return whether a value of that age has expired."""
+        """Return whether a value with that time of last access has expired."""
         return last_access + self.millis <= now
 
 
@@ -82,7 +82,7 @@ class StateDescriptor:
             declaration: A declaration of `state_core.declarations`, of mode `NONE`.
 
         Raises:
-            DeclarationError: The declaration is no keyed state, or its function can't be found.
+            DeclarationError: The declaration is not of keyed state, or its function can't be found.
         """
         kind = declaration.kind
         if declaration.redistribution_mode.value != "NONE":
@@ -112,7 +112,7 @@ class StateDescriptor:
         """Return the meta info of the state, as in a snapshot.
 
         Raises:
-            EncodeError: A type is missing, or can't be understood.
+            EncodeError: A type is missing or invalid.
         """
         new_state = NewKeyedState(
             self.name,

@@ -1,8 +1,8 @@
-"""The current key, and the bytes that entries are kept under.
+"""The current key, and the key bytes of entries.
 
 Under one key group an entry's key is `key [length] namespace [length]`, as in the unified format;
-the lengths are there only where neither part is of fixed size. The bytes of the current key are
-made once, however many states are used.
+the lengths are present only if neither part is of fixed size. The bytes of the current key are
+computed once for all states.
 
 Source: `org.apache.flink.runtime.state.SerializedCompositeKeyBuilder`, `InternalKeyContextImpl`.
 """
@@ -34,7 +34,7 @@ __all__ = [
     "split_key",
 ]
 
-LOCATED_KEYS = 1 << 14  # whose bytes are remembered: keys come again
+LOCATED_KEYS = 1 << 14  # keys whose bytes are cached, as keys recur
 
 
 class KeyContext:
@@ -47,7 +47,7 @@ class KeyContext:
 
     Attributes:
         key: The current key.
-        group: Its key group; -1 before there is a key.
+        group: Its key group; -1 before the first key.
         encoded: Its bytes.
     """
 
@@ -64,7 +64,7 @@ class KeyContext:
         self.group = -1
         self.encoded = b""
         self._located: dict[Any, tuple[int, bytes]] = {}
-        # the hash of Flink SQL's rows is that of their bytes
+        # the hash of Flink SQL's rows is computed from their bytes
         self._by_bytes = type(serializer).hash_code_at is not TypeSerializer.hash_code_at
 
     def set(self, key: Any) -> None:
@@ -83,7 +83,7 @@ class KeyContext:
         Raises:
             KeyGroupError: The key is null, belongs to another subtask, or has no hash known here.
         """
-        plain = type(key) is str or type(key) is int  # no two of these are equal and unlike
+        plain = type(key) is str or type(key) is int  # equal ones have the same bytes
         if plain and (located := self._located.get(key)) is not None:
             return located
         if key is None:
@@ -110,7 +110,7 @@ class KeyContext:
 
 
 def composite_key(key: bytes, namespace: bytes, *, ambiguous: bool) -> bytes:
-    """Return the bytes of a key and a namespace, which entries are kept under."""
+    """Return the key bytes of entries with a key and a namespace."""
     if not ambiguous:
         return key + namespace
     return key + _trailer(len(key)) + namespace + _trailer(len(namespace))
@@ -121,14 +121,14 @@ def _trailer(length: int) -> bytes:
 
 
 def split_key(layout: KeyedLayout, composite: bytes) -> tuple[Any, Any]:
-    """Return key and namespace of the bytes that an entry is kept under."""
+    """Return key and namespace from an entry's key bytes."""
     source = DataInput(composite, "key")
     parts = []
     for serializer in (layout.key, layout.namespace):
         start = source.position
         if serializer.self_delimiting:
             parts.append(serializer.read(source))
-        else:  # then the namespace is of fixed size
+        else:  # the namespace is of fixed size then
             data = source.read_bytes(source.remaining - layout.namespace.wire_length)
             parts.append(serializer.read(DataInput(data, "key")))
         if layout.ambiguous:
@@ -137,9 +137,9 @@ def split_key(layout: KeyedLayout, composite: bytes) -> tuple[Any, Any]:
 
 
 def key_parts(layout: KeyedLayout, entries: Entries) -> tuple[I64Array, I64Array, I64Array]:
-    """Return where the key of each entry ends, and where its namespace begins and ends.
+    """Return the end of each entry's key, and the start and end of its namespace.
 
-    A length may stand behind each; a map's user key follows the last.
+    A length may follow each; a map's user key comes last.
     """
     key, namespace = layout.key.wire_length, layout.namespace.wire_length
     if key > 0 and namespace > 0:
@@ -160,7 +160,7 @@ def key_parts(layout: KeyedLayout, entries: Entries) -> tuple[I64Array, I64Array
 
 
 def namespace_ends(layout: KeyedLayout, entries: Entries) -> I64Array:
-    """Return where a map's user key begins in the key of each entry."""
+    """Return the start of a map's user key in the key bytes of each entry."""
     if layout.user_key is None or layout.opaque_key:
         return entries.key_end
     _, starts, ends = key_parts(layout, entries)

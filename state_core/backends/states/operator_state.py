@@ -1,8 +1,8 @@
 """Operator (non-keyed) state of one subtask: split and union lists, and broadcast maps.
 
-It is small, and lies in memory, as bytes; a snapshot copies references and writes the file that
-Flink writes. When a job restarts, `assign_operator_state` decides which elements of which old
-subtask each new one gets, and the backend reads only those.
+It is small, and kept in memory, as bytes; a snapshot copies references and writes a file in Flink's
+format. When a job restarts, `assign_operator_state` assigns elements of old subtasks to new ones,
+and the backend reads only those.
 
 Source: `DefaultOperatorStateBackend`, `PartitionableListState`, `HeapBroadcastState`,
 `StateAssignmentOperation` in `org.apache.flink.runtime`.
@@ -66,7 +66,7 @@ class _StoredState:
     restored: bool = False
 
     def encoded(self) -> list[bytes]:
-        """Return its elements as in a file; all entries of a broadcast state are one."""
+        """Return its elements as in a file; all entries of a broadcast state are one element."""
         if self.layout.key is None:
             return self.elements.copy()
         pairs = b"".join(part for pair in self.entries.items() for part in pair)
@@ -115,7 +115,9 @@ class OperatorListState:
 
     def _element(self, value: Any) -> bytes:
         if value is None:
-            raise EncodeError("a null element, and lists have none", place=f"state {self.name!r}")
+            raise EncodeError(
+                "a null element, which a list can't hold", place=f"state {self.name!r}"
+            )
         return written(self._held.layout.value, value)
 
 
@@ -137,7 +139,7 @@ class BroadcastState:
         return self._held.info.name
 
     def get(self, key: Any) -> Any:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key; None without a value."""
         data = self._held.entries.get(written(self._key, key))
         return None if data is None else self._value(data)
 
@@ -156,7 +158,7 @@ class BroadcastState:
         self._held.entries.pop(written(self._key, key), None)
 
     def contains(self, key: Any) -> bool:
-        """Return whether the key is there."""
+        """Return whether the key exists."""
         return written(self._key, key) in self._held.entries
 
     def entries(self) -> list[tuple[Any, Any]]:
@@ -176,11 +178,11 @@ class BroadcastState:
 
 @dataclass(frozen=True)
 class AssignedElements:
-    """The elements that a new subtask gets of an old one.
+    """The elements of an old subtask that a new one gets.
 
     Attributes:
         handle: The handle of the old subtask.
-        elements: By state, the first element and the one behind the last.
+        elements: The range of elements of each state: the first, and the one behind the last.
     """
 
     handle: OperatorHandle
@@ -240,7 +242,7 @@ class OperatorStateBackend:
         """Return a split list state: its elements are distributed when the job is rescaled.
 
         Raises:
-            IncompatibleError: The restored state can't become it.
+            IncompatibleError: The restored state is not compatible.
         """
         return OperatorListState(self._registered(NewOperatorState(name, (), "split", value)))
 
@@ -248,7 +250,7 @@ class OperatorStateBackend:
         """Return a union list state: every subtask gets all elements when the job restarts.
 
         Raises:
-            IncompatibleError: The restored state can't become it.
+            IncompatibleError: The restored state is not compatible.
         """
         return OperatorListState(self._registered(NewOperatorState(name, (), "union", value)))
 
@@ -256,7 +258,7 @@ class OperatorStateBackend:
         """Return a broadcast state: a map of which every subtask has a copy.
 
         Raises:
-            IncompatibleError: The restored state can't become it.
+            IncompatibleError: The restored state is not compatible.
         """
         asked = NewOperatorState(name, (), "broadcast", value, key)
         return BroadcastState(self._registered(asked))
@@ -319,7 +321,7 @@ class OperatorStateBackend:
         return stored
 
     def _succeed(self, stored: _StoredState, info: StateMetaInfo) -> None:
-        """Turn a restored state into the requested one."""
+        """Convert a restored state to the requested one."""
         place = f"state {info.name!r}"
         if not stored.restored:
             raise IncompatibleError(

@@ -1,8 +1,8 @@
-"""The states of a backend: those that functions have requested, and those that were restored.
+"""The states of a backend: requested by functions, or restored.
 
-A restored state that was not requested yet stays, with its meta info, and goes into the next
-snapshot. When it is requested, its serializers are compared as Flink does: they are refused, or
-used as they are, or every value is read by the old one and written by the new one.
+A restored state that was not requested yet stays, with its meta info, and is in the next snapshot.
+When it is requested, its serializers are compared as in Flink: they are refused, or used unchanged,
+or every value is read by the old one and written by the new one.
 
 Source: `StateSerializerProvider`, `HeapKeyedStateBackend.createState`,
 `RocksDBKeyedStateBackend.updateRestoredStateMetaInfo` and `migrateStateValues`.
@@ -51,7 +51,7 @@ class RegisteredState:
         info: Its meta info, as in snapshots.
         layout: The layout of its entries.
         table: The table of its entries.
-        restored: Whether it was restored, and no function has requested it yet.
+        restored: Whether it was restored, and not requested by a function yet.
     """
 
     info: StateMetaInfo
@@ -64,7 +64,7 @@ class TableFactory(Protocol):
     """A factory of tables: a backend's storage."""
 
     def create_table(self, name: str, layout: KeyedLayout) -> Table:
-        """Create a table for a state, or return the one that a restored instance has."""
+        """Create a table for a state, or return the table of a restored instance."""
 
 
 class StateRegistry:
@@ -74,7 +74,7 @@ class StateRegistry:
         key: The serializer of keys.
         key_groups: The key groups of this subtask.
         tables: The factory of tables.
-        now: Returns the time for values whose state had no time to live before.
+        now: Returns the time of last access for values whose state had no time to live before.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class StateRegistry:
         return KeyedHeader(False, self.key, tuple(state.info for state in self))
 
     def restore(self, info: StateMetaInfo) -> RegisteredState:
-        """Return the state of a snapshot's meta info, created if there is none of its name."""
+        """Return the state of a snapshot's meta info, created if its name is new."""
         state = self.states.get(info.name)
         if state is None:
             with undecoded():
@@ -107,10 +107,10 @@ class StateRegistry:
         return state
 
     def register(self, info: StateMetaInfo) -> RegisteredState:
-        """Return the state of a function's meta info, registered if it is not yet.
+        """Return the state of a function's meta info, registered if it is new.
 
         Raises:
-            IncompatibleError: A state restored or registered before can't become it.
+            IncompatibleError: A state restored or registered before is not compatible.
         """
         state = self.states.get(info.name)
         if state is None:
@@ -126,18 +126,18 @@ class StateRegistry:
         """Refuse a snapshot with keys of another type.
 
         Raises:
-            IncompatibleError: The serializer of its keys is another one.
+            IncompatibleError: The key serializer is another one.
         """
         self._verdict(OperatorSchema("", key.snapshot), OperatorSchema("", self.key.snapshot))
 
     def _succeed(self, old: RegisteredState, info: StateMetaInfo) -> RegisteredState:
-        """Turn a state into the requested one."""
+        """Convert a state to the requested one."""
         before = OperatorSchema("", self.key.snapshot, {info.name: old.info})
         after = OperatorSchema("", self.key.snapshot, {info.name: info})
         verdict = self._verdict(before, after)
         layout = layout_of(info, self.key_serializer)
         if verdict is not Verdict.COMPATIBLE_AS_IS:
-            # what Flink reads by a reconfigured serializer is written anew here: the same values
+            # where Flink would use a reconfigured serializer, the same values are rewritten here
             self._migrate(old, layout)
         old.info, old.layout, old.restored = info, layout, False
         return old
@@ -208,7 +208,7 @@ def _with_times(layout: KeyedLayout, batch: pa.RecordBatch, now: int) -> pa.Reco
 
 
 def table_entries(table: Table, group: int) -> Iterator[Entries]:
-    """Yield the entries of a key group, many at a time; those before may be changed meanwhile."""
+    """Yield the entries of a key group, many at a time; those already yielded may change."""
     keys: list[bytes] = []
     values: list[bytes] = []
     for key, value in list(table.items(group)):

@@ -1,7 +1,7 @@
 """The savepoint strategy of every backend: all entries, in the unified format.
 
-Key group after key group, kernels encode a run of entries, which goes to the file; only one run is
-in memory, and with compression one key group's compressed bytes.
+Key group after key group, kernels encode a run of entries, which is written to the file; only one
+run is in memory, and with compression one key group's compressed bytes.
 
 Source: `SavepointSnapshotStrategy`, `FullSnapshotAsyncWriter` in `org.apache.flink.runtime.state`.
 """
@@ -38,7 +38,7 @@ class SavepointStrategy:
     """Writes the unified format.
 
     Attributes:
-        prepare: Prepares the snapshot's resources: the only part in which backends differ.
+        prepare: Prepares the snapshot's resources, the only part that differs between backends.
         key_groups: The key groups of this subtask.
         prefix: Bytes of the key-group prefix.
         compressed: Whether key groups are compressed.
@@ -81,7 +81,8 @@ class SavepointStrategy:
         if merged.key_group_ends:
             pieces.append(END_OF_KEY_GROUP)
         if self.compressed:
-            # one stream a key group: only its first piece begins with the stream's identifier
+            # one stream for each key group: only its first piece begins with the stream's
+            # identifier
             whole = compress_snappy(b"".join(pieces))
             pieces = [whole if merged.new_key_group else whole[len(IDENTIFIER) :]]
         for piece in pieces:
@@ -89,7 +90,7 @@ class SavepointStrategy:
             part.size += len(piece)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Do nothing: later checkpoints do not build on it."""
+        """Do nothing: later checkpoints do not depend on it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Do nothing: nothing was kept of it."""
+        """Do nothing: nothing was kept for it."""

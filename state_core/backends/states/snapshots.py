@@ -1,13 +1,13 @@
 """Snapshots of a backend: strategies, their resources, and iterators over entries.
 
-A snapshot has two parts. In the synchronous one, while the job stands still, a strategy prepares
-its `SnapshotResources`: a read-only view of the state and the meta infos of all states. The
-asynchronous part writes them, in any thread, and then the resources are released, whatever
-happened. A backend is composed of two strategies, one for savepoints and one for checkpoints, and
-inherits nothing from them.
+A snapshot has two parts. In the synchronous one, while the job is paused, a strategy prepares its
+`SnapshotResources`: a read-only view of the state and the meta infos of all states. The
+asynchronous part writes them, in any thread, and then the resources are released, also after an
+error. A backend is composed of two strategies, one for savepoints and one for checkpoints, and does
+not inherit from them.
 
-The asynchronous part of the unified format is `SavepointStrategy.async_snapshot`, and final: a
-backend only has `FullSnapshotResources`, with one iterator for each state.
+The asynchronous part of the unified format is always `SavepointStrategy.async_snapshot`: a backend
+only provides `FullSnapshotResources`, with one iterator for each state.
 
 Spec: FLIP-41. Source: `SnapshotStrategy`, `SnapshotStrategyRunner`, `FullSnapshotResources`,
 `FullSnapshotAsyncWriter`, `KeyValueStateIterator` in `org.apache.flink.runtime.state`.
@@ -61,7 +61,7 @@ class SnapshotResources(Protocol):
 
     @property
     def header(self) -> KeyedHeader:
-        """The key's serializer, and the meta infos of all states."""
+        """The key serializer, and the meta infos of all states."""
 
     def release(self) -> None:
         """Release everything; a second call does nothing."""
@@ -69,7 +69,7 @@ class SnapshotResources(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRun:
-    """Entries of one state and one key group; not necessarily all of them."""
+    """Entries of one state and one key group, not necessarily all of them."""
 
     key_group: int
     state_id: int
@@ -77,14 +77,14 @@ class SnapshotRun:
 
 
 class KeyedStateSnapshotIterator(Protocol):
-    """Iterates over one state's entries as they were, many at a time, in order of key group."""
+    """Iterates over one state's entries at the time of the snapshot, in order of key group."""
 
     @property
     def state_id(self) -> int:
         """The position of the state in the header."""
 
     def __iter__(self) -> Iterator[SnapshotRun]:
-        """Yield the entries in runs, none of which is empty."""
+        """Yield the entries in runs, which are never empty."""
 
 
 class FullSnapshotResources(SnapshotResources, Protocol):
@@ -104,10 +104,10 @@ class SnapshotStrategy(Protocol, Generic[Resources]):
         """Run the synchronous part."""
 
     def async_snapshot(self, resources: Resources, target: SnapshotTarget) -> KeyedHandle | None:
-        """Run the asynchronous part; return None if there is no state."""
+        """Run the asynchronous part; return None without state."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Note that the job's checkpoint is complete: later ones may build on it."""
+        """Note that the job's checkpoint is complete, so that later ones may refer to it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Note that the job's checkpoint was aborted."""
@@ -130,7 +130,7 @@ class SnapshotTask(Generic[Handle]):
         self._lock = Lock()
 
     def run(self) -> Handle:
-        """Write the snapshot, and release its resources whatever happens.
+        """Write the snapshot, and release its resources, also after an error.
 
         Raises:
             SnapshotError: The task was run or cancelled before.
@@ -144,7 +144,7 @@ class SnapshotTask(Generic[Handle]):
             self._release()
 
     def cancel(self) -> None:
-        """Cancel the snapshot; nothing happens if it was run, or is running."""
+        """Cancel the snapshot, unless it was run or is running."""
         if self._claim() is not None:
             self._release()
 

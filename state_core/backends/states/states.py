@@ -2,7 +2,8 @@
 
 Special values are treated as in Flink: null in a value state is the same as no value, an empty list
 is the same as no list, a map may contain null, and adding null to a reducing or aggregating state
-clears it. Values are read and written by their serializers, so a caller may change what it gets.
+clears it. Values are read and written by their serializers, so a caller may change a returned
+value.
 
 Source: `AbstractRocksDBState` and its kinds, `HeapReducingState`, `HeapAggregatingState`.
 """
@@ -67,7 +68,7 @@ class State(ABC, Generic[TableOf]):
 
     @property
     def _at(self) -> tuple[int, bytes]:
-        """The key group and the bytes that the entry is kept under."""
+        """Return the key group and the key bytes of the entry."""
         key = self.context.encoded
         composed = self._composed_of
         if composed[0] is not key or composed[1] is not self._namespace:
@@ -83,7 +84,7 @@ class State(ABC, Generic[TableOf]):
         return composite_key(self.context.encoded, namespace, ambiguous=self.layout.ambiguous)
 
     def _sources(self, namespaces: Iterable[Any]) -> list[bytes]:
-        """Return the bytes that the current key's entries in these namespaces are kept under."""
+        """Return the key bytes of the current key's entries in these namespaces."""
         return [self._under(written(self.layout.namespace, namespace)) for namespace in namespaces]
 
     def _write(self, value: Any) -> bytes:
@@ -100,7 +101,7 @@ class _Single(State[ValueTable]):
     """A state with one entry for each key."""
 
     def get_internal(self) -> Any:
-        """Return the stored value, as the serializer has it; None if there is none."""
+        """Return the stored value of the serializer; None without a value."""
         data = self.table.get(*self._at)
         return None if data is None else self._read(data)
 
@@ -141,7 +142,7 @@ class ValueState(_Single):
     """A value state."""
 
     def value(self) -> Any:
-        """Return the value; None if there is none."""
+        """Return the value; None without one."""
         return self.get_internal()
 
     def update(self, value: Any) -> None:
@@ -172,7 +173,7 @@ class ReducingState(_Single):
         self.reduce = reduce
 
     def get(self) -> Any:
-        """Return the value; None if there is none."""
+        """Return the value; None without one."""
         return self.get_internal()
 
     def add(self, value: Any) -> None:
@@ -211,7 +212,7 @@ class AggregatingState(_Single):
         self.aggregate = aggregate
 
     def get(self) -> Any:
-        """Return the result of the accumulator; None if there is none."""
+        """Return the result of the accumulator; None without one."""
         accumulator = self.get_internal()
         return None if accumulator is None else self.aggregate.get_result(accumulator)
 
@@ -234,7 +235,7 @@ class ListState(State[ListTable]):
     """A list state."""
 
     def get(self) -> list[Any]:
-        """Return the elements; none if there is no list."""
+        """Return the elements; empty without a list."""
         data = self.table.get(*self._at)
         if data is None:
             return []
@@ -258,7 +259,7 @@ class ListState(State[ListTable]):
             self.table.append(*self._at, elements)
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replace the list; it is removed if there are no elements."""
+        """Replace the list; an empty one is removed."""
         elements = self._elements(values)
         if elements:
             self.table.put(*self._at, elements)
@@ -284,7 +285,9 @@ class ListState(State[ListTable]):
 
     def _element(self, value: Any) -> bytes:
         if value is None:
-            raise EncodeError("a null element, and lists have none", place=f"state {self.name!r}")
+            raise EncodeError(
+                "a null element, which a list can't hold", place=f"state {self.name!r}"
+            )
         data = self._write(value)
         if not data:
             raise EncodeError(
@@ -298,7 +301,7 @@ class MapState(State[MapTable]):
     """A map state. Its entries are stored one by one, so only those that are used cost time."""
 
     def get(self, user_key: Any) -> Any:
-        """Return the value of a key; None if there is none, or it is null."""
+        """Return the value of a key; None without one, or if it is null."""
         data = self.table.get(*self._at, self._user_key(user_key))
         return None if data is None else self._value(data)
 
@@ -307,7 +310,7 @@ class MapState(State[MapTable]):
         self.table.put(*self._at, self._user_key(user_key), self._flagged(value))
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        """Set many values, of a mapping, or of pairs where keys can't be hashed."""
+        """Set many values, from a mapping, or from pairs if keys can't be hashed."""
         pairs = entries.items() if isinstance(entries, Mapping) else entries
         for user_key, value in pairs:
             self.put(user_key, value)
@@ -317,11 +320,11 @@ class MapState(State[MapTable]):
         self.table.remove(*self._at, self._user_key(user_key))
 
     def contains(self, user_key: Any) -> bool:
-        """Return whether the key is there, even if its value is null."""
+        """Return whether the key exists, even if its value is null."""
         return self.table.get(*self._at, self._user_key(user_key)) is not None
 
     def entries(self) -> Iterator[tuple[Any, Any]]:
-        """Yield all keys and values, in no order, as they are at the call."""
+        """Yield all keys and values, unordered, as they are at the call."""
         entries = self.table.entries(*self._at)
         return ((self._read_key(key), self._value(data)) for key, data in entries)
 
@@ -334,7 +337,7 @@ class MapState(State[MapTable]):
         return (self._value(data) for _, data in self.table.entries(*self._at))
 
     def is_empty(self) -> bool:
-        """Return whether there is no key."""
+        """Return whether the map is empty."""
         return self.table.is_empty(*self._at)
 
     def clear(self) -> None:
@@ -360,7 +363,7 @@ class MapState(State[MapTable]):
 
 
 def stored_serializer(layout: KeyedLayout) -> TypeSerializer:
-    """Return the serializer of a value or element, with its time if it has one."""
+    """Return the serializer of a value or element, with its time if it has TTL."""
     assert layout.value is not None  # noqa: S101 - of all but timers
     return TtlSerializer(layout.value) if layout.with_ttl else layout.value
 

@@ -4,9 +4,9 @@ An entry is a key and a value as bytes, in the unified format, written by serial
 change returned bytes. A table is used by key group and key, without a current key. The kinds of
 state differ:
 
-`ValueTable`   one value a key: values, accumulators; timers, whose values are empty
-`ListTable`    one value a key, to which elements can be appended
-`MapTable`     many values a key, by user key
+`ValueTable`   one value for each key: values, accumulators; timers, whose values are empty
+`ListTable`    one value for each key, to which elements can be appended
+`MapTable`     many values for each key, by user key
 
 Source: `StateTable` of the heap backend, column families of RocksDB's.
 """
@@ -36,14 +36,14 @@ class EntryTable(Protocol):
         """Yield the entries of a key group as in a snapshot; a map's with key and user key."""
 
     def load(self, entries: Entries) -> None:
-        """Add many entries of this state, as in a snapshot, but none of other subtasks."""
+        """Add many entries of this state and subtask, as in a snapshot."""
 
 
 class ValueTable(EntryTable, Protocol):
     """A table of one value for each key."""
 
     def get(self, group: int, key: bytes) -> bytes | None:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key; None without a value."""
 
     def put(self, group: int, key: bytes, value: bytes) -> None:
         """Set the value of a key."""
@@ -57,11 +57,11 @@ class ValueTable(EntryTable, Protocol):
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
-        """Set the values of many keys; None removes one. Of two for a key the last counts."""
+        """Set the values of many keys; None removes a value. The last one of a key counts."""
 
 
 class ListTable(ValueTable, Protocol):
-    """A table of one value for each key: elements, and a delimiter between two."""
+    """A table of one value for each key: elements, with a delimiter in between."""
 
     def append(self, group: int, key: bytes, elements: bytes) -> None:
         """Append elements to those of a key."""
@@ -71,7 +71,7 @@ class MapTable(EntryTable, Protocol):
     """A table of many values for each key, by user key."""
 
     def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
-        """Return the value of a user key; None if there is none."""
+        """Return the value of a user key; None without a value."""
 
     def put(self, group: int, key: bytes, user_key: bytes, value: bytes) -> None:
         """Set the value of a user key."""
@@ -80,7 +80,7 @@ class MapTable(EntryTable, Protocol):
         """Remove a user key."""
 
     def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all entries of a key, as they are now."""
+        """Yield all current entries of a key."""
 
     def is_empty(self, group: int, key: bytes) -> bool:
         """Return whether the key has no entries."""

@@ -1,8 +1,8 @@
-"""Queues of timers: the earliest comes first, and none occurs twice.
+"""Queues of timers: the earliest comes first, and each timer occurs once.
 
-A timer is its bytes, time, key and namespace, in which the sign bit of the time is flipped; so the
-order of bytes is that of times. The timers of a key group are the keys of a table, whose snapshots
-are those of the backend; a queue only adds which of them is the first.
+A timer is stored as bytes (time, key and namespace), with the sign bit of the time flipped, so that
+bytes sort by time. The timers of a key group are the keys of a table, whose snapshots are those of
+the backend; a queue only adds which timer is the first.
 
 Source: `HeapPriorityQueueSet`, `RocksDBCachingPriorityQueueSet`,
 `KeyGroupPartitionedPriorityQueue` in `org.apache.flink.runtime.state`.
@@ -21,23 +21,23 @@ __all__ = ["HeapTimerQueue", "OrderedTable", "OrderedTimerQueue", "TimerElements
 
 NOTHING = b""
 CACHED = 128
-SLACK = 64  # what may lie in a heap beside what counts before it is made anew
+SLACK = 64  # removed timers that may be in a heap before it is rebuilt
 
 
 class TimerElements(Protocol):
     """A queue of timers as bytes."""
 
     def add(self, group: int, element: bytes) -> None:
-        """Add a timer, unless it is there already."""
+        """Add a timer, unless it exists."""
 
     def remove(self, group: int, element: bytes) -> None:
-        """Remove a timer, if it is there."""
+        """Remove a timer, if it exists."""
 
     def peek(self) -> tuple[int, bytes] | None:
-        """Return the first timer with its key group; None if there is none."""
+        """Return the first timer with its key group; None without timers."""
 
     def reload(self) -> None:
-        """Read the table again, which was changed without the queue."""
+        """Read the table again, after it was changed without the queue."""
 
 
 class HeapTimerQueue:
@@ -55,7 +55,7 @@ class HeapTimerQueue:
         self.reload()
 
     def reload(self) -> None:
-        """Begin anew with the content of the table."""
+        """Rebuild the queue from the table."""
         groups = range(self.key_groups.first, self.key_groups.last + 1)
         self._heap = [(element, group) for group in groups for element in self.table.keys(group)]
         heapify(self._heap)
@@ -77,7 +77,7 @@ class HeapTimerQueue:
             self._count -= 1
 
     def peek(self) -> tuple[int, bytes] | None:
-        """Return the first timer that the table still has."""
+        """Return the first timer that is still in the table."""
         heap = self._heap
         while heap:
             element, group = heap[0]
@@ -115,7 +115,7 @@ class OrderedTimerQueue:
         self.reload()
 
     def reload(self) -> None:
-        """Begin anew with the content of the table."""
+        """Rebuild the queue from the table."""
         count = len(self.key_groups)
         self._first_timers, self._whole = [[] for _ in range(count)], [False] * count
         self._heads = []

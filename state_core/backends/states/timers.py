@@ -57,20 +57,20 @@ class InternalTimerQueue:
         self._serializer = TimerSerializer(layout.key, layout.namespace)
 
     def add(self, timer: Timer) -> None:
-        """Add a timer, unless it is there already."""
+        """Add a timer, unless it exists."""
         self.elements.add(*self._located(timer))
 
     def remove(self, timer: Timer) -> None:
-        """Remove a timer, if it is there."""
+        """Remove a timer, if it exists."""
         self.elements.remove(*self._located(timer))
 
     def peek(self) -> Timer | None:
-        """Return the first timer; None if there is none."""
+        """Return the first timer; None without timers."""
         first = self.elements.peek()
         return None if first is None else self._read(first[1])
 
     def poll(self) -> Timer | None:
-        """Remove and return the first timer; None if there is none."""
+        """Remove and return the first timer; None without timers."""
         first = self.elements.peek()
         if first is None:
             return None
@@ -78,7 +78,7 @@ class InternalTimerQueue:
         return self._read(first[1])
 
     def poll_until(self, timestamp: int) -> Timer | None:
-        """Remove and return the first timer, if it is not later than that."""
+        """Remove and return the first timer, None if it is later than `timestamp`."""
         first = self.elements.peek()
         if first is None or int.from_bytes(first[1][:8], "big") + NO_WATERMARK > timestamp:
             return None
@@ -86,7 +86,7 @@ class InternalTimerQueue:
         return self._read(first[1])
 
     def of_key_group(self, group: int) -> list[Timer]:
-        """Return the timers of a key group, in no order."""
+        """Return the timers of a key group, unordered."""
         return [self._read(element) for element in self.table.keys(group)]
 
     def __iter__(self) -> Iterator[Timer]:
@@ -168,7 +168,7 @@ class InternalTimerService:
         return self._due(self.processing, timestamp)
 
     def next_processing_time(self) -> int | None:
-        """Return when the next timer of processing time is due; None if there is none."""
+        """Return the time of the next timer of processing time; None without timers."""
         timer = self.processing.peek()
         return None if timer is None else timer.timestamp
 

@@ -73,7 +73,7 @@ class LastAccess:
         renew: Callable[[TtlValue], None],
         remove: Callable[[], None],
     ) -> TtlValue | None:
-        """Return a value that was read unless it has expired, and renew or remove it."""
+        """Return a value unless it has expired, and renew or remove it."""
         if stored is None:
             return None
         if self.expired(stored):
@@ -114,7 +114,7 @@ class _SingleTtl(_Ttl[SingleOf]):
     """A wrapper of a state with one entry for each key."""
 
     def _stored(self) -> TtlValue | None:
-        """Return the stored value with its time; None if there is none, or it has expired."""
+        """Return the stored value with its time; None without one, or if it has expired."""
         state = self.original
         return self.access.read(state.get_internal(), state.update_internal, state.clear)
 
@@ -131,7 +131,7 @@ class TtlValueState(_SingleTtl[ValueState]):
     """A value state."""
 
     def value(self) -> Any:
-        """Return the value; None if there is none, or it has expired."""
+        """Return the value; None without one, or if it has expired."""
         stored = self._stored()
         return None if stored is None else stored["value"]
 
@@ -144,7 +144,7 @@ class TtlReducingState(_MergingTtl[ReducingState]):
     """A reducing state: a function combines the stored value with each added one."""
 
     def get(self) -> Any:
-        """Return the value; None if there is none, or it has expired."""
+        """Return the value; None without one, or if it has expired."""
         stored = self._stored()
         return None if stored is None else stored["value"]
 
@@ -157,7 +157,7 @@ class TtlAggregatingState(_MergingTtl[AggregatingState]):
     """An aggregating state: a function adds each value to the stored accumulator."""
 
     def get(self) -> Any:
-        """Return the result; None if there is no accumulator, or it has expired."""
+        """Return the result; None without an accumulator, or if it has expired."""
         stored = self._stored()
         return None if stored is None else self.original.aggregate.get_result(stored)
 
@@ -199,7 +199,9 @@ class TtlListState(_Ttl[ListState]):
 
     def _wrapped(self, value: Any) -> TtlValue:
         if value is None:
-            raise EncodeError("a null element, and lists have none", place=f"state {self.name!r}")
+            raise EncodeError(
+                "a null element, which a list can't hold", place=f"state {self.name!r}"
+            )
         return self.access.wrap(value)
 
 
@@ -207,7 +209,7 @@ class TtlMapState(_Ttl[MapState]):
     """A map state, each of whose entries has its own time."""
 
     def get(self, user_key: Any) -> Any:
-        """Return the value of a key; None if there is none, or it has expired."""
+        """Return the value of a key; None without one, or if it has expired."""
         stored = self._read(user_key, self.original.get(user_key))
         return None if stored is None else stored["value"]
 
@@ -216,7 +218,7 @@ class TtlMapState(_Ttl[MapState]):
         self.original.put(user_key, self.access.wrap(value))
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        """Set many values, of a mapping, or of pairs where keys can't be hashed."""
+        """Set many values, from a mapping, or from pairs if keys can't be hashed."""
         pairs = entries.items() if isinstance(entries, Mapping) else entries
         for user_key, value in pairs:
             self.put(user_key, value)
@@ -243,7 +245,7 @@ class TtlMapState(_Ttl[MapState]):
         return (value for _, value in self.entries())
 
     def is_empty(self) -> bool:
-        """Return whether there is no entry; expired ones count until they are removed."""
+        """Return whether the map is empty; expired entries count until they are removed."""
         return self.original.is_empty()
 
     def _read(self, user_key: Any, stored: TtlValue | None) -> TtlValue | None:
@@ -290,7 +292,7 @@ class TtlAggregateFunction:
         return self.access.wrap(self.original.add(value, living))
 
     def get_result(self, accumulator: TtlValue) -> Any:
-        """Return the result that reading the state gives."""
+        """Return the result of an accumulator."""
         return self.original.get_result(accumulator["value"])
 
     def merge(self, a: TtlValue, b: TtlValue) -> TtlValue | None:

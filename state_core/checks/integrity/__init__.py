@@ -1,10 +1,10 @@
-"""Is all of a snapshot there, and is it sound? Every fault, and what can be saved of the rest.
+"""The check of a whole snapshot for damage, and the salvage of its sound part.
 
 =================  =================================================================
 `findings`         faults, losses, and what was checked
-`keyed_sources`    keyed handles opened as far as they can be
-`keyed_entries`    entries of keyed state, one by one if need be
-`operators`        what operators say of themselves: handles, ranges, parallelism
+`keyed_sources`    keyed handles, opened as far as possible
+`keyed_entries`    entries of keyed state, one by one if necessary
+`operators`        an operator's own data: handles, ranges, parallelism
 `operator_parts`   operator state, element for element
 `channels`         records in flight
 `checking`         `check_snapshot`

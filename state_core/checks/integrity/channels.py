@@ -1,7 +1,7 @@
-"""Records in flight: that every buffer is there, and that elements can be told apart in it.
+"""Check of records in flight: every buffer exists, and its elements can be separated.
 
-What is damaged in one channel breaks off a stream of records that others go on with, so channel
-state is whole or it is nothing.
+Damage in one channel breaks a stream of records that other channels continue, so channel state is
+kept as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["examine_channels"]
 def examine_channels(
     metadata: CheckpointMetadata, labels: Mapping[str, str], files: StateFiles, found: Findings
 ) -> bool:
-    """Note what is wrong with channel state; whether nothing is.
+    """Note the faults of channel state; return whether it has no fault.
 
     Args:
         metadata: The snapshot's `_metadata`.
-        labels: What operators are called, by their ids.
+        labels: The labels of operators, by their ids.
         files: The snapshot's files.
-        found: Collects what is found.
+        found: Collects the findings.
     """
     channels = channels_among(metadata.operators, files.open, labels)
     noted: set[str] = set()
@@ -58,12 +58,12 @@ def examine_channels(
 
 
 def _refuse_twice(channel: Channel, places: set[tuple[str, str]]) -> None:
-    """As Flink does, which could not say whose buffers come first."""
+    """Refuse a duplicate channel, as Flink does, since the order of its buffers is unknown."""
     place = channel.operator_id, channel.place
     if place in places:
         raise CorruptSnapshotError(
             "a channel that is named twice",
             place=channel.place,
-            remedy="Flink restores none such: take another checkpoint, or salvage this one",
+            remedy="Flink does not restore it: take another checkpoint, or salvage this one",
         )
     places.add(place)

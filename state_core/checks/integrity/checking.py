@@ -1,4 +1,4 @@
-"""`check_snapshot`: every fault of a savepoint or checkpoint, not the first."""
+"""`check_snapshot`: find every fault of a savepoint or checkpoint, not only the first."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class IntegrityReport:
-    """What a check says.
+    """The result of a check.
 
     Attributes:
-        location: The snapshot.
-        faults: All that is wrong.
-        unchecked: What nothing is said about.
-        checked: How much was looked at.
+        location: The snapshot's location.
+        faults: All faults.
+        unchecked: The parts that could not be checked.
+        checked: The amount that was checked.
     """
 
     location: str
@@ -66,13 +66,13 @@ class IntegrityReport:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether there is no fault."""
         return not self.faults
 
 
 @dataclass
 class Examined:
-    """A snapshot, looked at: what is wrong, and what can be read."""
+    """A checked snapshot: its faults, and its readable part."""
 
     directory: Directory
     files: StateFiles
@@ -83,7 +83,7 @@ class Examined:
 
     @property
     def report(self) -> IntegrityReport:
-        """What is wrong."""
+        """Return the faults."""
         found = self.found
         return IntegrityReport(
             self.directory.uri, tuple(found.faults), tuple(found.unchecked), found.checked
@@ -91,7 +91,7 @@ class Examined:
 
     @property
     def losses(self) -> list[Loss]:
-        """What can't be read."""
+        """Return the unreadable parts."""
         return self.found.losses
 
 
@@ -103,17 +103,17 @@ def check_snapshot(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> IntegrityReport:
-    """Read all of a snapshot, and say what is wrong with it.
+    """Read all of a snapshot, and report every fault.
 
     Args:
         location: The snapshot's directory or its `_metadata` file, as a path or a URI.
-        allow_external: Directories elsewhere that its handles may lead to.
+        allow_external: Other directories to which its handles may lead.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
-        threads: How many; as many as there are cores by default.
+        threads: The number of threads; by default that of the cores.
         progress: Called with (done, total) after each slice of keyed state.
 
     Raises:
-        NotASnapshotError: There is no `_metadata` there.
+        NotASnapshotError: The location has no `_metadata`.
     """
     return look(location, allow_external, uids, threads=threads, progress=progress).report
 
@@ -127,7 +127,7 @@ def look(
     progress: Progress | None = None,
     keeper: Callable[[KeyedSource], Keeper] | None = None,
 ) -> Examined:
-    """As `check_snapshot`, with what can be read.
+    """Check a snapshot as `check_snapshot` does, and return its readable part, too.
 
     Args:
         location: As there.
@@ -135,7 +135,7 @@ def look(
         uids: As there.
         threads: As there.
         progress: As there.
-        keeper: Gives what keeps the sound entries of one slice of one subtask's keyed state.
+        keeper: Returns the keeper of the sound entries of one slice of one subtask's keyed state.
     """
     directory = snapshot_directory(location)
     examined = Examined(directory, StateFiles(directory, tuple(allow_external)))
@@ -225,7 +225,7 @@ def _read_entries(
 
 
 def _note_timers(operator: OperatorExamined, source: KeyedSource, found: Findings) -> None:
-    """Raw state is whole or it is nothing: what is damaged of it is lost with the rest."""
+    """Note damaged timers: damaged raw state can't be used in part, so all of it is lost."""
     found.losses.clear()
     subtask = source.where.subtask
     if not found.faults or subtask is None or subtask in operator.damaged_timers:
@@ -242,7 +242,7 @@ def _named(stream: StreamHandle) -> str:
 
 
 def _streams(metadata: CheckpointMetadata) -> list[StreamHandle]:
-    """All streams that handles name."""
+    """Return all streams that handles name."""
     streams: list[StreamHandle | None] = []
     for operator in metadata.operators:
         for subtask in (operator.subtasks or {}).values():

@@ -1,6 +1,6 @@
-"""What a check finds: faults, what could not be checked, what a salvage lost, and how much it saw.
+"""Findings of a check: faults, unchecked parts, losses of a salvage, and the amount checked.
 
-Faults of one kind that say the same of neighbouring key groups are one fault.
+Equal faults of neighbouring key groups are joined to one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Said = TypeVar("Said")
 
 
 def what_most_say(values: Iterable[Said]) -> Said:
-    """The value that is there most often; the first of those that are as often there."""
+    """Return the most frequent value; of several, the first."""
     listed = list(values)
     return max(listed, key=listed.count)
 
 
 class FaultKind(Enum):
-    """What kind of thing is wrong."""
+    """The kind of a fault."""
 
     METADATA = "metadata"
     FILE = "file"
@@ -49,10 +49,10 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the job something is: as much of it as is known.
+    """A place in the job, as far as it is known.
 
     Attributes:
-        operator: The operator's uid, or else its name or id; empty for the whole snapshot.
+        operator: The operator's uid, or otherwise its name or id; empty for the whole snapshot.
         subtask: The subtask's index.
         state: The state's name.
         key_groups: The key groups.
@@ -78,15 +78,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong.
+    """A fault of a snapshot.
 
     Attributes:
-        kind: What kind of thing.
-        where: Where in the job.
-        place: Where in which file.
-        problem: What is wrong there; of several entries, with the first.
-        remedy: What to do about it.
-        entries: How many entries or elements have it, where that is known.
+        kind: Its kind.
+        where: Its place in the job.
+        place: Its file, and the position there.
+        problem: The problem; of several entries, that of the first.
+        remedy: The remedy.
+        entries: The number of entries or elements with the fault, if known.
     """
 
     kind: FaultKind
@@ -103,7 +103,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Unchecked:
-    """Something that nothing is said about, and why."""
+    """A part that could not be checked, and the reason."""
 
     where: Place
     why: str
@@ -114,13 +114,13 @@ class Unchecked:
 
 @dataclass(frozen=True)
 class Loss:
-    """Something that a salvage did not write.
+    """A part that a salvage did not write.
 
     Attributes:
-        where: What was lost.
-        why: Why it could not be read.
-        entries: How many entries or elements, if that is known.
-        size: At most how many bytes, as stored, if that is known.
+        where: The place of the lost part.
+        why: The reason.
+        entries: The number of entries or elements, if known.
+        size: The largest possible number of bytes, as stored, if known.
     """
 
     where: Place
@@ -131,17 +131,17 @@ class Loss:
 
 @dataclass
 class Checked:
-    """How much was looked at.
+    """The amount that was checked.
 
     Attributes:
         handles: Handles that should lead to bytes.
-        files: Files that they lead to.
+        files: Files of those handles.
         size: The bytes of those handles.
         key_groups: Key groups with data, of every operator.
-        entries: Entries of keyed state that are sound.
-        values: Values of them that were decoded to the last byte.
-        hashed: Keys that were hashed to their key group.
-        elements: Elements of operator state that are sound; a copy of a broadcast state is one.
+        entries: Sound entries of keyed state.
+        values: Values of these entries that were decoded to the last byte.
+        hashed: Keys whose key group was verified by their hash.
+        elements: Sound elements of operator state; a copy of a broadcast state counts as one.
     """
 
     handles: int = 0
@@ -154,14 +154,14 @@ class Checked:
     elements: int = 0
 
     def add(self, other: Checked) -> None:
-        """Take another's sums over."""
+        """Add another's sums."""
         for name, count in vars(other).items():
             setattr(self, name, getattr(self, name) + count)
 
 
 @dataclass
 class Findings:
-    """What was found so far."""
+    """The findings so far."""
 
     faults: list[Fault] = field(default_factory=list)
     unchecked: dict[Unchecked, None] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class Findings:
     checked: Checked = field(default_factory=Checked)
 
     def add(self, other: Findings) -> None:
-        """Take another's findings over."""
+        """Add another's findings."""
         for fault in other.faults:
             self._append(fault)
         self.unchecked.update(other.unchecked)
@@ -179,23 +179,23 @@ class Findings:
     def fault(
         self, kind: FaultKind, where: Place, error: StateError, entries: int | None = None
     ) -> None:
-        """Note what an error says."""
+        """Note a fault, described by an error."""
         remedy = error.remedy or "the file is damaged or was not copied whole: fetch it again"
         place = error.place.removeprefix(f"state {where.state!r}").removeprefix(", ")
         self._append(Fault(kind, where, place, error.problem, remedy, entries))
 
     def skip(self, where: Place, why: str) -> None:
-        """Note that something is not checked."""
+        """Note a part that is not checked."""
         self.unchecked[Unchecked(where, why)] = None
 
     def lose(
         self, where: Place, why: str, *, entries: int | None = None, size: int | None = None
     ) -> None:
-        """Note what a salvage does not get."""
+        """Note a part that a salvage loses."""
         self.losses.append(Loss(where, why, entries, size))
 
     def _append(self, fault: Fault) -> None:
-        """Add a fault, to the last one if that says the same of the key groups before it."""
+        """Add a fault, joined to the last one if that says the same of the key groups before it."""
         groups, last = fault.where.key_groups, self.faults[-1] if self.faults else None
         before = last.where.key_groups if last is not None else None
         if last is not None and groups is not None and before is not None:

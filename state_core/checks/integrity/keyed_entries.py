@@ -1,7 +1,7 @@
-"""Entries of keyed state, each checked: its key and value decode, and its key is where it belongs.
+"""Check of every entry of keyed state: key and value decode, and the key group is right.
 
-Key groups are read many at once. Where that breaks off, they are halved until the break is in one;
-where a batch does not decode, its rows are halved likewise. So what is sound is fast, and every
+Many key groups are read at once. If reading fails, they are halved until the fault is in one; if a
+batch does not decode, its rows are halved likewise. So sound entries are checked fast, and every
 fault is found.
 """
 
@@ -34,19 +34,19 @@ __all__ = ["Keeper", "examine"]
 
 
 class Keeper(Protocol):
-    """What keeps sound entries."""
+    """A keeper of sound entries."""
 
     def mark(self) -> int:
-        """Where the keeper stands."""
+        """Return a mark of the entries kept so far."""
 
     def forget(self, mark: int) -> None:
-        """Forget what was kept since a mark: it comes again."""
+        """Forget the entries kept since a mark, as they are read again."""
 
     def keep(self, entries: Entries) -> None:
         """Keep entries of one state."""
 
     def close(self) -> None:
-        """Nothing more is to be kept."""
+        """End: no more entries follow."""
 
 
 def examine(
@@ -58,7 +58,7 @@ def examine(
     """Check the entries of some key groups.
 
     Args:
-        source: Where they lie.
+        source: The source of the entries.
         key_groups: The key groups to check.
         state: The id of the only state to check; None checks all.
         keeper: Receives the sound entries.
@@ -91,7 +91,7 @@ def examine(
 def _read(
     source: KeyedSource, key_groups: KeyGroupRange, state: int | None, pass_: _Pass
 ) -> StateError | None:
-    """Take the entries of some key groups; a copy of what broke that off, which holds nothing."""
+    """Read the entries of some key groups; return a copy of the error that ended it, or None."""
     try:
         for entries in source.read(key_groups, state):
             pass_.take(entries)
@@ -116,7 +116,7 @@ def _halved(
 class _Bad:
     """Entries of one state and key group that have the same fault.
 
-    The error is a copy, without the frames that it came through: those hold what was read.
+    The error is a copy without its traceback, whose frames hold the entries that were read.
     """
 
     error: StateError
@@ -125,7 +125,7 @@ class _Bad:
 
 
 class _Pass:
-    """One reading of some key groups."""
+    """A pass over some key groups."""
 
     def __init__(self, source: KeyedSource, found: Findings, keeper: Keeper | None) -> None:
         self.source = source
@@ -136,7 +136,7 @@ class _Pass:
         self.unhashed: set[int] = set()
 
     def take(self, entries: Entries) -> None:
-        """Check entries, and hand on those that are sound."""
+        """Check entries, and pass on the sound ones."""
         head = 8 + (2 if self.source.max_parallelism > 128 else 1)
         self.passed += int(entries.payload_bytes().sum()) + head * len(entries)
         for state in np.unique(entries.state_of).tolist():
@@ -150,7 +150,7 @@ class _Pass:
                 self.keeper.keep(sound)
 
     def finish(self) -> None:
-        """Note what is wrong with single entries, key group for key group."""
+        """Note the faults of single entries, key group by key group."""
         for (state, group, kind, _), bad in sorted(self.bad.items(), key=_order):
             name = self.source.header.states[state].name
             groups = KeyGroupRange(group, group)
@@ -159,7 +159,7 @@ class _Pass:
             self.found.lose(where, bad.error.problem, entries=bad.entries, size=bad.size)
 
     def _sound(self, state: int, layout: KeyedLayout, entries: Entries) -> Entries:
-        """The entries of one state that are what they should be."""
+        """Return the sound entries of one state."""
         keep = np.ones(len(entries), bool)
         pending = [(0, len(entries))]
         while pending:
@@ -187,7 +187,7 @@ class _Pass:
         return entries if keep.all() else entries.take(np.flatnonzero(keep))
 
     def _check(self, state: int, layout: KeyedLayout, entries: Entries) -> list[tuple[int, str]]:
-        """Decode entries to the last byte; the rows whose key is in a wrong key group, and why.
+        """Decode entries to the last byte; return the rows in a wrong key group, with the reason.
 
         Raises:
             StateError: An entry does not decode.

@@ -1,7 +1,6 @@
-"""Keyed state of one subtask opened as far as it can be: what does not fit is noted, not raised.
+"""The keyed state of one subtask, opened as far as possible: faults are noted, not raised.
 
-`open_keyed` refuses a handle at its first fault; here the key groups that the fault does not touch
-are still read.
+`open_keyed` refuses a handle at its first fault; here the unaffected key groups are still read.
 """
 
 from __future__ import annotations
@@ -64,19 +63,19 @@ SLICE_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class KeyedSource:
-    """What can be read of one subtask's keyed state.
+    """The readable part of one subtask's keyed state.
 
     Attributes:
         where: The operator and the subtask.
-        key_groups: The key groups that the handle claims, as far as there are such.
+        key_groups: The key groups that the handle claims, within the max parallelism.
         max_parallelism: The number of key groups.
-        header: The head of the file.
-        layouts: How each state's entries are laid out; None where that is not known.
-        reader: What reads the entries.
-        spans: Where key groups lie; empty for RocksDB, whose files don't say.
-        lengths: How many bytes each has by the offsets, of which a file may lack some.
-        faulty: The ids of states whose meta info is wrong: their entries mean nothing.
-        suspect: Something is wrong with RocksDB's files, even if no entry shows it.
+        header: The file's header.
+        layouts: The layout of each state's entries; None if it is not known.
+        reader: The reader of the entries.
+        spans: The positions of key groups; empty for RocksDB, whose files don't have them.
+        lengths: The length of each key group by the offsets, even if the file is shorter.
+        faulty: The ids of states whose meta info is wrong, so that their entries can't be read.
+        suspect: Whether RocksDB's files have a fault, even if no entry shows it.
     """
 
     where: Place
@@ -92,17 +91,17 @@ class KeyedSource:
 
     @cached_property
     def states(self) -> dict[str, KeyedState]:
-        """Its states as others would see them, those with a layout, by name."""
+        """Return its states that have a layout, by name, as readers see them."""
         pairs = zip(self.header.states, self.layouts, strict=True)
         return {state.name: describe_state(state, layout) for state, layout in pairs if layout}
 
     def without(self, name: str) -> KeyedSource:
-        """The same source, whose entries of one state are passed over."""
+        """Return the same source without the entries of one state."""
         ids = [index for index, state in enumerate(self.header.states) if state.name == name]
         return replace(self, faulty=self.faulty | frozenset(ids))
 
     def read(self, key_groups: KeyGroupRange, state: int | None) -> Iterator[Entries]:
-        """Entries of some key groups; what precedes a break comes before the error."""
+        """Yield entries of some key groups; entries before a fault come before the error."""
         if isinstance(self.reader, RocksDBFiles):
             return self.reader.entries(key_groups, None if state is None else [state])
         if isinstance(self.reader, HeapFile | RawTimersFile | ChangelogKeyedFile):
@@ -110,7 +109,7 @@ class KeyedSource:
         return self.reader.entries(key_groups, to_the_end=True)
 
     def slices(self) -> list[tuple[KeyGroupRange, int | None]]:
-        """Units of work: key groups, and for RocksDB one state, which has files of its own."""
+        """Return the units of work: key groups, and for RocksDB one state with its own files."""
         if isinstance(self.reader, RocksDBFiles):
             return [(self.key_groups, state) for state in range(len(self.header.states))]
         slices: list[tuple[KeyGroupRange, int | None]] = []
@@ -127,7 +126,7 @@ class KeyedSource:
         return slices
 
     def stored(self, key_groups: KeyGroupRange) -> int | None:
-        """The bytes of some key groups as stored; None where nothing says."""
+        """Return the stored size of some key groups in bytes; None if it is not known."""
         if isinstance(self.reader, RocksDBFiles):
             return None
         return sum(length for group, length in self.lengths.items() if group in key_groups)
@@ -135,7 +134,7 @@ class KeyedSource:
 
 @dataclass(frozen=True)
 class UnknownSource:
-    """A whole file of the unified format whose types are not known: it can be carried as it is."""
+    """A whole file of the unified format whose types are unknown: it can be carried as it is."""
 
     handle: KeyGroupsHandle
 
@@ -143,9 +142,9 @@ class UnknownSource:
 def open_source(
     handle: KeyedHandle, siblings: Siblings, where: Place, found: Findings
 ) -> KeyedSource | UnknownSource | None:
-    """Open one keyed handle; None if nothing can be read of it, or nothing is behind it."""
+    """Open one keyed handle; return None if it is unreadable or has no data."""
     files, max_parallelism = siblings.files, siblings.max_parallelism
-    part = isinstance(handle, ChangelogHandle)  # of files that other subtasks may have, too
+    part = isinstance(handle, ChangelogHandle)  # the files may have changes of other subtasks, too
     if isinstance(handle, ChangelogHandle):
         base = all_in_base(handle)
         if base is None:
@@ -169,7 +168,7 @@ def open_timers(
     where: Place,
     found: Findings,
 ) -> KeyedSource | None:
-    """Open raw keyed state that is timers; None if the operator sets none.
+    """Open raw keyed state that consists of timers; return None if the operator has no timers.
 
     Raises:
         SnapshotError: The raw state can't be read.
@@ -189,13 +188,13 @@ def open_timers(
 def open_stream_of(
     stream: StreamHandle, files: StateFiles, where: Place, found: Findings, *, part: bool = False
 ) -> ByteSource | None:
-    """The bytes of a handle, or what there is of them; what is missing is noted.
+    """Open the bytes of a handle, as far as they exist; note missing bytes.
 
     Args:
         stream: The handle.
         files: The files of the snapshot.
-        where: The place that is noted.
-        found: Collects what is found.
+        where: The place of the findings.
+        found: Collects the findings.
         part: Whether the file may appear in several handles, each for other key groups.
     """
     found.checked.handles += 1
@@ -221,7 +220,7 @@ def _lose_all(handle: KeyedHandle, where: Place, found: Findings, why: str) -> N
 def _header(
     source: ByteSource, end: int, files: StateFiles, where: Place, found: Findings
 ) -> KeyedHeader | StateError:
-    """The head of a file, or why there is none."""
+    """Return the header of a file, or the error that prevents reading it."""
     try:
         return files.heads.read(source, end, read_keyed_header)
     except UnknownSerializerError as error:
@@ -235,7 +234,7 @@ def _header(
 def _layouts(
     header: KeyedHeader, name: str, files: StateFiles, where: Place, found: Findings
 ) -> tuple[tuple[KeyedLayout | None, ...], frozenset[int]]:
-    """How each state's entries are laid out, and the ids of those that can't be right."""
+    """Return the layout of each state's entries, and the ids of states with wrong meta info."""
     layouts: list[KeyedLayout | None] = []
     faulty = set()
     results = files.heads.once(header, lambda: _layouts_or_errors(header, files.heads.budget))
@@ -253,7 +252,7 @@ def _layouts(
 
 
 def _layouts_or_errors(header: KeyedHeader, budget: Budget) -> list[KeyedLayout | StateError]:
-    """How each state's entries are laid out, or why that is not known."""
+    """Return the layout of each state's entries, or the error that prevents it."""
     layouts: list[KeyedLayout | StateError] = []
     key: TypeSerializer | StateError
     try:
@@ -263,7 +262,7 @@ def _layouts_or_errors(header: KeyedHeader, budget: Budget) -> list[KeyedLayout 
     for state in header.states:
         layouts.append(_layout_or_error(state, key, budget))
         if isinstance(layouts[-1], OversizedError):
-            key = layouts[-1]  # the rest would cost as much
+            key = layouts[-1]  # the other keys would cost as much
     return layouts
 
 
@@ -284,7 +283,7 @@ def _layout_or_error(
 def _open_changelog(
     handle: ChangelogHandle, siblings: Siblings, where: Place, found: Findings
 ) -> KeyedSource | None:
-    """What was materialized, with its changes: all of it or nothing, if a file is damaged."""
+    """Open a materialized snapshot with its changes: None if any of its files is damaged."""
     found.checked.handles += len(handle.materialized) + len(handle.changes)
     found.checked.size += keyed_bytes(handle)
     try:
@@ -349,7 +348,7 @@ def _open_key_groups(
             found.skip(where, why)
             _lose_all(handle, where, found, why)
             return None
-        # where values end that only their class walks is found in whole files only
+        # the end of values of unknown classes can only be found in whole files
         most = max_parallelism if source.size >= handle.stream.size else 0
         reader = HeapFile(source, header, known, spans, part and end is None, most)
     else:
@@ -367,15 +366,15 @@ def _spans(
     found: Findings,
     end: int | None,
 ) -> tuple[list[KeyGroupSpan], dict[int, int]]:
-    """Key groups and their bytes, and how many those should be; what leads to none is noted.
+    """Return the key groups' positions and their expected lengths; note offsets that lead nowhere.
 
     Args:
         handle: The key groups' handle.
-        header: The head of the file.
+        header: The file's header.
         source: The file.
-        where: The place that is noted.
-        found: Collects what is found.
-        end: Where the last ends; None if that is the end of the file.
+        where: The place of the findings.
+        found: Collects the findings.
+        end: The end of the last key group; None for the end of the file.
     """
     size = source.size
     declared = max(size, 0 if handle.stream is None else handle.stream.size)
@@ -451,7 +450,7 @@ def _open_rocksdb(
             database = RocksDBFiles(name, header, present, within, prefix, lenient=True)
             database.open()
     except StateError as error:
-        if len(found.faults) == before:  # else it is known what is missing
+        if len(found.faults) == before:  # otherwise the missing part is already known
             found.fault(FaultKind.FILE, where, error)
         _lose_all(handle, where, found, error.problem)
         return None

@@ -1,6 +1,6 @@
-"""Operator state of each subtask, element for element: what is sound, and what is wrong.
+"""Check of each subtask's operator state, element by element.
 
-A file is taken apart at the offsets of its handle, so that one bad element, or one bad Snappy
+A file is split at the offsets of its handle, so that one bad element, or one bad Snappy
 chunk, does not hide the others.
 """
 
@@ -41,16 +41,16 @@ __all__ = ["OperatorPart", "examine_operator_states"]
 
 @dataclass
 class OperatorPart:
-    """What is sound of one subtask's operator state.
+    """The sound part of one subtask's operator state.
 
     Attributes:
         subtask: Its index.
-        handle: Where it was.
-        header: The head of its file; None if that can't be read.
-        elements: Each state's sound elements as bytes; a copy of a broadcast state is one.
+        handle: Its handle.
+        header: The header of its file; None if it can't be read.
+        elements: Each state's sound elements as bytes; a copy of a broadcast state is one element.
         copies: The entries of each broadcast state, as bytes.
         faulty: States whose meta info is wrong.
-        unknown: Whether only its types are not known.
+        unknown: Whether its types are unknown, and nothing else is wrong.
     """
 
     subtask: int
@@ -100,7 +100,7 @@ def _lose(part: OperatorPart, where: Place, why: str, found: Findings) -> None:
 
 
 class _Taken:
-    """One file, taken apart."""
+    """A file, split into elements."""
 
     def __init__(
         self, part: OperatorPart, source: ByteSource, where: Place, found: Findings
@@ -133,7 +133,7 @@ class _Taken:
             self._state(declared[name], self._pieces(name, starts, ends))
 
     def _offsets(self, name: str, listed: PartitionOffsets) -> list[int]:
-        """The offsets that can be."""
+        """Return the offsets that are possible."""
         good = []
         for at in listed.offsets:
             if self.begin <= at <= self.source.size and not (
@@ -158,7 +158,7 @@ class _Taken:
     def _pieces(
         self, name: str, offsets: list[int], ends: dict[int, int]
     ) -> list[tuple[int, bytes]]:
-        """Elements as bytes, each with its offset."""
+        """Return elements as bytes, each with its offset."""
         pieces = []
         for at in offsets:
             end = ends.get(at, at)
@@ -177,7 +177,7 @@ class _Taken:
         return pieces
 
     def _state(self, info: StateMetaInfo, pieces: list[tuple[int, bytes]]) -> None:
-        """Decode a state's elements, all at once or, if that fails, fewer and fewer."""
+        """Decode a state's elements, all at once or, if that fails, in ever smaller parts."""
         try:
             with undecoded():
                 layout = operator_layout(info)
@@ -262,7 +262,7 @@ def _decompressed(source: ByteSource, start: int, end: int) -> bytes:
 def _alone(
     info: StateMetaInfo, layout: OperatorLayout, data: bytes, source: ByteSource, at: int
 ) -> OperatorFile:
-    """A file with one copy of a broadcast state and nothing else."""
+    """Return a file that contains only one copy of a broadcast state."""
     header = OperatorHeader(5, compressed=False, lists=(), broadcasts=(info,))
     handle = OperatorHandle({info.name: PartitionOffsets(layout.mode, (0,))})
     return OperatorFile(InlineSource(f"{source.name}, from offset {at} on", data), header, handle)
@@ -272,7 +272,7 @@ def _alone(
 
 
 def _encoded(header: OperatorHeader, without: set[str]) -> dict[str, bytes]:
-    """What is said of each state, as bytes that can be compared."""
+    """Return each state's meta info as bytes that can be compared."""
     encoded = {}
     for state in (*header.lists, *header.broadcasts):
         out = DataOutput()
@@ -306,7 +306,7 @@ def _compare_types(parts: list[OperatorPart], label: str, found: Findings) -> No
 
 
 def _compare_copies(parts: list[OperatorPart], label: str, found: Findings) -> None:
-    """Note copies of a broadcast state that are not what most subtasks have."""
+    """Note copies of a broadcast state that differ from those of most subtasks."""
     names = {name: None for part in parts for name in part.copies}
     for name in names:
         copies = {part.subtask: part.copies[name] for part in parts if name in part.copies}

@@ -1,4 +1,4 @@
-"""An operator of a snapshot, opened to be checked: what can be said before entries are read."""
+"""An operator of a snapshot, opened for a check: all checks that don't read entries."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ __all__ = ["OperatorExamined", "keyed_streams", "open_operator"]
 
 @dataclass
 class OperatorExamined:
-    """What can be read of one operator.
+    """The readable part of one operator.
 
     Attributes:
-        state: What `_metadata` says of it.
-        label: How it is called.
-        broken: Why nothing of it can be; empty if something can.
+        state: Its entry in `_metadata`.
+        label: Its name in messages.
+        broken: The reason why it is unreadable; empty if it is readable, at least in part.
         keyed: Its keyed state, by subtask.
         parts: Its operator state.
-        unknown: Its keyed state of types that are not known, by subtask.
-        keepers: What kept the sound entries, by subtask.
-        timers: Its raw keyed state that is timers, by subtask.
-        damaged_timers: The subtasks in which something is wrong with it.
+        unknown: Its keyed state of unknown types, by subtask.
+        keepers: The keepers of sound entries, by subtask.
+        timers: Its timers in raw keyed state, by subtask.
+        damaged_timers: The subtasks whose timers have a fault.
     """
 
     state: OperatorState
@@ -66,7 +66,7 @@ class OperatorExamined:
 def open_operator(
     state: OperatorState, label: str, files: StateFiles, found: Findings
 ) -> OperatorExamined:
-    """Open all of an operator, and check what needs no reading of entries."""
+    """Open all of an operator, and check everything that needs no reading of entries."""
     operator = OperatorExamined(state, label)
     try:
         check_parallelism(state.max_parallelism, state.parallelism)
@@ -104,13 +104,13 @@ def _open_timers(
     files: StateFiles,
     found: Findings,
 ) -> bool:
-    """Open raw keyed state if it is timers, which RocksDB jobs may keep on the heap; whether so."""
+    """Open raw keyed state with timers, as RocksDB jobs may have; return whether it has timers."""
     where, handle = Place(operator.label, index), subtask.raw_keyed
     try:
         if not is_timers(handle, files):
             return False
     except StateError:
-        return False  # it is noted as of any raw state
+        return False  # noted as any raw state is
     for stream in keyed_streams(handle) if handle is not None else ():
         if stream is not None:
             open_stream_of(stream, files, where, found)
@@ -127,7 +127,7 @@ def _open_timers(
 
 
 def _compare_timers(operator: OperatorExamined, index: int, found: Findings) -> None:
-    """Note timers that are in the backend and on the heap: those of the backend are kept."""
+    """Note timers that are in the backend and on the heap: the backend's are kept."""
     where, timers = Place(operator.label, index), operator.timers.get(index)
     if timers is None:
         return
@@ -142,7 +142,7 @@ def _compare_timers(operator: OperatorExamined, index: int, found: Findings) -> 
 
 
 def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: Findings) -> None:
-    """Raw state: only that its bytes are there can be said."""
+    """Check raw state: only the existence of its bytes can be checked."""
     raw = subtask.raw_operator
     streams = [("raw operator state", None if raw is None else raw.stream)]
     if subtask.raw_keyed is not None:
@@ -193,7 +193,7 @@ def _check_types(operator: OperatorExamined, found: Findings) -> None:
 
 
 def keyed_streams(handle: KeyedHandle) -> list[StreamHandle | None]:
-    """The streams behind a keyed handle."""
+    """Return the streams behind a keyed handle."""
     if isinstance(handle, KeyGroupsHandle):
         return [handle.stream]
     if isinstance(handle, IncrementalHandle):

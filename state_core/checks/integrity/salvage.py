@@ -1,7 +1,7 @@
-"""`salvage_snapshot`: what can be read of a damaged snapshot, as a savepoint that is sound.
+"""`salvage_snapshot`: write the readable part of a damaged snapshot as a sound savepoint.
 
-Entries keep their bytes: nothing is decoded and encoded again. What is lost is listed, and what was
-not checked (raw state, a coordinator's) is carried; so are records in flight, if all are whole.
+Entries keep their bytes: nothing is decoded and encoded again. Losses are listed. Unchecked parts
+(raw state, coordinator state) are carried, and so are records in flight, if all of them are sound.
 """
 
 from __future__ import annotations
@@ -54,14 +54,15 @@ COPY_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class SalvageReport:
-    """What became of a damaged snapshot.
+    """The result of a salvage.
 
     Attributes:
-        integrity: What was wrong with it.
-        path: The new savepoint; None if `_metadata` can't be read, and with it nothing.
-        lost: What is not in it.
-        entries: Entries of keyed state that are.
-        elements: Elements of operator state that are; a copy of a broadcast state is one.
+        integrity: The faults of the damaged snapshot.
+        path: The new savepoint; None if `_metadata` can't be read, so that nothing can.
+        lost: The parts that were not written.
+        entries: The number of entries of keyed state in the new savepoint.
+        elements: The number of elements of operator state in it; a copy of a broadcast state counts
+            as one.
     """
 
     integrity: IntegrityReport
@@ -80,19 +81,19 @@ def salvage_snapshot(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> SalvageReport:
-    """Check a snapshot, and write all that can be read of it as a canonical savepoint.
+    """Check a snapshot, and write all of it that is readable as a canonical savepoint.
 
     Args:
         location: The snapshot's directory, or its `_metadata` file.
-        to: A directory that is not there yet.
-        allow_external: Directories elsewhere that its handles may lead to.
+        to: A directory that does not exist yet.
+        allow_external: Other directories to which its handles may lead.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
-        threads: How many; as many as there are cores by default.
+        threads: The number of threads; by default that of the cores.
         progress: Called with (done, total) after each slice of keyed state.
 
     Raises:
-        NotASnapshotError: There is no `_metadata` there.
-        SnapshotError: There is something in the target already, or it can't be written.
+        NotASnapshotError: The location has no `_metadata`.
+        SnapshotError: The target is not empty, or can't be written.
     """
     target = SavepointDirectory(to)
 
@@ -129,7 +130,7 @@ class _Salvage:
         self.copied: dict[StreamHandle, StreamHandle] = {}
 
     def operators(self) -> list[OperatorState]:
-        """Every operator, each id and each uid once."""
+        """Return every operator, each id and each uid once."""
         salvaged: dict[str, OperatorState] = {}
         uids: set[str] = set()
         for operator in self.examined.operators:
@@ -146,7 +147,7 @@ class _Salvage:
         return list(salvaged.values())
 
     def _operator(self, operator: OperatorExamined) -> OperatorState:
-        """What can be read of an operator."""
+        """Return the readable part of an operator."""
         if operator.state.subtasks is None:
             return operator.state
         raw = self._raw_keyed(operator)
@@ -157,7 +158,7 @@ class _Salvage:
         keyed, entries = salvage_keyed(operator, self.target, self.found)
         for index, handle in keyed.items():
             subtask = subtasks.setdefault(index, SubtaskState())
-            # what another subtask's handle had of its key groups is its state all the same
+            # state of its key groups in another subtask's handle counts, too
             subtask.managed_keyed, subtask.finished = handle, False
         handles, elements = salvage_operator_states(operator, self.target, self.found)
         for index, operator_handle in handles.items():
@@ -177,7 +178,7 @@ class _Salvage:
     def _unknown(
         self, operator: OperatorExamined, keyed: Mapping[int, KeyGroupsHandle]
     ) -> dict[int, KeyGroupsHandle]:
-        """Keyed state of unknown types, which is carried whole, if it fits what is written."""
+        """Return keyed state of unknown types, carried as whole files, if it fits the rest."""
         handles = {**keyed, **operator.unknown}
         subtasks = {index: SubtaskState(managed_keyed=handle) for index, handle in handles.items()}
         wrong = next(find_contradictions([replace(operator.state, subtasks=subtasks)], {}), None)
@@ -189,7 +190,7 @@ class _Salvage:
         return {}
 
     def _raw_keyed(self, operator: OperatorExamined) -> dict[int, KeyedHandle]:
-        """The raw keyed state that can be carried: of handles that contradict others, none."""
+        """Return the raw keyed state that can be carried: not that of contradictory handles."""
         kept = {
             index: subtask.raw_keyed
             for index, subtask in (operator.state.subtasks or {}).items()
@@ -209,7 +210,7 @@ class _Salvage:
     def _carried(
         self, where: Place, subtask: SubtaskState, raw_keyed: KeyedHandle | None
     ) -> SubtaskState:
-        """What is not looked into, as it is; keyed and operator state come later."""
+        """Carry the state that is not examined; keyed and operator state are added later."""
         carried = SubtaskState(finished=subtask.finished)
         raw = subtask.raw_operator
         if raw is not None:
@@ -230,7 +231,7 @@ class _Salvage:
         return tuple(channel for channel in copied if channel.stream is not None)
 
     def _copy(self, stream: StreamHandle | None) -> StreamHandle | None:
-        """A stream's bytes in the new savepoint; None if they are not there, which is noted."""
+        """Copy a stream to the new savepoint; return None, and note it, if it is missing."""
         if stream is None or isinstance(stream, InlineHandle):
             return stream
         if stream not in self.copied:
@@ -258,7 +259,7 @@ def _copied(
 
 
 def _merged(losses: list[Loss]) -> list[Loss]:
-    """Losses that say the same of key groups that follow each other, as one."""
+    """Join equal losses of consecutive key groups."""
     merged: list[Loss] = []
     for loss in losses:
         last = merged[-1] if merged else None

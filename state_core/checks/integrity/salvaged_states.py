@@ -1,4 +1,4 @@
-"""The states of one operator in a salvaged savepoint: files of what was sound."""
+"""The states of one operator in a salvaged savepoint: files of the sound entries and elements."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = ["salvage_keyed", "salvage_operator_states"]
 def salvage_keyed(
     operator: OperatorExamined, target: SavepointDirectory, found: Findings
 ) -> tuple[dict[int, KeyGroupsHandle], int]:
-    """Write an operator's keyed state; the handles by subtask, and how many entries they hold.
+    """Write an operator's keyed state; return the handles by subtask, and the number of entries.
 
-    Every subtask gets the key groups that Flink looks for in its handle, wherever they were.
+    Every subtask gets the key groups that Flink expects in its handle, wherever they were.
     """
     if not operator.keyed:
         return {}, 0
@@ -68,7 +68,7 @@ def salvage_keyed(
 
 
 def _merged_header(operator: OperatorExamined) -> tuple[KeyedHeader, dict[int, list[int]]]:
-    """One header for all subtasks, and what each one's ids of states become; -1 leaves one out."""
+    """Return a common header, and the new ids of each subtask's states; -1 leaves a state out."""
     infos: dict[str, StateMetaInfo] = {}
     ids: dict[int, list[int]] = {}
     for index, source in operator.keyed.items():
@@ -86,7 +86,7 @@ def _merged_header(operator: OperatorExamined) -> tuple[KeyedHeader, dict[int, l
 
 
 def _chosen(operator: OperatorExamined, found: Findings) -> dict[int, set[int]]:
-    """Whose copy of each key group is taken: that of the subtask that Flink would ask."""
+    """Choose the subtask whose copy of each key group is kept: the one that Flink would read."""
     ranges = key_group_ranges(operator.state.max_parallelism, operator.state.parallelism)
     owner: dict[int, int] = {}
     for index, source in operator.keyed.items():
@@ -110,9 +110,9 @@ def _chosen(operator: OperatorExamined, found: Findings) -> dict[int, set[int]]:
 def salvage_operator_states(
     operator: OperatorExamined, target: SavepointDirectory, found: Findings
 ) -> tuple[dict[int, OperatorHandle], int]:
-    """Write an operator's operator state; the handles by subtask, and how many elements.
+    """Write an operator's operator state; return handles by subtask, and the number of elements.
 
-    A subtask whose copy of a broadcast state is damaged gets another's: nothing of it is lost.
+    A subtask whose copy of a broadcast state is damaged gets another's, so nothing is lost.
     """
     copies: dict[str, bytes] = {}
     for part in operator.parts:
@@ -157,7 +157,7 @@ def salvage_operator_states(
 def _kept(
     part: OperatorPart, header: OperatorHeader, copies: dict[str, bytes]
 ) -> Iterator[StateMetaInfo]:
-    """The states that a subtask has, and those of which it gets another's copy."""
+    """Yield the states of a subtask, and those for which it gets another's copy."""
     for info in (*header.lists, *header.broadcasts):
         if info.name in part.handle.states or info.name in copies:
             yield info
@@ -169,5 +169,5 @@ def _elements(part: OperatorPart, info: StateMetaInfo, copies: dict[str, bytes])
 
 
 def _is_copy(loss: Loss, place: Place) -> bool:
-    """Whether what was lost is one subtask's copy of a broadcast state."""
+    """Return whether a loss is one subtask's copy of a broadcast state."""
     return loss.where == place

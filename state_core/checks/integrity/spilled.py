@@ -1,4 +1,4 @@
-"""Sound entries on their way into a new savepoint: their bytes in a spill file, as they are."""
+"""Sound entries on their way into a new savepoint: a spill file of their bytes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["EntrySpill"]
 
 
 class EntrySpill:
-    """Keeps entries in a file of its own, which is there once something was kept.
+    """A keeper of entries in its own file, which is created with the first entry.
 
     Args:
-        directory: Where the file is to be.
-        prefix: Bytes of the key-group prefix.
+        directory: The directory for the file.
+        prefix: The length of the key-group prefix in bytes.
     """
 
     def __init__(self, directory: Directory, prefix: int) -> None:
@@ -33,11 +33,11 @@ class EntrySpill:
         self._size = 0
 
     def mark(self) -> int:
-        """How many runs were kept."""
+        """Return the number of runs kept so far."""
         return len(self._runs)
 
     def forget(self, mark: int) -> None:
-        """Forget later runs; their bytes stay in the file, and nothing leads to them."""
+        """Forget later runs; their bytes stay in the file, unused."""
         del self._runs[mark:]
 
     def keep(self, entries: Entries) -> None:
@@ -50,12 +50,12 @@ class EntrySpill:
         self._size += len(written.data)
 
     def close(self) -> None:
-        """Nothing more is to be kept."""
+        """End: no more entries follow."""
         if self._file is not None:
             self._file.close()
 
     def spill(self, ids: list[int], groups: set[int]) -> Spill | None:
-        """What was kept of some key groups, under other ids of its states; -1 leaves one out."""
+        """Return the entries of some key groups with new state ids; -1 leaves a state out."""
         if not self._runs:
             return None
         runs = np.concatenate(self._runs)

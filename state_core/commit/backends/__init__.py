@@ -1,7 +1,7 @@
 """State backends of the commit protocol (SEP-28).
 
 =====================  ==============================================================
-`blob_backend`         files to a blob store, only those that changed
+`blob_backend`         new files to a blob store
 `blob_store`           a blob store in a directory, local or remote
 `changelog_backend`    changes to a stream
 `changelog`            streams of changes; `kafka` has those of a broker

@@ -1,12 +1,12 @@
-"""The blob store backend: every commit uploads the files that the one before did not.
+"""The blob store backend: every commit uploads only new files.
 
 `snapshot` does nothing: the local checkpoint is the snapshot. `upload` compares its files with the
-index of the commit before, sends what is new, and then the new index, whose blob id is the marker.
-`clean_up` makes the commit's blobs permanent, and removes what only snapshots need that retention
-does not keep. `restore` gets every file of the index, and checks size and checksum of each.
+index of the previous commit, sends new files, and then the new index, whose blob id is the marker.
+`clean_up` makes the commit's blobs permanent, and removes blobs that only expired snapshots need.
+`restore` downloads every file of the index, and checks size and checksum of each.
 
-Blobs that no snapshot in the retained chain names, and no upload under way may need, are removed at
-the first clean-up after a start: so nothing that a crash left behind stays.
+Blobs that neither a snapshot in the retained chain nor a running upload needs are removed at the
+first clean-up after a start, so that nothing is left over from a crash.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ INDEX_NAME = "snapshot-index"
 def garbage(
     blobs: Iterable[str], needed: Iterable[str], expiring: Mapping[str, int], now: int
 ) -> list[str]:
-    """Return the blobs that may be deleted: no snapshot needs them, and no upload may name them.
+    """Return the blobs that can be deleted: those that neither snapshots nor uploads need.
 
     Args:
         blobs: All blobs.
         needed: The blobs of the snapshots that are kept.
-        expiring: Folders of uploads that are in no record yet, with the time when they expire.
+        expiring: Folders of uploads without a record, with their time of expiry.
         now: The time, in milliseconds since 1970.
     """
     kept = set(needed)
@@ -119,7 +119,7 @@ class BlobStoreBackend(StateBackendFactory):
 def _indexes(
     blobs: BlobStore, checkpoint: Checkpoint | None, stores: Iterable[str]
 ) -> dict[str, tuple[str, SnapshotIndex]]:
-    """Return the index that a checkpoint names for each store, with its blob id."""
+    """Return the index of each store in a checkpoint, with its blob id."""
     if not isinstance(checkpoint, CheckpointV2):
         return {}
     markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
@@ -135,7 +135,7 @@ class _Backup(TaskBackupManager):
         self._blobs = backend.blobs
         self._keep = backend.keep
         self._previous: dict[str, tuple[str, SnapshotIndex]] = {}
-        # files whose content was read in this process: those that never change need no second look
+        # files whose content was read in this process: unchanged ones need not be read again
         self._seen: dict[str, dict[str, FileIndex]] = {}
         self._swept: set[str] = set()
 
@@ -143,7 +143,7 @@ class _Backup(TaskBackupManager):
         try:
             self._previous = _indexes(self._blobs, checkpoint, self.stores)
         except DeletedBlobError as error:
-            # restored from elsewhere: the next upload sends everything
+            # restored from another backend: the next upload sends everything
             LOG.warning("task %s: %s", self.context.task, error)
 
     def _snapshot(self, checkpoint: CheckpointId) -> dict[str, str]:
@@ -201,7 +201,7 @@ class _Backup(TaskBackupManager):
         size: int,
         old_files: Mapping[str, FileIndex],
     ) -> FileIndex:
-        """Return the index of a file, which is uploaded unless its content is as before."""
+        """Return the index of a file, which is uploaded unless its content is unchanged."""
         context = self.context
         before = old_files.get(path)
         if before is not None and before.metadata.size == size:
@@ -250,7 +250,7 @@ class _Backup(TaskBackupManager):
             self._blobs.make_permanent(folder)
         oldest = chain[-1][1]
         for blob in (*removed_blobs(oldest.directory), oldest.previous):
-            # an index is data: what it names of another store is not this one's to remove
+            # an index is data: blobs of another store in it are not removed
             if blob is not None and blob.startswith(f"{prefix}/"):
                 self._blobs.delete(blob)
         if store not in self._swept:
@@ -262,7 +262,7 @@ class _Backup(TaskBackupManager):
             for blob in left:
                 self._blobs.delete(blob)
             for folder in {folder_of(blob) for blob in left} & set(expiring):
-                self._blobs.make_permanent(folder)  # nothing is left there to expire
+                self._blobs.make_permanent(folder)  # nothing in it can expire
             self._swept.add(store)
 
     def _chain(self, store: str, marker: str) -> Iterator[tuple[str, SnapshotIndex]]:

@@ -1,13 +1,13 @@
-"""Blob stores: blobs are stored, read and deleted by ids that the store makes.
+"""Blob stores: blobs are stored, read and deleted by ids of the store.
 
 A blob belongs to a folder, one for each commit of a store, and expires with it unless the folder is
-made permanent. So what a crash leaves behind expires, and what the checkpoint log names stays.
+made permanent. So leftovers of a crash expire, and blobs of the checkpoint log stay.
 
 ::
 
-    blobs/<folder>/<unique>-<name>      a blob; its id is the path below `blobs`
-    expiring/<folder>                   when the folder expires, in milliseconds since 1970; written
-                                        before its first blob, removed to make it permanent
+blobs/<folder>/<unique>-<name> a blob; its id is the path below `blobs` expiring/<folder> the
+folder's time of expiry, in milliseconds since 1970; written before its first blob, removed to make
+it permanent
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class BlobStore(Protocol):
         """
 
     def delete(self, blob: str) -> None:
-        """Remove a blob; nothing happens if there is none."""
+        """Remove a blob, if it exists."""
 
     def make_permanent(self, folder: str) -> None:
-        """Let a folder not expire; nothing happens if it never does."""
+        """Make a folder permanent, if it expires."""
 
     def expiring(self, prefix: str) -> dict[str, int]:
-        """Return the folders below a prefix that expire, and when: in milliseconds since 1970."""
+        """Return the folders below a prefix that expire, with times in milliseconds since 1970."""
 
     def list(self, prefix: str) -> list[str]:
         """Return the ids of all blobs in folders below a prefix."""
@@ -114,7 +114,7 @@ class MemoryBlobStore:
         self.blobs.pop(blob, None)
 
     def make_permanent(self, folder: str) -> None:
-        """Let a folder not expire."""
+        """Make a folder permanent."""
         self.folders.pop(folder, None)
 
     def expiring(self, prefix: str) -> dict[str, int]:
@@ -177,19 +177,19 @@ class FileSystemBlobStore:
         """Remove a blob.
 
         Raises:
-            UnsafePathError: The id is none that this store makes.
+            UnsafePathError: The id is not one of this store.
         """
         path = join(_BLOBS, blob)
         if not _ID.fullmatch(blob):
             raise UnsafePathError(
-                f"a blob at {shortened(blob)}, which is none of this store's",
+                f"a blob at {shortened(blob)}, which is not this store's",
                 place=self.directory.full(),
                 remedy="nothing is removed: do not trust the index that names it",
             )
         self.directory.delete(path)
 
     def make_permanent(self, folder: str) -> None:
-        """Let a folder not expire."""
+        """Make a folder permanent."""
         self.directory.delete(join(_EXPIRING, folder))
         self._begun.discard(folder)
 
@@ -213,5 +213,5 @@ class FileSystemBlobStore:
             return self.directory.read(path)
         except MissingFileError:
             if self.directory.is_file(path):
-                raise  # it can't be read: what is not known to have expired must not be removed
+                raise  # it can't be read: a blob may be removed only if it is known to have expired
             return b""

@@ -1,7 +1,7 @@
-"""Changelogs: for each store a log of every put and delete, which outlives the task's host.
+"""Changelogs: a log of every put and delete for each store, which outlives the task's host.
 
-`Changelog` is one partition. Offsets increase and are never used again; a compaction leaves gaps.
-Changes are durable when `flush` returns, and may or may not be before.
+`Changelog` is one partition. Offsets increase and are never reused; a compaction leaves gaps.
+Changes are durable when `flush` returns, and possibly earlier.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = [
     "EmbeddedChangelogs",
     "FileChangelogs",
     "MemoryChangelogs",
-    "no_matter",
+    "never_cancel",
 ]
 
 BATCH_BYTES = 1 << 18
 SEGMENT_BYTES = 1 << 26
 _SUFFIX = ".log"
 _SEGMENT = re.compile(r"\d{20}\.log", re.ASCII)
-_BATCH = struct.Struct(">IIQ")  # checksum of what follows, bytes of changes, first offset
-_CHANGE = struct.Struct(">IIi")  # offset behind the first, length of key, of value: -1 if deleted
+_BATCH = struct.Struct(">IIQ")  # checksum of the rest, bytes of changes, first offset
+_CHANGE = struct.Struct(">IIi")  # relative offset, length of key, of value: -1 if deleted
 
 
-def no_matter() -> None:
+def never_cancel() -> None:
     """Do nothing: a wait that is never cancelled."""
 
 
@@ -60,23 +60,23 @@ class Changelog(Protocol):
         """Write everything that was appended durably."""
 
     def newest(self) -> int | None:
-        """Return the offset of the last durable change; None if there never was one."""
+        """Return the offset of the last durable change; None before the first one."""
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         """Yield the changes from one offset to another, both included; by default to the newest.
 
         Args:
             start: The first offset.
             end: The last offset.
-            waiting: Called twice a second while nothing arrives; may raise to cancel.
+            waiting: Called twice a second while no data arrives; may raise to cancel.
         """
 
     def compact(self, end: int) -> None:
-        """Remove changes that a later one of their key replaces, both at or before an offset.
+        """Remove changes up to an offset that a later one of their key replaces.
 
-        From then on the log only gives the state at this offset and at later ones.
+        Afterwards the log only has the state at this offset and at later ones.
         """
 
     def close(self) -> None:
@@ -87,8 +87,8 @@ class Changelogs(Protocol):
     """All partitions of all changelogs.
 
     Attributes:
-        compaction_lag: Milliseconds after which a log may by itself compact what lies before a
-            marker; None if it never does.
+        compaction_lag: Milliseconds after which a log may compact itself before a marker; None if
+            it never does.
     """
 
     compaction_lag: int | None
@@ -131,7 +131,7 @@ class MemoryChangelogs(EmbeddedChangelogs):
         self.ends: dict[SystemStreamPartition, int] = {}
 
     def open(self, partition: SystemStreamPartition) -> Changelog:
-        """Return a writer with a buffer of its own."""
+        """Return a writer with its own buffer."""
         return _MemoryChangelog(self, partition)
 
 
@@ -157,7 +157,7 @@ class _MemoryChangelog:
         return end - 1 if end else None
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         for change in list(self._changes):
             if change.offset >= start and (end is None or change.offset <= end):
@@ -173,13 +173,13 @@ class _MemoryChangelog:
 class FileChangelogs(EmbeddedChangelogs):
     """The embedded changelogs: files below a directory that outlives the host, such as a mount.
 
-    A partition is a directory of segments, each named by its first offset; only the last one is
-    appended to. A batch has a checksum, so that one that a crash cut off is noticed, and removed
-    for good when the partition is opened again.
+    A partition is a directory of segments, each named by its first offset; changes are appended
+    only to the last one. A batch has a checksum, so that one that a crash cut off is detected, and
+    removed when the partition is opened again.
 
     Args:
         root: The directory.
-        segment_bytes: The size after which a new segment is begun.
+        segment_bytes: The size at which a new segment begins.
     """
 
     def __init__(self, root: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -190,7 +190,7 @@ class FileChangelogs(EmbeddedChangelogs):
         """Open the segments of a partition.
 
         Raises:
-            UnsafePathError: A name leads elsewhere, as no stream's does.
+            UnsafePathError: A name leads out of the directory.
         """
         system, stream = f"system={partition.system}", f"stream={partition.stream}"
         folder = relative_path(
@@ -212,12 +212,12 @@ class FileChangelogs(EmbeddedChangelogs):
         return partitions
 
     def erase(self, partition: SystemStreamPartition, goes: Callable[[Change], bool]) -> int:
-        """Remove changes from all segments of a partition that nobody has open; return how many.
+        """Remove changes from all segments of a closed partition; return their number.
 
-        Offsets are not used again: behind a last change that goes there is an empty segment.
+        Offsets are not reused: an empty segment replaces a removed last change.
 
         Raises:
-            CheckpointRecordError: A batch is damaged; its segment is as it was.
+            CheckpointRecordError: A batch is damaged; its segment is unchanged.
         """
         changelog = self.open(partition)
         try:
@@ -274,7 +274,7 @@ class _FileChangelog:
         return self._flushed - 1 if self._flushed else None
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         with self._lock:
             segments = list(self._segments)
@@ -289,7 +289,7 @@ class _FileChangelog:
                     yield change
 
     def compact(self, end: int) -> None:
-        """Compact whole segments, but never the one that is appended to."""
+        """Compact whole segments, but never the last one."""
         with self._lock:
             sealed = [
                 segment
@@ -301,7 +301,7 @@ class _FileChangelog:
         changes = [change for segment in sealed for change in self._from(segment, [], 0)]
         kept = _compacted(changes, end)
         batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
-        # a crash behind this leaves changes twice, in their order: the state is the same
+        # after a crash here changes are there twice, in their order: the state is the same
         self._tree.write(self._path(sealed[0]), batches)
         with self._lock:
             self._segments = [segment for segment in self._segments if segment not in sealed[1:]]
@@ -309,7 +309,7 @@ class _FileChangelog:
             self._tree.remove(self._path(gone))
 
     def erase(self, goes: Callable[[Change], bool]) -> int:
-        """Write segments again without some changes, and return how many went."""
+        """Rewrite segments without some changes, and return the number of removed changes."""
         erased = 0
         for segment in self._segments:
             changes = list(self._from(segment, [], 0))
@@ -353,7 +353,7 @@ class _FileChangelog:
         self._file = self._tree.create(path) if new else self._tree.append(path)
 
     def _from(self, segment: str, last: list[str], start: int) -> Iterator[Change]:
-        """The changes of a segment; batches that end before an offset are not taken apart."""
+        """Yield the changes of a segment; batches that end before an offset are not parsed."""
         pending: tuple[int, bytes] | None = None
         for _, first, data in self._batches(segment, last):
             if pending is not None and first > start:
@@ -363,12 +363,12 @@ class _FileChangelog:
             yield from _changes(*pending)
 
     def _batches(self, segment: str, last: list[str]) -> Iterator[tuple[int, int, bytes]]:
-        """The batches of a segment: where each ends, its first offset, its changes.
+        """Yield the batches of a segment: end, first offset, and changes of each.
 
-        A last segment may be cut off.
+        The last segment may be cut off.
 
         Raises:
-            CheckpointRecordError: Another segment is.
+            CheckpointRecordError: Another segment is cut off.
         """
         path = self._path(segment)
         try:

@@ -1,13 +1,13 @@
 """The changelog backend: puts and deletes are appended at once; a commit flushes them.
 
-`snapshot` flushes, while nothing is processed, and the marker is the offset of the last change:
-`upload` has nothing left to do. `restore` applies the changes up to the marker, to an empty store.
+`snapshot` flushes, while nothing is processed, and the marker is the offset of the last change, so
+`upload` does nothing. `restore` applies the changes up to the marker, to an empty store.
 
 Behind the marker there are changes of work that was never committed. They can't be cut off a log
-such as Kafka's, so they are undone: when a backup begins, each key that they touched is appended
-once more, as it is in the restored store. So the log is again what the store is, and the next
-marker stands for that; also if the store was restored from elsewhere, as when a changelog is added
-to a store that a blob store has (then every key that differs is appended).
+such as Kafka's, so they are undone: when a backup begins, each of their keys is appended once more,
+as it is in the restored store. So the log is equal to the store again, and the next marker is
+right; also if the store was restored from another backend, as when a changelog is added to a store
+that a blob store has (then every key that differs is appended).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CHANGES = 4096
 def undoing(
     changes: Iterable[Change], content: Mapping[bytes, bytes | None]
 ) -> Iterable[tuple[bytes, bytes | None]]:
-    """Return the changes to append to a log, so that it gives the content of a store.
+    """Return the changes that make a log equal to the content of a store.
 
     Args:
         changes: The changes that may differ from the store.
@@ -71,10 +71,10 @@ class ChangelogBackend(StateBackendFactory):
 
     Args:
         changelogs: The logs.
-        transactional: Whether a restore ends at the checkpoint; else it ends with the log, and
-            includes what was processed after the checkpoint.
-        retain_existing: Whether a store without a marker is restored from the whole log; else it
-            starts empty, and the log is undone.
+        transactional: Whether a restore ends at the checkpoint; otherwise it ends with the log, and
+            includes later changes.
+        retain_existing: Whether a store without a marker is restored from the whole log; otherwise
+            it starts empty, and the log is undone.
         compact_every: The number of changes after which the log is compacted up to the committed
             marker.
         streams: The streams that the admin creates and checks, with their numbers of partitions.

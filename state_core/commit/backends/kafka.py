@@ -1,10 +1,10 @@
 """Kafka for checkpoints and changelogs: in Samza's topics, so that each can read the other's.
 
 The checkpoint topic has one partition, and a changelog as many as there are tasks; both are
-compacted. Kafka compacts at any time, also what lies before a marker if a key was written again
-behind it; but not before `min.compaction.lag.ms`: for so long a checkpoint is restored exactly.
+compacted. Kafka compacts at any time, also in front of a marker if a key was written again behind
+it; but not before `min.compaction.lag.ms`: until then a checkpoint is restored exactly.
 
-Spec: SEP-28; `confluent-kafka` is needed here alone, and comes with the extra `kafka`.
+Spec: SEP-28; `confluent-kafka` is needed only here, and is in the extra `kafka`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from statelake.state_core.commit.backends.changelog import Change, Changelog, no_matter
+from statelake.state_core.commit.backends.changelog import Change, Changelog, never_cancel
 from statelake.state_core.commit.records.checkpoint_log import LogRecord
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CommitError
@@ -31,7 +31,7 @@ FETCHED = 1000
 FOUR_HOURS_MS = 4 * 3600 * 1000
 PAUSE = 0.05
 LOOK = 0.5
-# what brokers say of a topic that was made a moment ago, or of one whose leader has just changed
+# errors of brokers for a topic that was just created, or whose leader has just changed
 _SOON = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _UNKNOWN = frozenset(
     {
@@ -49,7 +49,7 @@ class KafkaCluster:
     Args:
         servers: `host:port`, several separated by commas.
         options: More settings of librdkafka, such as those of security.
-        patience: Seconds to wait for any answer.
+        patience: Seconds to wait for an answer.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class KafkaCluster:
         self.patience = patience
 
     def producer(self) -> Producer:
-        """Return a producer with ordered records that all in-sync replicas acknowledge."""
+        """Return a producer of ordered records, which all in-sync replicas acknowledge."""
         milliseconds = int(self.patience * 1000)
         return Producer(
             {
@@ -77,14 +77,14 @@ class KafkaCluster:
         Args:
             topic: The name of the topic.
             partitions: The number of partitions.
-            compaction_lag: Milliseconds for which nothing is compacted.
+            compaction_lag: Milliseconds before records are compacted.
 
         Raises:
             CommitError: The topic can't be created.
         """
         config = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(compaction_lag)}
         new_topic = NewTopic(topic, num_partitions=partitions, config=config)
-        admin = AdminClient(self.options)  # what it began ends with it
+        admin = AdminClient(self.options)  # keeps the client alive until its requests end
         try:
             admin.create_topics([new_topic])[topic].result(self.patience)
         except KafkaException as error:
@@ -92,7 +92,7 @@ class KafkaCluster:
                 raise self.failed(topic, error) from error
         except FutureTimeoutError as error:
             raise self.failed(topic, "no answer in time") from error
-        for number in range(partitions):  # it is there before every broker knows of it
+        for number in range(partitions):  # not every broker knows a new partition at once
             self.ends(topic, number, _SOON | _UNKNOWN)
 
     def partitions(self, topic: str) -> int:
@@ -116,7 +116,7 @@ class KafkaCluster:
             passing: Codes of errors to wait out.
 
         Raises:
-            CommitError: No broker answers, or there is no such partition.
+            CommitError: No broker answers, or the partition does not exist.
         """
         consumer = self._consumer()
         topic_partition = TopicPartition(topic, partition)
@@ -140,17 +140,17 @@ class KafkaCluster:
     def offsets_at(
         self, partitions: Collection[tuple[str, int]], milliseconds: int
     ) -> dict[tuple[str, int], int]:
-        """Return where partitions stood at a time: their first records of then or later.
+        """Return the offsets of partitions at a time: of their first records from then on.
 
         Args:
             partitions: Topics and numbers.
             milliseconds: The time, since 1970.
 
         Returns:
-            The offset of each; behind the last record where none is so late.
+            The offset of each; behind the last record if all are earlier.
 
         Raises:
-            CommitError: No broker answers, or there is no such partition.
+            CommitError: No broker answers, or the partition does not exist.
         """
         consumer = self._consumer()
         topic_partitions = [
@@ -180,7 +180,7 @@ class KafkaCluster:
         partition: int,
         start: int,
         end: int,
-        waiting: Callable[[], None] = no_matter,
+        waiting: Callable[[], None] = never_cancel,
     ) -> Iterator[Message]:
         """Yield the records from one offset to another, both included, as far as they exist.
 
@@ -189,7 +189,7 @@ class KafkaCluster:
             partition: The partition's number.
             start: The first offset.
             end: The last offset.
-            waiting: Called twice a second while nothing arrives; may raise to cancel.
+            waiting: Called twice a second while no data arrives; may raise to cancel.
 
         Raises:
             CommitError: The partition can't be read.
@@ -203,7 +203,7 @@ class KafkaCluster:
             consumer.assign([TopicPartition(topic, partition, max(start, first))])
             while True:
                 first_one = self._first(consumer, topic, waiting)
-                # `consume` alone would wait for as many as it is asked for
+                # `consume` alone would wait for the whole requested number
                 for message in (first_one, *consumer.consume(FETCHED, 0)):
                     error = message.error()
                     if error is not None:
@@ -236,7 +236,7 @@ class KafkaCluster:
         return CommitError(f"Kafka fails: {why}", place=f"topic {topic}", remedy=_REMEDY)
 
     def _consumer(self) -> Consumer:
-        # a group is asked for by the client's library, and never joined
+        # the client's library requires a group, which is never joined
         return Consumer(
             {
                 **self.options,
@@ -279,7 +279,7 @@ class _Sender:
             self._producer.produce(
                 self._topic, value, key, self._partition, on_delivery=self._delivered
             )
-        except BufferError:  # more is under way than the client holds
+        except BufferError:  # more is pending than the client's buffer can hold
             return False
         return True
 
@@ -318,7 +318,7 @@ class KafkaCheckpointLog:
         """
         with self._lock:  # the tasks of a container append at once
             sender = self._sender or _Sender(self.cluster, self.topic, 0)
-            self._sender = None  # one that failed is not used again
+            self._sender = None  # a failed producer is not used again
             sender.send(key, message)
             sender.flush()
             self._sender = sender
@@ -333,11 +333,11 @@ class KafkaCheckpointLog:
 
 
 class KafkaChangelogs:
-    """Changelogs in topics: the stream is the topic, the partition the task's.
+    """Changelogs in topics: the stream is the topic, the partition is the task's.
 
     Args:
         cluster: The cluster.
-        compaction_lag: Milliseconds for which topics that are created here keep everything.
+        compaction_lag: Milliseconds before records are compacted in topics that are created here.
     """
 
     def __init__(self, cluster: KafkaCluster, compaction_lag: int = FOUR_HOURS_MS) -> None:
@@ -345,7 +345,7 @@ class KafkaChangelogs:
         self.compaction_lag: int | None = compaction_lag
 
     def open(self, partition: SystemStreamPartition) -> Changelog:
-        """Open one partition, with a producer of its own."""
+        """Open one partition, with its own producer."""
         return _KafkaChangelog(self.cluster, partition)
 
     def create(self, stream: str, partitions: int) -> None:
@@ -390,7 +390,7 @@ class _KafkaChangelog:
         return end - 1 if end else None
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         last = self.newest() if end is None else end
         if last is None:

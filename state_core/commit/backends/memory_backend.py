@@ -42,7 +42,7 @@ class MemoryBackend(StateBackendFactory):
         return _Restore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
-        """Return an admin that has nothing to create."""
+        """Return an admin without resources to create."""
         return _Admin()
 
 

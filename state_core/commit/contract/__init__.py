@@ -1,9 +1,9 @@
-"""What a state backend of the commit protocol promises: the interfaces that all implement.
+"""The contract of a state backend of the commit protocol: the interfaces to implement.
 
 =====================  ==============================================================
 `interfaces`           the backend's factory, its admin, backup and restore managers
-`futures`              work beside processing, and how it is cancelled
-`measures`             what a commit cost
+`futures`              asynchronous work, and its cancellation
+`measures`             counters of a commit's cost
 =====================  ==============================================================
 
 A backend implements `interfaces` in `commit/backends`.

@@ -14,7 +14,7 @@ _U = TypeVar("_U")
 
 
 class Pool(Protocol):
-    """Runs functions later: a `ThreadPoolExecutor`, or a test that chooses when."""
+    """Runs functions later: a `ThreadPoolExecutor`, or a test that controls the order."""
 
     def submit(self, function: Callable[[], _T], /) -> Future[_T]:
         """Run a function later, and return a future of its result."""
@@ -24,7 +24,7 @@ def wait_for(future: Future[Any], seconds: float) -> None:
     """Wait for a result or an error, without raising it.
 
     Raises:
-        TimeoutError: There was neither in time.
+        TimeoutError: The future did not end in time.
     """
     if wait([future], seconds).not_done:
         raise TimeoutError
@@ -40,7 +40,7 @@ def done(value: _T) -> Future[_T]:
 def all_of(futures: Iterable[Future[_T]]) -> Future[list[_T]]:
     """Return a future of all results in order, or of the first error.
 
-    An error is set when all have ended, so that nothing runs on after it.
+    An error is set when all have ended, so that nothing runs after it.
     """
     waited = list(futures)
     joined: Future[list[_T]] = Future()

@@ -7,13 +7,13 @@
                                           → close()
     StateBackendAdmin    create_resources(), validate_resources(): by the job, before any task
 
-`init` of a backup comes when the task's stores are restored. `snapshot` runs while nothing is
-processed and must be quick; `upload` runs beside processing, and is over before the next
-`snapshot`. `clean_up` follows when the record is in the log; it may come again for the same
-checkpoint, also at the next start, and then changes nothing more. It may come first: a crash
-between record and clean-up leaves that to the next start.
+`init` of a backup is called after the task's stores are restored. `snapshot` runs while nothing is
+processed and must be quick; `upload` runs during processing, and ends before the next `snapshot`.
+`clean_up` follows when the record is in the log; it may be repeated for the same checkpoint, also
+at the next start, and then does nothing. It may come first: after a crash between record and
+clean-up, the next start calls it.
 
-The methods without an underscore check that order: a backend implements those with one.
+The methods without an underscore check that order: a backend implements those with an underscore.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """The task that a backend works for.
+    """The task of a backend.
 
     Attributes:
         job_name: The name of the job.
         job_id: The id of the job's instance.
         task: The name of the task.
         stores: The task's stores on this host.
-        pool: Runs functions beside processing.
+        pool: Runs functions during processing.
         wait: Waits a number of seconds for a result of the pool, or raises TimeoutError.
         clock: Returns nanoseconds since 1970.
-        changelogs: The partition that a store's changes are appended to, for those that have one.
+        changelogs: The changelog partition of each store that has one.
         measures: The counters of bytes and times.
     """
 
@@ -78,7 +78,7 @@ class TaskContext:
 
 
 class _TaskManager(ABC):
-    """Works for some stores of one task; the module's docstring has the order of calls.
+    """A manager for some stores of one task; the module's docstring has the order of calls.
 
     Args:
         context: The task.
@@ -96,19 +96,18 @@ class _TaskManager(ABC):
         """Initialize the manager.
 
         Args:
-            checkpoint: The checkpoint to restore, or that the stores were restored to; None if
-                there is none.
+            checkpoint: The checkpoint to restore, or of the restored stores; None without one.
 
         Raises:
             CommitOrderError: This is not the first call.
-            CommitError: The checkpoint's markers lead nowhere.
+            CommitError: The checkpoint's markers are not valid.
         """
         self._expect("init", "new")
         self._init(checkpoint)
         self._state = "ready"
 
     def close(self) -> None:
-        """Release everything; may be called any number of times."""
+        """Release all resources; may be called any number of times."""
         if self._state != "closed":
             self._state = "closed"
             self._close()
@@ -142,7 +141,7 @@ class TaskBackupManager(_TaskManager):
         self._uploading: Future[dict[str, str]] | None = None
 
     def snapshot(self, checkpoint: CheckpointId) -> dict[str, str]:
-        """Fix what is to be uploaded, while nothing is processed.
+        """Fix the content to upload, while nothing is processed.
 
         Args:
             checkpoint: The id of this commit. The stores are flushed, and local checkpoints made.
@@ -163,7 +162,7 @@ class TaskBackupManager(_TaskManager):
     def upload(
         self, checkpoint: CheckpointId, markers: Mapping[str, str]
     ) -> Future[dict[str, str]]:
-        """Upload what `snapshot` fixed, beside processing.
+        """Upload the content that `snapshot` fixed, during processing.
 
         Args:
             checkpoint: The id of this commit.
@@ -183,7 +182,7 @@ class TaskBackupManager(_TaskManager):
         return self._uploading
 
     def clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
-        """Remove what only earlier checkpoints need; may be called any number of times.
+        """Remove data that only earlier checkpoints need; may be called any number of times.
 
         Args:
             checkpoint: The id of the last record in the log.
@@ -220,7 +219,7 @@ class TaskRestoreManager(_TaskManager):
         self._stopped = Event()
 
     def restore(self) -> None:
-        """Restore the stores to the checkpoint, whatever they contain now.
+        """Restore the stores to the checkpoint, regardless of their current content.
 
         Raises:
             CommitOrderError: `init` was not called, or this was called before.
@@ -255,7 +254,7 @@ class StateBackendAdmin(ABC):
 
     @abstractmethod
     def create_resources(self) -> None:
-        """Create what does not exist yet; may be called any number of times."""
+        """Create missing resources; may be called any number of times."""
 
     @abstractmethod
     def validate_resources(self) -> None:
@@ -271,7 +270,7 @@ class StateBackendFactory(ABC):
 
     Attributes:
         name: The name of this backend in the markers of records.
-        exact: Whether a restore is exactly of the checkpoint; else of some time after it.
+        exact: Whether a restore has exactly the state of the checkpoint; otherwise a later one.
         needs_files: Whether only persistent stores can be backed up.
     """
 

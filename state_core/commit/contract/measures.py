@@ -1,4 +1,4 @@
-"""Counters of what commits and restores cost."""
+"""Counters of the cost of commits and restores."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ class CommitMeasures:
     """Counters by name, from several threads.
 
     ===================  ==========================================================
-    `commits`            that began
-    `commits_skipped`    because one was under way, for no longer than the delay
-    `commits_blocked`    that held up processing, since the one before was late
-    `snapshot_ms`        while nothing was processed
-    `upload_ms`          beside processing
-    `bytes_sent`         to blob stores
-    `bytes_saved`        that were there already
-    `files_sent`         the same in files
-    `files_saved`        the same in files
-    `bytes_restored`     from blob stores
-    `changes_restored`   from changelogs
+    `commits`            begun commits
+    `commits_skipped`    commits skipped since one was running, for no longer than the delay
+    `commits_blocked`    commits that blocked processing, since the previous one was late
+    `snapshot_ms`        time of snapshots, while nothing was processed
+    `upload_ms`          time of uploads, during processing
+    `bytes_sent`         bytes uploaded to blob stores
+    `bytes_saved`        bytes that existed already
+    `files_sent`         files uploaded
+    `files_saved`        files that existed already
+    `bytes_restored`     bytes downloaded from blob stores
+    `changes_restored`   changes read from changelogs
     ===================  ==========================================================
     """
 

@@ -2,10 +2,10 @@
 
 =====================  ==============================================================
 `records`              the records as values
-`serdes`               their bytes, as Samza writes them (versions 1 and 2)
-`snapshot_index`       which blobs a task's store consists of
-`checkpoint_log`       the log that checkpoints are appended to; files by default
-`checkpoint_reading`   the checkpoint to start from
+`serdes`               their bytes, in Samza's form (versions 1 and 2)
+`snapshot_index`       the blobs of a task's store
+`checkpoint_log`       the log of checkpoints; files by default
+`checkpoint_reading`   the checkpoint for a start
 `clocks`               time in milliseconds
 =====================  ==============================================================
 

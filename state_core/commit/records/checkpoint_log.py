@@ -21,7 +21,7 @@ from statelake.state_core.files.filesystem import Directory
 
 __all__ = ["CheckpointLog", "FileCheckpointLog", "LogRecord", "MemoryCheckpointLog"]
 
-_HEAD = struct.Struct(">IQI")  # checksum of what follows, append time, length of the key
+_HEAD = struct.Struct(">IQI")  # checksum of the rest, append time, length of the key
 _SUFFIX = ".record"
 _NAME = re.compile(r"([0-9]{1,20})-[^/]*\.record")
 
@@ -32,9 +32,9 @@ class LogRecord:
 
     Attributes:
         offset: The position; later records have greater ones.
-        key: The key, as `serdes.write_key` makes it.
+        key: The key, as from `serdes.write_key`.
         message: The checkpoint.
-        appended_at: When it was appended, in milliseconds since 1970.
+        appended_at: The time of the append, in milliseconds since 1970.
     """
 
     offset: int
@@ -44,7 +44,7 @@ class LogRecord:
 
 
 class CheckpointLog(Protocol):
-    """A log of records: of each key the last one counts, and older ones may be removed."""
+    """A log of records, in which the last one of each key counts, and older ones may be removed."""
 
     def append(self, key: bytes, message: bytes) -> None:
         """Append a record, which is durable when this returns.
@@ -76,14 +76,14 @@ class MemoryCheckpointLog:
 class FileCheckpointLog:
     """A log on any file system: a file for each record, which appears whole or not at all.
 
-    No file is ever appended to, as object stores can't. If writers of several processes take the
+    Files are never changed, as object stores can't append. If writers of several processes take the
     same number, neither record is lost: names end with the writer.
 
     Args:
         directory: The directory of the records.
         clock: Returns milliseconds since 1970.
-        keep: The number of records from which on those are removed that a later one of their key
-            replaced; again when the log is twice as long as what was left, plus this number.
+        keep: The number of records at which replaced ones are removed; again when the log has twice
+            the number of records that were left, plus this number.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class FileCheckpointLog:
             except MissingFileError:
                 if self.directory.is_file(name):
                     raise
-                # a later record replaced it since the names were listed: they are listed again
+                # a later record replaced it since the names were listed: list them again
                 yield from self.read(last)
                 return
             yield record
@@ -138,7 +138,7 @@ class FileCheckpointLog:
             except MissingFileError:
                 if self.directory.is_file(name):
                     raise
-                continue  # another writer removed it at this moment
+                continue  # another writer has removed it at this moment
             if key in last:
                 self.directory.delete(last[key])
             last[key] = name

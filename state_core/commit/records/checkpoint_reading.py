@@ -1,14 +1,14 @@
-"""The last checkpoint of a task, read from a log that other versions write to as well.
+"""The last checkpoint of a task, read from a log with records of several versions.
 
 A log has records of several versions during a migration, of later releases after a rollback, and of
 other tasks. Records of another version or an unknown type are skipped; those of a known version
 that are broken are refused, unless validation is off.
 
-The way from version 1 to 2 and back, without loss, is by two settings alone::
+Two settings are enough to change from version 1 to 2 and back, without loss::
 
-    write 1, 2   read 1       as before, with a second record beside
-    write 1, 2   read 2, 1    restores from version 2; back to the line above at any time
-    write 2      read 2       no way back: the first setting no longer finds anything new
+    write 1, 2   read 1       as before, with an additional second record
+    write 1, 2   read 2, 1    restores from version 2; can go back to the line above at any time
+    write 2      read 2       can't go back: the first setting no longer finds new records
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class _Found:
 def replaces(
     new: int, new_at: int, old: int, old_at: int, read_versions: tuple[int, ...], max_age: int
 ) -> bool:
-    """Return whether a record is to be used instead of an earlier one in the log.
+    """Return whether a record replaces an earlier one in the log.
 
-    It is if its version is preferred at least as much; or if the earlier record is so much older
-    that its version is no longer written.
+    It does if its version has at least the same preference; or if the earlier record is so old that
+    its version is no longer written.
 
     Args:
         new: The later record's version.
-        new_at: When the later record was appended.
+        new_at: The later record's time of append.
         old: The earlier record's version.
-        old_at: When the earlier record was appended.
+        old_at: The earlier record's time of append.
         read_versions: Versions to read, the preferred one first.
         max_age: Milliseconds by which records of one commit may be apart.
     """
@@ -115,7 +115,7 @@ class CheckpointManager:
             )
 
     def read_last(self, task: str) -> Checkpoint | None:
-        """Return the checkpoint that a task restarts from; None before its first commit.
+        """Return the checkpoint from which a task restarts; None before its first commit.
 
         Raises:
             CheckpointRecordError: The record is broken, or of another grouper and validation is on.
@@ -127,7 +127,7 @@ class CheckpointManager:
         return None if known is None else known.checkpoint
 
     def write(self, task: str, checkpoint: CheckpointV2) -> None:
-        """Append a task's checkpoint in every version that is to be written."""
+        """Append a task's checkpoint in every configured version."""
         for version in self.write_versions:
             key = CheckpointLogKey(self.grouper, task, CHECKPOINT_TYPES[version])
             if version == 1:

@@ -1,8 +1,8 @@
 """Checkpoints: the id, the record in two versions, and the key of a record in the log.
 
-A `CheckpointV1` holds offsets alone: of inputs, and of changelogs among them. A `CheckpointV2`
-keeps the two apart, and names for each state backend and each store an opaque marker: the offset
-of a changelog, the id of a blob, the id of a snapshot.
+A `CheckpointV1` has only offsets, of inputs and changelogs together. A `CheckpointV2` separates the
+two, and has an opaque marker for each state backend and each store: the offset of a changelog, the
+id of a blob, the id of a snapshot.
 
 Spec: Samza's SEP-28; as in Samza 1.8.
 """
@@ -34,10 +34,10 @@ __all__ = [
     "as_v2",
 ]
 
-# the names by which Samza's own classes find their markers in a record
+# the names under which Samza's own classes find their markers in a record
 CHANGELOG_FACTORY = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
 BLOB_STORE_FACTORY = "org.apache.samza.storage.blobstore.BlobStoreStateBackendFactory"
-# ours alone: Delta tables of a lake, which `pipelines` has
+# ours only: Delta tables of a lake, in `pipelines`
 LAKE_FACTORY = "statelake.lake"
 
 CHECKPOINT_TYPES = {1: "checkpoint", 2: "checkpoint-v2"}
@@ -53,7 +53,7 @@ _NANOS_OF_A_MILLI = 1_000_000
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class CheckpointId:
-    """The id of a commit: when it began. Ids of one task are unique, and later ones are greater.
+    """The id of a commit: the time when it began. Ids of one task are unique, and increase.
 
     Attributes:
         millis: Milliseconds since 1970.
@@ -82,7 +82,7 @@ class CheckpointId:
         """Parse the text of an id, `millis-nanos`.
 
         Raises:
-            CheckpointRecordError: The text is no id.
+            CheckpointRecordError: The text is not an id.
         """
         match = _ID.fullmatch(text)
         if not match:
@@ -106,7 +106,7 @@ class SystemStreamPartition:
         system: The system, such as `kafka`; without dots, since records join the three by them.
         stream: The stream, such as a topic; may contain dots.
         partition: The number of the partition.
-        key_bucket: The part of the partition that a task has, where it is split; else -1.
+        key_bucket: The part of a split partition that a task has; otherwise -1.
     """
 
     system: str
@@ -129,7 +129,7 @@ class SystemStreamPartition:
 
 @dataclass(frozen=True, slots=True)
 class ChangelogMarker:
-    """The marker of a changelog: where in it the state of a checkpoint ends.
+    """The marker of a changelog: the end of a checkpoint's state in it.
 
     Attributes:
         changelog: The partition of the changelog.
@@ -145,7 +145,7 @@ class CheckpointV1:
     """Offsets of inputs and of changelogs together; a changelog's is `checkpoint id:offset`.
 
     Attributes:
-        offsets: The offsets by partition; None for one that has no offset yet.
+        offsets: The offsets by partition; None for a partition without one.
     """
 
     offsets: Mapping[SystemStreamPartition, str | None] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class CheckpointV2:
 
     Attributes:
         id: The id of the commit.
-        input_offsets: The offset that was processed last, by partition.
+        input_offsets: The last processed offset, by partition.
         markers: The marker of each store, by backend.
     """
 
@@ -228,7 +228,7 @@ class CheckpointLogKey:
 
 
 def as_v1(checkpoint: CheckpointV2, changelogs: Mapping[str, ChangelogMarker]) -> CheckpointV1:
-    """Return a checkpoint in version 1: without the markers of other backends than changelogs.
+    """Return a checkpoint in version 1, which has only the markers of changelogs.
 
     Args:
         checkpoint: The checkpoint in version 2.
@@ -242,7 +242,7 @@ def as_v1(checkpoint: CheckpointV2, changelogs: Mapping[str, ChangelogMarker]) -
 
 
 def as_v2(checkpoint: CheckpointV1, changelogs: Mapping[str, SystemStreamPartition]) -> _Parts:
-    """Return a checkpoint in version 2: with the markers of changelogs apart from the inputs.
+    """Return a checkpoint in version 2, with changelogs separated from inputs.
 
     Args:
         checkpoint: The checkpoint in version 1.

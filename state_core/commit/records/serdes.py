@@ -1,6 +1,6 @@
 """Checkpoints and their keys as Samza 1.8's JSON, byte for byte where its own order is fixed.
 
-Fields that are not known are skipped, as Samza does: a later release may have more.
+Unknown fields are skipped, as in Samza: a later release may have more.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 def to_json(value: object) -> bytes:
-    """Return JSON as Jackson writes it: without spaces, with other scripts as they are."""
+    """Return JSON as written by Jackson: without spaces, with other scripts unescaped."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
@@ -53,7 +53,7 @@ def json_object(data: bytes | str, what: str) -> dict[str, Any]:
     """Parse bytes as a JSON object.
 
     Raises:
-        CheckpointRecordError: The bytes are no JSON object.
+        CheckpointRecordError: The bytes are not a JSON object.
     """
     try:
         parsed = json.loads(data)
@@ -65,11 +65,11 @@ def json_object(data: bytes | str, what: str) -> dict[str, Any]:
 
 
 def well_formed(what: str, build: Callable[[], _T]) -> _T:
-    """Build a record, and turn errors of its fields into those of a record.
+    """Build a record, and convert errors of its fields to those of a record.
 
     Args:
         what: The name of the record, for messages.
-        build: Makes the record from its fields.
+        build: Builds the record from its fields.
 
     Raises:
         CheckpointRecordError: A field is missing, or of the wrong type.
@@ -99,7 +99,7 @@ def read_key(data: bytes) -> CheckpointLogKey:
     """Read the key of a record.
 
     Raises:
-        CheckpointRecordError: The bytes are no key.
+        CheckpointRecordError: The bytes are not a key.
     """
     what = "the key of a checkpoint record"
     fields = json_object(data, what)
@@ -132,7 +132,7 @@ def read_checkpoint_v1(data: bytes) -> CheckpointV1:
     """Read a record of version 1.
 
     Raises:
-        CheckpointRecordError: The bytes are no such record.
+        CheckpointRecordError: The bytes are not such a record.
     """
     what = "a checkpoint record of version 1"
     fields = json_object(data, what)
@@ -168,7 +168,7 @@ def read_checkpoint_v2(data: bytes) -> CheckpointV2:
     """Read a record of version 2.
 
     Raises:
-        CheckpointRecordError: The bytes are no such record.
+        CheckpointRecordError: The bytes are not such a record.
     """
     what = "a checkpoint record of version 2"
     fields = json_object(data, what)
@@ -208,7 +208,7 @@ def read_changelog_marker(text: str) -> ChangelogMarker:
     """Parse the marker of a changelog.
 
     Raises:
-        CheckpointRecordError: The text is no marker.
+        CheckpointRecordError: The text is not a marker.
     """
     what = "the marker of a changelog"
     fields = json_object(text, what)

@@ -1,8 +1,8 @@
 """Snapshot indexes: the blobs of one store at one checkpoint, as Samza 1.8's JSON.
 
 A snapshot index names the blobs of every file of a store's directory, directory by directory, and
-in each what the snapshot before had and this one has not: that is what may be deleted once this one
-is in the checkpoint log. It also names the snapshot before, so that indexes form a chain.
+the files removed since the previous snapshot, which may be deleted once this one is in the
+checkpoint log. It also names the previous snapshot, so that indexes form a chain.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FileBlob:
 
     Attributes:
         id: The id of the blob.
-        offset: The position in the file where it begins.
+        offset: The position of its start in the file.
     """
 
     id: str
@@ -91,9 +91,9 @@ class DirIndex:
     Attributes:
         name: The name; empty for the top directory.
         files: The files in it.
-        files_removed: Files that were in the snapshot before, or had another content there.
+        files_removed: Files of the previous snapshot that are removed or changed.
         directories: The directories in it.
-        directories_removed: Directories that were in the snapshot before.
+        directories_removed: Removed directories of the previous snapshot.
     """
 
     name: str = ROOT
@@ -105,7 +105,7 @@ class DirIndex:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMetadata:
-    """The store and the commit that a snapshot belongs to.
+    """The store and the commit of a snapshot.
 
     Attributes:
         checkpoint: The id of the commit.
@@ -128,9 +128,9 @@ class SnapshotIndex:
 
     Attributes:
         created: The time of creation, in milliseconds since 1970.
-        metadata: The store and the commit that it belongs to.
+        metadata: Its store and commit.
         directory: The files.
-        previous: The id of the blob with the index before; None for the first.
+        previous: The id of the blob with the previous index; None for the first.
     """
 
     created: int
@@ -155,7 +155,7 @@ def reachable_blobs(directory: DirIndex) -> Iterator[str]:
 
 
 def removed_blobs(directory: DirIndex) -> Iterator[str]:
-    """Yield the blobs that the snapshot before needed, and this one does not."""
+    """Yield the blobs of the previous snapshot that this one does not need."""
     for file in directory.files_removed:
         for blob in file.blobs:
             yield blob.id
@@ -166,11 +166,11 @@ def removed_blobs(directory: DirIndex) -> Iterator[str]:
 
 
 def successor(files: Mapping[str, FileIndex], before: DirIndex, name: str = ROOT) -> DirIndex:
-    """Return the index of a directory, with what was removed since another snapshot.
+    """Return the index of a directory, with the files removed since another snapshot.
 
     Args:
-        files: Every file below, by path; an unchanged file is that of the index before.
-        before: The directory in the snapshot before.
+        files: Every file below, by path; an unchanged file is that of the previous index.
+        before: The directory in the previous snapshot.
         name: The name of the directory.
     """
     here: list[FileIndex] = []
@@ -218,7 +218,7 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
     """Read a snapshot index.
 
     Raises:
-        CheckpointRecordError: The bytes are no snapshot index.
+        CheckpointRecordError: The bytes are not a snapshot index.
     """
     fields = json_object(data, place)
 

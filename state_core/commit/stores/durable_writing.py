@@ -1,7 +1,7 @@
-"""Writing whole files durably: large ones past the page cache, where the system supports it.
+"""Durable writing of whole files: large ones past the page cache, if the system supports it.
 
-Most of what a restore writes is not read again soon, so a cache full of it is of no use; and what
-goes to the disk directly need not be waited for twice (RocksDB has `use_direct_io_for_flush`).
+Most files of a restore are not read again soon, so caching them is useless; and direct writes need
+not be synced afterwards (RocksDB has `use_direct_io_for_flush`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterable
 __all__ = ["BLOCK", "write_out"]
 
 BLOCK = 1 << 20
-_DIRECT = getattr(os, "O_DIRECT", 0)  # macOS has none
+_DIRECT = getattr(os, "O_DIRECT", 0)  # macOS does not have it
 
 
 def write_out(file: int, chunks: Iterable[bytes]) -> None:
-    """Write a new file from its start to its end; when this returns, it is on the disk.
+    """Write a new file from start to end, and sync it to the disk.
 
     Args:
         file: Its descriptor, which is closed.
@@ -52,7 +52,7 @@ def _write(file: int, chunks: Iterable[bytes]) -> None:
 
 
 def _set_direct(file: int, direct: bool) -> bool:
-    """Turn writing past the page cache on or off, and return whether that was possible."""
+    """Turn direct writing on or off, and return whether that was possible."""
     flags = fcntl.fcntl(file, fcntl.F_GETFL) & ~_DIRECT
     try:
         fcntl.fcntl(file, fcntl.F_SETFL, flags | _DIRECT if direct else flags)
@@ -72,7 +72,7 @@ def _write_some(file: int, data: memoryview) -> int:
     try:
         return os.write(file, data)
     except OSError as error:
-        # some file systems grant it and then refuse, or took a part that was no whole block
+        # some file systems accept it and then refuse, or wrote a part that is not a whole block
         if error.errno != errno.EINVAL or not fcntl.fcntl(file, fcntl.F_GETFL) & _DIRECT:
             raise
         _set_direct(file, False)

@@ -1,7 +1,7 @@
-"""The disk of the host that a task runs on, for working state and its local checkpoints.
+"""The disk of a task's host, for working state and its local checkpoints.
 
-It may be lost at a restart, or be another host's: only speed depends on it. `MemoryDisk` does the
-same without files, for tests that kill a host ten thousand times.
+It may be lost at a restart, or be that of another host: only speed depends on it. `MemoryDisk` does
+the same without files, for tests that kill a host ten thousand times.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from statelake.state_core.files.paths import PART, relative_path
 
 __all__ = ["CHUNK", "FileAttributes", "LocalDisk", "MemoryDisk", "PosixDisk", "join"]
 
-# a thread that uploads may wait for the interpreter at every chunk, so these are large
+# large, as an uploading thread may wait for the interpreter at every chunk
 CHUNK = 1 << 22
 _NOT_THERE = "it was removed by hand, or by another process: restart the task to restore it"
 
@@ -65,22 +65,22 @@ class LocalDisk(Protocol):
         """
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a whole file durably: after a crash it is there completely, or as it was before."""
+        """Write a whole file durably: after a crash it is complete, or unchanged."""
 
     def create(self, path: str, chunks: Iterable[bytes]) -> None:
         """Write a new file piece by piece; a crash may leave part of it."""
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; none if it does not exist."""
+        """Return the names in a directory, sorted; empty if it does not exist."""
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Return every file below a directory, sorted: its relative path, and its size."""
+        """Return every file below a directory, sorted, as relative path and size."""
 
     def attributes(self, path: str) -> FileAttributes:
         """Return owner, permissions and times of a file."""
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Link or copy every file below one directory to another: link those that never change."""
+        """Link or copy every file below one directory to another: immutable ones are linked."""
 
     def link(self, source: str, target: str) -> None:
         """Give a file that never changes a second path."""
@@ -89,11 +89,11 @@ class LocalDisk(Protocol):
         """Move a directory atomically to a path that does not exist."""
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory and all below; nothing happens if there is none."""
+        """Remove a file, or a directory and all below, if it exists."""
 
 
 def join(*parts: str) -> str:
-    """Return a path of its parts, which may be data: names of stores, tasks and files in an index.
+    """Return the path of its parts, which may be data, such as the names in an index.
 
     Raises:
         UnsafePathError: A part leads out of the directory.
@@ -113,7 +113,7 @@ class PosixDisk:
         self._tree = ConfinedTree(str(self.root))
 
     def path(self, path: str) -> Path:
-        """Return a directory for a library that needs a real one; no link is on the way now."""
+        """Return the path of a directory for another library, after checking it for links."""
         self._tree.status(join(path))
         return self.root / path
 
@@ -144,7 +144,7 @@ class PosixDisk:
         return [file for file in self._tree.files(join(path)) if not file[0].endswith(PART)]
 
     def attributes(self, path: str) -> FileAttributes:
-        """Return owner, permissions and times of a file, as Java has them."""
+        """Return owner, permissions and times of a file, as in Java."""
         status = self._tree.status(join(path))
         if status is None:
             raise MissingFileError("no such file", place=path, remedy=_NOT_THERE)
@@ -248,13 +248,13 @@ class MemoryDisk:
 def _name(find: Callable[[int], tuple[object, ...]], number: int) -> str:
     try:
         return str(find(number)[0])
-    except KeyError:  # a user of another machine has a number alone
+    except KeyError:  # a user of another machine has only a number
         return str(number)
 
 
 @contextmanager
 def _known() -> Iterator[None]:
-    """A file that is not there was there once."""
+    """Raise our error for a file that does not exist."""
     try:
         yield
     except MissingFileError as error:

@@ -1,6 +1,6 @@
 """Working state in RocksDB: SST files never change, so a commit links and uploads only new ones.
 
-Nothing is kept in a write-ahead log: what is not in a checkpoint is never used after a restart.
+There is no write-ahead log: data that is not in a checkpoint is never used after a restart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["RocksDbStore", "rocksdb_spec"]
 
 
 class RocksDbStore(PersistentStore):
-    """A store in a RocksDB database of its own.
+    """A store in its own RocksDB database.
 
     Args:
         disk: The disk, which must have real paths.
@@ -37,7 +37,7 @@ class RocksDbStore(PersistentStore):
         target = disk.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         self._database = Rdict(str(target), Options(raw_mode=True))
-        options: Any = WriteOptions()  # its stubs have a method where there is an attribute
+        options: Any = WriteOptions()  # its stubs declare a method instead of an attribute
         options.disable_wal = True
         self._writing = options
         self._database.set_write_options(options)
@@ -65,7 +65,7 @@ class RocksDbStore(PersistentStore):
         self._database.write(batch, self._writing)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key; None without a value."""
         return cast("bytes | None", self._database.get(key))
 
     def items(self) -> Iterable[tuple[bytes, bytes]]:

@@ -1,9 +1,10 @@
-"""Stores of keys and values that a task works on.
+"""Stores of keys and values of a task.
 
 `MemoryStore` has no files: only a changelog or the memory backend can back it up. `SegmentStore` is
-the embedded persistent one: everything in memory, every change since the last flush in one more
-file, and after some files one new file of all. Its files never change, so a local checkpoint is a
-few hard links, and an upload sends only the new ones; as with RocksDB in `RocksDbStore`.
+the embedded persistent one: everything is in memory, each flush writes the changes since the last
+one to another file, and after some files all are replaced by one. Its files never change, so a
+local checkpoint is a few hard links, and an upload sends only the new ones; as with RocksDB in
+`RocksDbStore`.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ class KeyValueStore(ABC):
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key; None without a value."""
 
     @abstractmethod
     def items(self) -> Iterable[tuple[bytes, bytes]]:
         """Return every key with its value, sorted by key."""
 
     def flush(self) -> None:  # noqa: B027 - a store without files has nothing to do
-        """Write to disk what is only in memory."""
+        """Write data that is only in memory to disk."""
 
     def close(self) -> None:  # noqa: B027 - the same
         """Close the files."""
@@ -78,7 +79,7 @@ class PersistentStore(KeyValueStore):
 
     @abstractmethod
     def checkpoint(self, target: str) -> None:
-        """Copy or link the content, as it was flushed, to a new directory of the same disk."""
+        """Copy or link the flushed content to a new directory of the same disk."""
 
 
 class MemoryStore(KeyValueStore):
@@ -96,7 +97,7 @@ class MemoryStore(KeyValueStore):
             self._values[key] = value
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key; None if there is none."""
+        """Return the value of a key; None without a value."""
         return self._values.get(key)
 
     def items(self) -> Iterable[tuple[bytes, bytes]]:
@@ -138,7 +139,7 @@ class SegmentStore(MemoryStore, PersistentStore):
         self._changed.add(key)
 
     def flush(self) -> None:
-        """Write what changed since the last flush as one more file, or all as the only one."""
+        """Write the changes since the last flush to another file, or everything to a single one."""
         if not self._changed and self._segments:
             return
         full = len(self._segments) >= self._max
@@ -149,7 +150,7 @@ class SegmentStore(MemoryStore, PersistentStore):
         segments = [*([] if full else self._segments), (name, zlib.crc32(data))]
         listed = {"segments": segments, "next": self._next + 1}
         self._disk.write(join(self._path, MANIFEST), json.dumps(listed).encode())
-        # only now: a flush that failed is made again, with all that it had to write
+        # only now: after a failed flush everything is written again
         gone = self._segments if full else []
         self._segments, self._next = segments, self._next + 1
         self._changed.clear()

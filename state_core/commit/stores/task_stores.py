@@ -1,13 +1,13 @@
-"""The stores of one task with their directories: the one worked on, and those of checkpoints.
+"""The stores of one task with their directories: the working one, and those of checkpoints.
 
 ::
 
-    <store>/task=<task>/current                  what the task works on
+    <store>/task=<task>/current                  the working state
     <store>/task=<task>/<checkpoint id>          a local checkpoint: never changes
     <store>/task=<task>/<checkpoint id>/CHECKPOINT-V2    its record, written after the uploads and
                                                  before the record goes to the log
 
-`current` is ahead of every checkpoint, so a restart never uses it: it is made anew, from a local
+`current` is ahead of every checkpoint, so a restart never uses it: it is created anew, from a local
 checkpoint that is in the log, or from a backend.
 """
 
@@ -37,7 +37,7 @@ _ID = re.compile(r"\d+-\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """A store's name and kind, and how it is opened.
+    """A store's name and kind, and its constructor.
 
     Attributes:
         name: The name in the settings.
@@ -94,7 +94,7 @@ class TaskStores:
         return join(store, self._folder, last)
 
     def open(self, store: str) -> KeyValueStore:
-        """Return a store to work on; the same one until it is closed or discarded."""
+        """Return an open store; the same one until it is closed or discarded."""
         if store not in self._open:
             self._open[store] = self.specs[store].open(self.disk, self.directory(store))
         return self._open[store]
@@ -105,7 +105,7 @@ class TaskStores:
             self.open(store).flush()
 
     def checkpoint(self, checkpoint: CheckpointId) -> None:
-        """Make a local checkpoint of every persistent store, as it was flushed."""
+        """Make a local checkpoint of every persistent store's flushed content."""
         for name in self.persistent:
             store = self.open(name)
             if not isinstance(store, PersistentStore):
@@ -113,7 +113,7 @@ class TaskStores:
             store.checkpoint(self.directory(name, checkpoint))
 
     def mark(self, checkpoint: CheckpointV2) -> None:
-        """Write its record into every local checkpoint, so that it may be used."""
+        """Write the record to every local checkpoint, which marks it as complete."""
         for name in self.persistent:
             path = join(self.directory(name, checkpoint.id), CHECKPOINT_FILE)
             self.disk.write(path, write_checkpoint_v2(checkpoint))
@@ -127,7 +127,7 @@ class TaskStores:
         }
 
     def adopt(self, store: str, checkpoint: CheckpointId) -> None:
-        """Continue from a local checkpoint, which stays as it is."""
+        """Continue from a local checkpoint, which stays unchanged."""
         self.discard(store)
         source, target = self.directory(store, checkpoint), self.directory(store)
         self.disk.link_tree(source, target, self.specs[store].immutable)
@@ -145,7 +145,7 @@ class TaskStores:
         for store in self.persistent:
             for checkpoint in self._checkpoints(store):
                 if checkpoint != keep:
-                    # the mark goes first: what a crash leaves of the rest must not look whole
+                    # the mark goes first: leftovers of a crash must not look complete
                     self.disk.remove(join(self.directory(store, checkpoint), CHECKPOINT_FILE))
                     self.disk.remove(self.directory(store, checkpoint))
 

@@ -1,9 +1,9 @@
-"""The protocol's steps, task by task: start, commit, decide what to restore from.
+"""The protocol's steps for each task: start, commit, and their decisions.
 
 =====================  ==============================================================
 `task_start`           from the last checkpoint to running stores
 `task_commit`          one commit in two phases
-`decisions`            whether to commit, wait or fail; what to restore from
+`decisions`            the choice between commit, wait and failure; the source of a restore
 `settings`             a task's configuration
 `steps`                the names of all steps, in order, for tests that stop at each
 =====================  ==============================================================

@@ -35,7 +35,7 @@ class CommitDecision(Enum):
 
 
 class RestoreSource(Enum):
-    """The source that a store's content is restored from."""
+    """The source of a restore."""
 
     LOCAL = "the local checkpoint"
     MARKER = "a marker of the record"
@@ -46,12 +46,12 @@ class RestoreSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RestoreDecision:
-    """The decision on how one store is restored.
+    """The decision how to restore one store.
 
     Attributes:
         source: The source.
-        factory: The backend to restore from; None if none is needed.
-        error: A message to log as an ERROR; empty if all is as configured.
+        factory: The backend of the restore; None if it is not needed.
+        error: A message to log as an ERROR; empty if the restore is as configured.
     """
 
     source: RestoreSource
@@ -69,17 +69,17 @@ def is_due(now: int, last: int, interval: int) -> bool:
 
     Args:
         now: The time in milliseconds.
-        last: When the last commit was requested.
-        interval: `task.commit.ms`; less than 0 means never.
+        last: The time of the last request of a commit.
+        interval: `task.commit.ms`; a negative one means never.
     """
     return interval >= 0 and now - last >= interval
 
 
 def decide_commit(started: int | None, now: int, max_delay: int) -> CommitDecision:
-    """Decide whether a commit begins, is skipped, or waits for the one before with processing.
+    """Decide whether a commit begins, is skipped, or waits with processing for the previous one.
 
     Args:
-        started: When the unfinished commit began, in milliseconds; None if there is none.
+        started: The start of the unfinished commit, in milliseconds; None without one.
         now: The time in milliseconds.
         max_delay: `task.max.commit.delay`.
     """
@@ -103,16 +103,16 @@ def decide_restore(
     *,
     exact: bool = True,
 ) -> RestoreDecision:
-    """Decide how a store is restored to a checkpoint.
+    """Decide how to restore a store to a checkpoint.
 
     Args:
         store: The store's name.
         checkpoint: The last checkpoint in the log.
-        local: The ids of the store's complete local checkpoints. An id that the log does not have
-            is of a commit that ended between the two, and never counts.
-        wanted: The backend of `stores.<store>.restore.factory`; None if nothing backs it up.
+        local: The ids of the store's complete local checkpoints. An id that is not in the log
+            belongs to a commit that was interrupted, and never counts.
+        wanted: The backend of `stores.<store>.restore.factory`; None without a backup.
         known: The available backends, in the order of preference.
-        bootstrap: The backend that has the store's changelog; None if it has none.
+        bootstrap: The backend with the store's changelog; None without one.
         exact: Whether the wanted backend restores a checkpoint exactly; if not, local ones are not
             used.
     """

@@ -31,8 +31,8 @@ class StoreSettings:
 
     Attributes:
         backup: `stores.<store>.backup.factories`: the backends of every commit.
-        restore: `stores.<store>.restore.factory`: the backend to restore from; by default the first
-            of the others.
+        restore: `stores.<store>.restore.factory`: the backend of a restore; by default the first of
+            the backup backends.
         changelog: `stores.<store>.changelog`, as `system.stream`.
     """
 
@@ -47,9 +47,9 @@ class CommitSettings:
 
     Attributes:
         commit_ms: `task.commit.ms`: the time from one commit to the next.
-        max_commit_delay: `task.max.commit.delay`: how long a commit may be under way before the
-            next one waits for it, and processing with it.
-        commit_timeout: `task.commit.timeout.ms`: how long it waits.
+        max_commit_delay: `task.max.commit.delay`: the time that a commit may take before the next
+            one, and processing, wait for it.
+        commit_timeout: `task.commit.timeout.ms`: the time limit of that wait.
         read_versions: `checkpoint.read.versions`, the preferred one first.
         write_versions: `checkpoint.write.versions`, in the order of writing.
         stores: The settings of each store.
@@ -144,7 +144,7 @@ class _Reader:
             backup = [CHANGELOG_FACTORY]
         if CHANGELOG_FACTORY in backup and changelog is None:
             raise CommitError(
-                f"store {store!r} is backed up to a changelog, and has none",
+                f"store {store!r} is backed up to a changelog, and has no changelog",
                 remedy=f"set {prefix}.changelog to system.stream",
             )
         restore_factory = self.config.get(f"{prefix}.restore.factory")

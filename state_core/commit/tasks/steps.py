@@ -1,7 +1,7 @@
-"""The steps of a commit, in their order, and what a crash between them leaves to the next start.
+"""The steps of a commit, in their order, and the recovery from a crash between them.
 
-The commit calls its observer with a step's name before it takes the step; the simulation in the
-tests kills a process there, and checks this table, which `docs/commit.md` shows.
+The commit calls its observer with a step's name before the step; the simulation in the tests kills
+a process there, and checks this table, which `docs/commit.md` shows.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ class Step:
     """A step of a commit.
 
     Attributes:
-        name: The name that the observer is called with.
-        beside: Whether it runs beside processing.
-        does: What it does.
-        left: What a crash before it leaves behind.
-        resolved: How the next start resolves that.
-        restores_this: Whether a crash before it restores this commit; else the one before.
+        name: The name, for the observer.
+        beside: Whether it runs during processing.
+        does: Its description.
+        left: The leftovers of a crash before it.
+        resolved: The recovery at the next start.
+        restores_this: Whether this commit is restored after a crash before it; otherwise the
+            previous one.
         marked: Whether a crash before it leaves this commit's id in the local directories.
-        sent: Whether a crash before it leaves blobs that may be of no use.
+        sent: Whether a crash before it leaves blobs that may be useless.
     """
 
     name: str
@@ -102,7 +103,7 @@ def order() -> str:
 
 
 def crash_table() -> str:
-    """Return what a crash before each step leaves, as a table in Markdown."""
+    """Return the leftovers of a crash before each step, as a table in Markdown."""
     rows = ["| crash before | left behind | the next start |", "|---|---|---|"]
     rows += [f"| `{step.name}` | {step.left} | {step.resolved} |" for step in STEPS]
     return "\n".join(rows)

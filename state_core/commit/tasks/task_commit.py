@@ -1,6 +1,6 @@
-"""A task's commits: what runs while nothing is processed, and what runs beside processing.
+"""A task's commits: their synchronous and their asynchronous part.
 
-The steps and their order are `steps.STEPS`. Of a task at most one commit is under way. The record
+The steps and their order are `steps.STEPS`. A task has at most one running commit. The record
 goes to the log only when everything is durable in every backend, so a commit exists completely or
 not at all: a failure before that leaves the previous record, and ends the task.
 """
@@ -45,9 +45,9 @@ class TaskCommit:
         settings: The settings of the job.
         checkpoints: Writes records.
         backups: The initialized backends of `stores.<store>.backup.factories`, by name.
-        last: The checkpoint that was restored; None if there was none.
+        last: The restored checkpoint; None without one.
         trim_inputs: Called with the offsets of a finished commit.
-        observer: Called with the name of every step before it is taken.
+        observer: Called with the name of every step before it.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class TaskCommit:
 
     @property
     def under_way(self) -> bool:
-        """Whether a commit runs beside processing."""
+        """Return whether the asynchronous part of a commit is running."""
         return self._pending is not None and not self._pending.done()
 
     def raise_if_failed(self) -> None:
-        """Raise if the asynchronous part of a commit failed; to be called between messages.
+        """Raise an error if the asynchronous part of a commit failed; call it between messages.
 
         Raises:
             AsyncCommitError: The commit failed.
@@ -94,18 +94,18 @@ class TaskCommit:
             ) from self._failure
 
     def commit(self, offsets: Offsets) -> CommitDecision:
-        """Commit what was processed so far; to be called between messages.
+        """Commit all processed work; call it between messages.
 
-        Returns when the content of the stores is fixed: the rest runs beside processing.
+        It returns when the content of the stores is fixed: the rest runs during processing.
 
         Args:
-            offsets: The offset of each input that was processed last.
+            offsets: The last processed offset of each input.
 
         Returns:
-            SKIP if nothing was done; BLOCK if processing was held up before the commit began.
+            SKIP if nothing was done; BLOCK if processing had to wait before the commit began.
 
         Raises:
-            AsyncCommitError: The commit before failed, or did not end in time.
+            AsyncCommitError: The previous commit failed, or did not end in time.
         """
         self.raise_if_failed()
         measures = self.context.measures
@@ -137,7 +137,7 @@ class TaskCommit:
         return decision
 
     def wait(self) -> None:
-        """Wait until no commit is under way.
+        """Wait until no commit is running.
 
         Raises:
             AsyncCommitError: The commit failed, or did not end within `task.commit.timeout.ms`.
@@ -154,7 +154,7 @@ class TaskCommit:
         self.raise_if_failed()
 
     def close(self) -> None:
-        """Close the backends and the stores; what was not committed is lost."""
+        """Close the backends and the stores; uncommitted work is lost."""
         for backup in self.backups.values():
             backup.close()
         self.context.stores.close()
@@ -193,7 +193,7 @@ class TaskCommit:
         return checkpoint
 
     def finish(self, recorded: Future[CheckpointV2]) -> Future[None]:
-        """Run what follows a record in the log; may be repeated, as at every start."""
+        """Run the steps behind a record in the log; may be repeated, as at every start."""
 
         def drop(checkpoint: CheckpointV2) -> None:
             self._step("drop_local")

@@ -1,9 +1,9 @@
-"""The start of a task: its last checkpoint is read, its stores restored, what is left cleaned up.
+"""The start of a task: read its last checkpoint, restore its stores, clean up leftovers.
 
-For each store, in this order: a local checkpoint with the id of the last record is used as it is;
-else the marker of `stores.<store>.restore.factory` is restored; else, with an ERROR in the log,
-another backend's; else the store is made of its whole changelog, or starts empty. A local id that
-the log does not have is newer than the log's, of a commit that ended in between, and is not used.
+For each store, in this order: a local checkpoint with the id of the last record is used unchanged;
+otherwise the marker of `stores.<store>.restore.factory` is restored; otherwise, with an ERROR in
+the log, another backend's; otherwise the store is restored from its whole changelog, or starts
+empty. A local id that is not in the log belongs to a newer, interrupted commit, and is not used.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class StartedTask:
 
     Attributes:
         commits: Commits the task.
-        offsets: The offsets of its inputs that were processed last.
-        restored: How each store was restored.
+        offsets: The last processed offsets of its inputs.
+        restored: The decision for each store's restore.
     """
 
     commits: TaskCommit
@@ -65,7 +65,7 @@ class TaskStart:
         checkpoints: Reads and writes records.
         factories: Every available backend, configured now or before.
         trim_inputs: Called with the offsets of a finished commit.
-        observer: Called with the name of every step of a commit before it is taken.
+        observer: Called with the name of every step of a commit before it.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class TaskStart:
         self._validate()
 
     def start(self) -> StartedTask:
-        """Restore everything, and clean up what a crash left.
+        """Restore all stores, and clean up after a crash.
 
         Raises:
             RestoreInterruptedError: `interrupt` was called.
@@ -151,7 +151,7 @@ class TaskStart:
                     raise CommitError(f"store {name!r} has no files that {factory} could back up")
 
     def _validate_versions(self, store: str) -> None:
-        """Refuse version 1 for stores without a changelog: it has no markers for them."""
+        """Refuse version 1 for stores without a changelog, whose markers it can't hold."""
         settings = self.settings
         backup = settings.stores[store].backup
         first = settings.read_versions[0]

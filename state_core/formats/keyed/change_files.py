@@ -2,8 +2,8 @@
 
 ::
 
-    file        u8 1 if what follows is one Snappy stream, else 0; then change sets of any subtasks
-                of any operators, one behind the other; a handle has the offset of each of its own,
+    file        u8 1 if one Snappy stream follows, else 0; then change sets of any subtasks of any
+    operators, concatenated; a handle has the offset of each of its own,
                 behind the first byte and without compression
     change set  i32 n, n times: i32 count, i32 key group, count changes in their order; key group
                 -1, if there, is the first, all others come in any order
@@ -42,7 +42,7 @@ REMEDY = "the log is damaged or was not copied whole: fetch its files again"
 
 @dataclass(frozen=True)
 class _Runs:
-    """Where the changes of each key group of a change set lie: its key groups, ascending."""
+    """The positions of each key group's changes in a change set; its key groups, ascending."""
 
     groups: I64Array
     starts: I64Array
@@ -51,14 +51,14 @@ class _Runs:
 
 
 class ChangeFile:
-    """A file of changes, at hand without compression.
+    """A file of changes, readable without compression.
 
     Args:
         source: Its bytes.
-        copies: Where a copy is kept of a source that is compressed or in an object store.
+        copies: The place for a copy of a source that is compressed or in an object store.
 
     Attributes:
-        content: What lies behind the first byte, decompressed.
+        content: The bytes behind the first one, decompressed.
     """
 
     def __init__(self, source: ByteSource, copies: Copies) -> None:
@@ -79,17 +79,17 @@ class ChangeFile:
         self._read_bytes = self._searched_bytes = 0
 
     def place(self, at: int) -> str:
-        """Names a position of the content."""
+        """Return the name of a position in the content."""
         if self.compressed:
             return f"{self.name}, offset {at} when decompressed"
         return f"{self.name}, offset {at + 1}"
 
     def fault(self, problem: str, at: int) -> CorruptSnapshotError:
-        """The error for what makes no sense at a position of the content."""
+        """Return the error for invalid bytes at a position in the content."""
         return CorruptSnapshotError(problem, place=self.place(at), remedy=REMEDY)
 
     def numbers(self, at: int, count: int) -> list[int]:
-        """So many i32, from a position on."""
+        """Return `count` i32 from a position on."""
         if at < 0 or at + 4 * count > self.content.size:
             raise self.fault(f"a change set outside the {self.content.size} bytes of the log", at)
         head = np.empty(4 * count, np.uint8)
@@ -97,14 +97,14 @@ class ChangeFile:
         return [int(number) for number in head.view(">i4")]
 
     def runs(self, at: int) -> _Runs:
-        """Where the changes of the change set at an offset lie."""
+        """Return the positions of the changes of the change set at an offset."""
         with self._lock:
             if at not in self._runs:
                 self._runs[at] = self._find_runs(at)
             return self._runs[at]
 
     def metadata(self, at: int) -> list[tuple[int, bytes]]:
-        """The changes of metadata of the change set at an offset: where each begins, its bytes.
+        """Return the metadata changes of the change set at an offset, each with its position.
 
         Raises:
             SnapshotError: The changes can't be read, or change sets overlap too much.
@@ -115,7 +115,7 @@ class ChangeFile:
             return self._metadata[at]
 
     def count_bytes_read(self, size: int) -> None:
-        """Take into account that so many bytes are read of it for one operator.
+        """Count the bytes that are read for one operator.
 
         Raises:
             OversizedError: Too many handles lead to the same bytes.
@@ -125,7 +125,7 @@ class ChangeFile:
             self._check_shared(self._read_bytes)
 
     def _count_bytes_searched(self, size: int) -> None:
-        """Take into account what is read once of each change set: they may not all overlap."""
+        """Count the bytes that are read once for each change set, as these may not all overlap."""
         self._searched_bytes += size
         self._check_shared(self._searched_bytes)
 
@@ -184,7 +184,7 @@ class ChangeFile:
         return _Runs(*table)
 
     def _behind(self, window: _Window, start: int, count: int) -> int:
-        """Where so many changes end."""
+        """Return the end of `count` changes."""
         at, left = start, count
         while left:
             begin, data = window.around(at)
@@ -200,14 +200,14 @@ class ChangeFile:
 
 
 class _Window:
-    """A part of a source in memory, moved along as it is read, and the further, the larger."""
+    """A window over a source, which grows as it moves on."""
 
     def __init__(self, source: ByteSource) -> None:
         self.source, self.room = source, FIRST_WINDOW
         self.begin, self.data = 0, np.empty(0, np.uint8)
 
     def around(self, at: int) -> tuple[int, U8Array]:
-        """Where a part begins that has the length at a position in it, and its bytes."""
+        """Return the window with the length of a change at a position: its start, and its bytes."""
         if not self.begin <= at <= self.begin + self.data.size - LEAST_CHANGE:
             self.begin = at
             self.data = np.empty(max(0, min(self.room, self.source.size - at)), np.uint8)
@@ -218,7 +218,7 @@ class _Window:
 
 
 def _content(source: ByteSource, copies: Copies, *, compressed: bool) -> ByteSource:
-    """What lies behind the first byte: as it is where any part of it is at hand, else a copy."""
+    """Return the bytes behind the first one: the source if it has random access, else a copy."""
     if not compressed and isinstance(source, InlineSource):
         return InlineSource(source.name, source.data[1:])
     if not compressed and isinstance(source, FileSource) and source.directory.local:

@@ -1,8 +1,8 @@
-"""The log of one subtask: its change sets, in files or inlined, and what they say of states.
+"""The log of one subtask: its change sets, in files or inlined, and their metadata of states.
 
 ::
 
-    change      u8 operation, i16 state id, and what it is about                 (`change_replay`)
+    change      u8 operation, i16 state id, operands                             (`change_replay`)
     metadata    u8 8 (9 in old logs), i32 version, state meta info; of key-value state its TTL and
                 its default value; i16 state id, u8 kind: before the first change of the state
 
@@ -52,7 +52,7 @@ from statelake.state_core.serializers.opaque.unknown_classes import read_whole
 
 __all__ = ["ChangeLog", "GroupChanges", "read_log"]
 
-METADATA = (8, 9)  # since REMOVE_FIRST_ELEMENT is gone, and before
+METADATA = (8, 9)  # since Flink has no REMOVE_FIRST_ELEMENT, and before
 META_VERSIONS = (6, 7)
 HEAD = 3  # of a change: u8 operation, i16 state id
 TAIL = 3  # of a metadata change: i16 state id, u8 kind
@@ -61,7 +61,7 @@ NO_TTL_NO_DEFAULT = b"\0\0"
 
 @dataclass(frozen=True)
 class _ChangeSet:
-    """One change set of a subtask's log, and the states by their ids as of it."""
+    """One change set of a subtask's log, with the states by their ids at that point."""
 
     file: ChangeFile
     at: int
@@ -73,11 +73,11 @@ class GroupChanges:
     """All changes of one key group, in their order.
 
     Attributes:
-        data: The bytes that positions point into.
+        data: The buffer of the positions.
         states: The state of each change, as an index into the log's states.
-        starts: Where each change begins.
-        ends: Where each ends.
-        place: Names a position of `data`.
+        starts: The start of each change.
+        ends: The end of each change.
+        place: Returns the name of a position in `data`.
     """
 
     data: U8Array
@@ -88,11 +88,11 @@ class GroupChanges:
 
     @cached_property
     def content(self) -> bytes:
-        """The bytes as Python's own."""
+        """Return the bytes as Python's `bytes`."""
         return self.data.tobytes()
 
     def place(self, position: int) -> str:
-        """Names a position of `data`: where it lies in which file."""
+        """Return the name of a position in `data`: the file and the offset there."""
         begins = [begin for begin, _, _ in self.pieces]
         begin, at, file = self.pieces[max(0, int(np.searchsorted(begins, position, "right")) - 1)]
         return file.place(at + position - begin)
@@ -100,12 +100,12 @@ class GroupChanges:
 
 @dataclass(frozen=True)
 class ChangeLog:
-    """The changes of one subtask since what was materialized.
+    """The changes of one subtask since the materialized snapshot.
 
     Attributes:
         sets: Its change sets, in order.
-        states: Every state that its metadata describes, and again where that says it otherwise.
-        key_groups: The key groups of the subtask: changes of others are another's.
+        states: Every state that its metadata describes, again if the description changes.
+        key_groups: The key groups of the subtask; changes of others belong to other subtasks.
     """
 
     sets: tuple[_ChangeSet, ...]
@@ -115,8 +115,8 @@ class ChangeLog:
 
     @property
     def _table(self) -> I64Array:
-        """Key group, set, start, end and count of each run: by key group, then in order."""
-        with self._lock:  # several threads read key groups, and the bytes are counted once
+        """Return key group, set, start, end and count of each run: by key group, then in order."""
+        with self._lock:  # several threads read key groups, but bytes are counted once
             return self._made_table
 
     @cached_property
@@ -135,14 +135,14 @@ class ChangeLog:
         return table[:, np.argsort(table[0], kind="stable")]
 
     def group_bytes(self) -> dict[int, int]:
-        """Key groups that have changes, ascending, with the bytes of these."""
+        """Return the key groups with changes, ascending, with the bytes of the changes."""
         groups, first = np.unique(self._table[0], return_index=True)
         sizes = self._table[3] - self._table[2]
         sums = np.add.reduceat(sizes, first) if len(first) else sizes
         return dict(zip(groups.tolist(), sums.tolist(), strict=True))
 
     def of_group(self, group: int) -> GroupChanges:
-        """All changes of one key group.
+        """Return all changes of one key group.
 
         Raises:
             CorruptSnapshotError: Changes do not fit in their file, or are of a state that no
@@ -174,7 +174,7 @@ class ChangeLog:
 def _states_of(
     change_set: _ChangeSet, data: U8Array, starts: I64Array, ends: I64Array, shift: int
 ) -> I64Array:
-    """Which state each change is of."""
+    """Return the state of each change."""
     short = np.flatnonzero(ends - starts < HEAD)
     if short.size:
         at = int(starts[short[0]]) + shift
@@ -197,7 +197,7 @@ def _states_of(
 def read_log(
     handles: Sequence[KeyedHandle | None], files: StateFiles, key_groups: KeyGroupRange
 ) -> ChangeLog:
-    """Open the log of one subtask: what it says of states is read, no change is.
+    """Open the log of one subtask: its metadata of states is read, its changes are not.
 
     Args:
         handles: The handles of changes, in order.
@@ -217,7 +217,7 @@ def read_log(
 
 
 def _places(handle: KeyedHandle, files: StateFiles) -> Iterator[tuple[ChangeFile, int]]:
-    """The change sets of one handle."""
+    """Yield the change sets of one handle."""
     if isinstance(handle, ChangelogFileHandle):
         for offset, stream in handle.streams:
             if stream is not None:
@@ -225,7 +225,7 @@ def _places(handle: KeyedHandle, files: StateFiles) -> Iterator[tuple[ChangeFile
     elif isinstance(handle, ChangelogByteHandle):
         if handle.changes:
             source = _inlined(handle, f"{files.metadata_path}, inlined changes")
-            yield ChangeFile(source, Copies()), 0  # inlined and not compressed: none is made
+            yield ChangeFile(source, Copies()), 0  # inlined and not compressed: no copy is made
     else:
         raise CorruptSnapshotError(
             f"a {type(handle).__name__} among the changes of a changelog",
@@ -235,7 +235,7 @@ def _places(handle: KeyedHandle, files: StateFiles) -> Iterator[tuple[ChangeFile
 
 
 def _inlined(handle: ChangelogByteHandle, name: str) -> InlineSource:
-    """Changes in a handle as a file of one change set."""
+    """Return the changes in a handle as a file of one change set."""
     by_group: dict[int, list[bytes]] = {}
     for group, change in handle.changes:
         by_group.setdefault(group, []).append(change)
@@ -252,7 +252,7 @@ def _inlined(handle: ChangelogByteHandle, name: str) -> InlineSource:
 
 
 class _LogReader:
-    """Puts the change sets of one subtask together, and what they say of states."""
+    """A reader that collects the change sets of one subtask, and their metadata of states."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -263,9 +263,9 @@ class _LogReader:
         self._seen: set[tuple[int, int]] = set()
 
     def add(self, file: ChangeFile, at: int) -> None:
-        """The next change set."""
+        """Add the next change set."""
         if (id(file), at) in self._seen:
-            raise UnsupportedFormatError(  # Flink makes its changes twice
+            raise UnsupportedFormatError(  # Flink applies its changes twice
                 "a change set for the second time in one subtask's log, as after restores at a"
                 " higher and then at a lower parallelism, with nothing materialized between",
                 place=file.place(at),
@@ -297,13 +297,13 @@ class _LogReader:
         self._by_id[state_id] = self._by_digest[digest]
 
     def _parse(self, body: bytes, kind: int, place: str) -> StateMetaInfo:
-        """The meta info that a metadata change begins with."""
+        """Return the meta info at the beginning of a metadata change."""
         queue = kind == BackendStateType.PRIORITY_QUEUE.value
         source = DataInput(body, place, budget=self.budget)
         try:
             state = read_state_meta_info(source)
         except UnknownSerializerError:
-            # where the payload of an unknown class ends is known only if all that follows is
+            # the end of an unknown class's payload is known only if all that follows is known
             rest = b"" if queue else NO_TTL_NO_DEFAULT
             if not body.endswith(rest):
                 raise

@@ -1,8 +1,8 @@
 """The changes of one key group applied to the entries that they touch.
 
-The entries of what was materialized pass by: those that no change is about at once, the others into
-tables by their bytes, on which the changes are then made one after the other, as Flink makes them
-when it restores. What comes out are entries in the unified format::
+Materialized entries without changes are passed on at once. The others are put into tables by their
+bytes, on which the changes are then applied one after the other, as in a restore by Flink. The
+results are entries in the unified format::
 
     operation                   state                  what follows its key and namespace
     0 CLEAR                     all but timers         nothing
@@ -54,18 +54,18 @@ def replayed(
     names: Sequence[str],
     before: Iterable[Entries],
 ) -> Iterator[Entries]:
-    """The entries of a key group after its changes.
+    """Yield the entries of a key group after its changes.
 
     Args:
         changes: The changes.
         group: The key group.
-        layouts: How each state's entries are laid out.
-        names: What each state is called.
+        layouts: The layout of each state's entries.
+        names: The name of each state.
         before: The entries before the changes, of all states.
 
     Raises:
-        CorruptSnapshotError: A change is not what its state's types say.
-        UnsupportedFormatError: A change can't be made without the job's own code.
+        CorruptSnapshotError: A change does not match its state's types.
+        UnsupportedFormatError: A change can't be applied without the job's own code.
     """
     tables = {}
     for state in np.unique(changes.states).tolist():
@@ -76,13 +76,13 @@ def replayed(
     for state, table in tables.items():
         where = f"{changes.place(0)}, key group {group}, state {names[state]!r}"
         try:
-            yield from _entries(table.made(), state, group, where)
+            yield from _entries(table.apply(), state, group, where)
         except StateError as error:
             raise error.within(where) from error
 
 
 def _note(changes: GroupChanges, state: int, table: Table, name: str) -> None:
-    """Give a state's changes to its table."""
+    """Add a state's changes to its table."""
     rows = np.flatnonzero(changes.states == state)
     starts, ends = changes.starts[rows], changes.ends[rows]
     keys, layout, content = starts + HEAD, table.layout, changes.content
@@ -116,7 +116,7 @@ def _note(changes: GroupChanges, state: int, table: Table, name: str) -> None:
 
 
 def _untouched(entries: Entries, tables: Mapping[int, Table]) -> Iterator[Entries]:
-    """The entries that no change is about; the others go into their tables."""
+    """Yield the entries without changes, and put the others into their tables."""
     stays = np.ones(len(entries), bool)
     for state, table in tables.items():
         rows = np.flatnonzero(entries.state_of == state)
@@ -134,7 +134,7 @@ def _untouched(entries: Entries, tables: Mapping[int, Table]) -> Iterator[Entrie
 def _entries(
     pairs: Iterator[tuple[bytes, bytes]], state: int, group: int, where: str
 ) -> Iterator[Entries]:
-    """Keys and values as entries of one state."""
+    """Yield keys and values as entries of one state."""
     while batch := list(islice(pairs, BATCH_ROWS)):
         parts = list(chain.from_iterable(batch))
         sizes = np.fromiter(map(len, parts), np.int64, len(parts))

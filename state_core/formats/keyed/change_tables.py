@@ -1,7 +1,7 @@
-"""Tables of the entries that changes are about, on which the changes are made one after the other.
+"""Tables of entries with changes, to which the changes are applied one after the other.
 
-A reducing or aggregating state whose namespaces are merged is what the job's own function makes of
-several values. Flink's windows write the result right behind it; without it the state is refused.
+If namespaces of a reducing or aggregating state are merged, its value comes from the job's own
+function. Flink's windows write the result right behind the merge; without it the state is refused.
 
 Source: the `*StateChangeApplier` classes in `org.apache.flink.state.changelog.restore`.
 """
@@ -44,7 +44,7 @@ SAVEPOINT = "take a savepoint (flink savepoint), which holds what the changes ma
 
 
 class _Words:
-    """Byte strings, to look for them among pieces of a buffer."""
+    """Byte strings, to be found among pieces of a buffer."""
 
     def __init__(self, words: Iterable[bytes]) -> None:
         ascending = sorted(words)
@@ -53,7 +53,7 @@ class _Words:
         self.data = np.frombuffer(b"".join(ascending), np.uint8)
 
     def among(self, data: U8Array, starts: I64Array, ends: I64Array) -> U8Array:
-        """1 for each piece that is one of them, else 0."""
+        """Return 1 for each piece that is one of the strings, otherwise 0."""
         flags = np.zeros(len(starts), np.uint8)
         if len(self.bounds) > 1:
             first, last = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
@@ -62,15 +62,15 @@ class _Words:
 
 
 class Table(ABC):
-    """Entries of one state in one key group that changes are about.
+    """The changed entries of one state in one key group.
 
     Args:
-        layout: How the state's entries are laid out.
+        layout: The layout of the state's entries.
 
     Attributes:
-        operations: What a change of such a state can be.
+        operations: The possible operations on such a state.
         ambiguous: Whether key and namespace are followed by their lengths.
-        keys: The key bytes of all entries that changes are about.
+        keys: The key bytes of all changed entries.
     """
 
     operations: tuple[int, ...]
@@ -82,38 +82,38 @@ class Table(ABC):
 
     @abstractmethod
     def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
-        """Take a change down, and what it is about.
+        """Note a change and its entry.
 
         Args:
-            operation: What it does.
-            joined: Key and namespace as the unified format has them.
+            operation: The operation of the change.
+            joined: Key and namespace in the unified format.
             key: The key alone.
-            rest: What follows key and namespace.
+            rest: The bytes that follow key and namespace.
         """
 
     @abstractmethod
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values of the entries that changes are about, after all of them."""
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each changed entry as it is after all changes, as key and value."""
 
     @cached_property
     def _words(self) -> _Words:
         return _Words(self.keys)
 
     def touched(self, entries: Entries) -> U8Array:
-        """1 for each entry that a change is about; asked when all changes are noted."""
+        """Return 1 for each entry with a change, otherwise 0, after all changes are noted."""
         return self._words.among(entries.data, entries.key_start, entries.key_end)
 
     def keep(self, entries: Entries) -> None:  # noqa: B027 - most need none of them
-        """Take up entries that changes are about, as they were before."""
+        """Keep changed entries as they were before the changes."""
 
     def joined(self, key: bytes, namespace: bytes) -> bytes:
-        """Key and namespace as the unified format has them."""
+        """Return key and namespace in the unified format."""
         if not self.ambiguous:
             return key + namespace
         return key + _trailer(len(key)) + namespace + _trailer(len(namespace))
 
     def _merged(self, joined: bytes, key: bytes, rest: bytes) -> tuple[bytes, ...]:
-        """The keys with the namespaces that a merge makes part of the target."""
+        """Return the keys with the namespaces that are merged into the target."""
         namespace, source = self.layout.namespace, DataInput(rest, "a merge")
         namespace.skip(source)
         if self.joined(key, rest[: source.position]) != joined:
@@ -142,13 +142,13 @@ class Values(Table):
         self.table: dict[bytes, bytes | None] = {}
 
     def overwrite(self, joined: Iterable[bytes], values: Iterable[bytes | None]) -> None:
-        """Take all changes down where none merges: the last value of a key is what stays."""
+        """Note all changes without merges at once: the last value of a key stays."""
         last_values = dict(zip(joined, values, strict=True))
         self.keys.update(last_values)
         self.steps.extend(last_values.items())
 
     def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
-        """Take a change down: a value, the keys that become part of this one, or nothing."""
+        """Note a change: a value, the keys that are merged into this one, or nothing."""
         change: bytes | tuple[bytes, ...] | None = None if operation == CLEAR else rest
         if operation == MERGE_NS:
             change = self._merged(joined, key, rest)
@@ -158,12 +158,12 @@ class Values(Table):
         self.steps.append((joined, change))
 
     def keep(self, entries: Entries) -> None:
-        """Take up values: what was there before matters only where some become one."""
+        """Keep values from before the changes, which matter only for merges."""
         if self.merges:
             self.table.update(_pairs(entries))
 
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
-        """The values; of what a function made of several, None until it is set."""
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the values; a merged value is None until it is set."""
         if not self.merges:
             last = dict(self.steps)
             return ((key, change) for key, change in last.items() if isinstance(change, bytes))
@@ -191,7 +191,7 @@ class Values(Table):
 
 
 class _Lists(Table):
-    """List states: of each the pieces that delimiters join."""
+    """List states: for each list the pieces that delimiters join."""
 
     operations = (CLEAR, SET, SET_INTERNAL, ADD, MERGE_NS, ADD_ELEMENT)
 
@@ -203,7 +203,7 @@ class _Lists(Table):
         self.table: dict[bytes, list[bytes]] = {}
 
     def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
-        """Take a change down: whether the list is emptied; elements, or keys that become part."""
+        """Note a change: whether the list is cleared, its elements, or the keys merged into it."""
         change: list[bytes] | tuple[bytes, ...] = []
         if operation == MERGE_NS:
             change = self._merged(joined, key, rest)
@@ -216,11 +216,11 @@ class _Lists(Table):
         self.steps.append((joined, operation in (CLEAR, SET, SET_INTERNAL), change))
 
     def keep(self, entries: Entries) -> None:
-        """Take up the lists that changes are about."""
+        """Keep the lists that have changes."""
         self.table.update((key, [value]) for key, value in _pairs(entries))
 
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
-        """The lists that have elements."""
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the lists that have elements."""
         table = self.table
         for key, emptied, change in self.steps:
             if emptied:
@@ -236,7 +236,7 @@ class _Lists(Table):
 class _Maps(Table):
     """Map states: the entries of each key and namespace, by user key.
 
-    What was there before matters to no change, so all are made as they come.
+    No change depends on the entries before it, so all changes are applied at once.
     """
 
     operations = (CLEAR, ADD, ADD_ELEMENT, UPDATE_ELEMENT, REMOVE_ELEMENT)
@@ -255,7 +255,7 @@ class _Maps(Table):
         return _Words(self.cleared)
 
     def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
-        """Make a change."""
+        """Apply a change."""
         entries = self.table.setdefault(joined, {})
         if operation == CLEAR:
             entries.clear()
@@ -276,7 +276,7 @@ class _Maps(Table):
             entries[user_key] = PRESENT + rest[source.position :]
 
     def touched(self, entries: Entries) -> U8Array:
-        """1 for each entry that a change is about."""
+        """Return 1 for each entry that has a change, otherwise 0."""
         flags = super().touched(entries)
         if self.cleared:
             heads = namespaced_keys_of(self.layout, entries)
@@ -285,15 +285,15 @@ class _Maps(Table):
             flags |= self._cleared_words.among(data, bounds[:-1], bounds[1:])
         return flags
 
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
-        """The entries of the maps."""
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries of the maps."""
         for key, entries in self.table.items():
             for user_key, value in entries.items():
                 yield key + user_key, value
 
 
 class _Timers(Table):
-    """Queues of timers: whether each is there after all changes."""
+    """Queues of timers: whether each timer exists after all changes."""
 
     operations = (ADD_ELEMENT, REMOVE_ELEMENT)
 
@@ -302,7 +302,7 @@ class _Timers(Table):
         self.table: dict[bytes, bool] = {}
 
     def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
-        """Make a change."""
+        """Apply a change."""
         timers = [rest] if operation == REMOVE_ELEMENT else self._timers(rest)
         for timer in timers:
             self.keys.add(timer)
@@ -324,8 +324,8 @@ class _Timers(Table):
         _check_at_end(source)
         return timers
 
-    def made(self) -> Iterator[tuple[bytes, bytes]]:
-        """The timers that are there."""
+    def apply(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the timers that exist."""
         return ((timer, b"") for timer, present in self.table.items() if present)
 
 
@@ -340,7 +340,7 @@ _TABLES: dict[StateKind, Callable[[KeyedLayout], Table]] = {
 
 
 def table_of(layout: KeyedLayout) -> Table:
-    """An empty table for a state of that layout."""
+    """Return an empty table for a state of a layout."""
     return _TABLES[layout.kind](layout)
 
 
@@ -348,17 +348,17 @@ def table_of(layout: KeyedLayout) -> Table:
 
 
 def _pairs(entries: Entries) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of each entry."""
+    """Yield key and value of each entry."""
     bounds = (entries.key_start, entries.key_end, entries.value_start, entries.value_end)
     for start, end, first, last in zip(*(bound.tolist() for bound in bounds), strict=True):
         yield entries.data[start:end].tobytes(), entries.data[first:last].tobytes()
 
 
 def _elements(rest: bytes, parts: Sequence[TypeSerializer]) -> list[tuple[bytes, ...]]:
-    """The elements of a list, or the entries of a map, of which a value has a null flag."""
+    """Return the elements of a list, or the entries of a map, whose values have null flags."""
     source, elements = DataInput(rest, "its elements"), []
     count = source.read_count("elements")
-    check_ends(*(parts if count > 1 else parts[:-1]))  # the last one ends where the change does
+    check_ends(*(parts if count > 1 else parts[:-1]))  # the last one ends at the end of the change
     for _ in range(count):
         bounds = [source.position]
         for index, part in enumerate(parts):
@@ -371,7 +371,7 @@ def _elements(rest: bytes, parts: Sequence[TypeSerializer]) -> list[tuple[bytes,
 
 
 def _trailer(length: int) -> bytes:
-    """A length behind an ambiguous key: base 256, low byte first."""
+    """Return a length behind an ambiguous key: base 256, low byte first."""
     return length.to_bytes(max(1, (length.bit_length() + 7) // 8), "little")
 
 
@@ -381,7 +381,7 @@ def _check_at_end(source: DataInput) -> None:
 
 
 def check_ends(*parts: TypeSerializer) -> None:
-    """Refuse types of which only their class knows where a value ends."""
+    """Refuse types whose values only their class can walk."""
     for part in parts:
         if not part.self_delimiting:
             raise UnsupportedFormatError(
@@ -391,7 +391,7 @@ def check_ends(*parts: TypeSerializer) -> None:
 
 
 def refused(operation: int, kind: StateKind) -> StateError:
-    """The error for an operation that a state of that kind does not have."""
+    """Return the error for an operation that a state of that kind does not have."""
     if kind is StateKind.TIMERS and operation == REMOVE_FIRST:
         return UnsupportedFormatError(
             "a timer was removed without being named, as old versions of Flink do", remedy=SAVEPOINT

@@ -1,9 +1,9 @@
-"""Keyed state of the changelog backend: what was materialized, with the changes made since.
+"""Keyed state of the changelog backend: a materialized snapshot with the changes since.
 
 A handle wraps the handles of another backend, and those of a log. After a restore at another
-parallelism there may be several of both, with key groups that are another subtask's now: these are
-left out. Before the first materialization there is a log alone; then nothing but a queue of timers,
-or another subtask, says what the keys are.
+parallelism there may be several of both, with key groups that belong to other subtasks by now:
+these are left out. Before the first materialization there is only a log; then only a queue of
+timers, or another subtask, has the key serializer.
 
 Source: `ChangelogBackendRestoreOperation` in `org.apache.flink.state.changelog.restore`.
 """
@@ -39,10 +39,10 @@ __all__ = ["ChangelogKeyedFile", "head_with", "key_of_timers"]
 
 @dataclass(frozen=True)
 class ChangelogKeyedFile(HeadedFile):
-    """A `KeyedFile` of what was materialized, and a log of changes.
+    """A `KeyedFile` of a materialized snapshot and a log of changes.
 
     Attributes:
-        bases: The files of what was materialized.
+        bases: The files of the materialized snapshot.
         log: The changes since then.
     """
 
@@ -51,16 +51,16 @@ class ChangelogKeyedFile(HeadedFile):
 
     @property
     def compressed(self) -> bool:
-        """Whether what was materialized is compressed."""
+        """Return whether the materialized snapshot is compressed."""
         return any(base.compressed for base in self.bases)
 
     @property
     def is_spread_evenly(self) -> bool:
-        """Whether the bytes of what was materialized are."""
+        """Return whether `group_bytes` is estimated for the materialized snapshot."""
         return any(base.is_spread_evenly for base in self.bases)
 
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Key groups and their bytes as stored, with those of their changes."""
+        """Return key groups and their bytes as stored, including their changes."""
         sizes = Counter(self.log.group_bytes())
         for base in self.bases:
             sizes.update(
@@ -69,10 +69,10 @@ class ChangelogKeyedFile(HeadedFile):
         return sorted(sizes.items())
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups; the changes of one are held in memory at a time.
+        """Yield all entries of some key groups; the changes of one are in memory at a time.
 
         Raises:
-            SnapshotError: The entries can't be read, or a change can't be made.
+            SnapshotError: The entries can't be read, or a change can't be applied.
         """
         chosen = self.key_groups if key_groups is None else self.key_groups.intersection(key_groups)
         at = chosen.first
@@ -88,7 +88,7 @@ class ChangelogKeyedFile(HeadedFile):
         yield from self._before(KeyGroupRange(at, chosen.last))
 
     def _before(self, key_groups: KeyGroupRange) -> Iterator[Entries]:
-        """What was materialized of some key groups."""
+        """Yield the materialized entries of some key groups."""
         for base, states in zip(self.bases, self._base_states, strict=True):
             within = key_groups.intersection(base.key_groups)
             if len(within):
@@ -101,7 +101,7 @@ class ChangelogKeyedFile(HeadedFile):
 
     @cached_property
     def _base_states(self) -> tuple[np.ndarray[tuple[int], np.dtype[np.int16]], ...]:
-        """By file of what was materialized: by its ids, the ids of its states here."""
+        """Return, for each materialized file, the ids of its states here, by its own ids."""
         return tuple(
             np.array([self._names.index(state.name) for state in base.header.states], np.int16)
             for base in self.bases
@@ -109,20 +109,20 @@ class ChangelogKeyedFile(HeadedFile):
 
     @cached_property
     def _log_states(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """By the log's states, their ids here."""
+        """Return the ids of the log's states here."""
         return np.array([self._names.index(state.name) for state in self.log.states], np.int64)
 
 
 def head_with(bases: Sequence[HeadedFile], log: ChangeLog, key: SerializerEntry) -> Head:
-    """The head of what was materialized together with a log.
+    """Return the header of a materialized snapshot together with a log.
 
     Args:
-        bases: The files of what was materialized.
+        bases: The files of the materialized snapshot.
         log: The log.
-        key: The serializer of the keys.
+        key: The key serializer.
 
     Raises:
-        UnsupportedFormatError: A state has one type here and another there.
+        UnsupportedFormatError: A state has different types in the two.
     """
     states: dict[str, StateMetaInfo] = {}
     for state in (*(each for base in bases for each in base.header.states), *log.states):
@@ -149,7 +149,7 @@ def _check_alike(state: KeyedState, expected: dict[str, KeyedState], where: str)
 
 
 def key_of_timers(log: ChangeLog) -> SerializerEntry | None:
-    """The serializer of the keys, as a queue of timers in a log has it; None if there is none."""
+    """Return the key serializer of a queue of timers in a log; None without such a queue."""
     for state in log.states:
         entry = state.serializers.get(VALUE_SERIALIZER)
         queue = state.kind is BackendStateType.PRIORITY_QUEUE

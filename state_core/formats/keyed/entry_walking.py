@@ -1,8 +1,8 @@
-"""Walking entries that have no lengths, and putting them together as those of the unified format.
+"""Walk entries without lengths, and convert them to the unified format.
 
-What the heap wrote (its checkpoints, its timers beside RocksDB) is a count and then entry behind
-entry, each as long as its types say. Here lies what finds where each part of each entry begins, by
-kernels where the types have programs, and what copies the parts in another order.
+The heap backend writes (in checkpoints, and for timers beside RocksDB) a count and then the
+entries, whose types alone determine their length. This module finds the start of each part of each
+entry, by kernels if the types have programs, and copies the parts in another order.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["EntryWalker"]
 
 
 class EntryWalker(ABC):
-    """Walks one key group.
+    """A walker over one key group.
 
     Attributes:
         data: Its content.
-        at: Where the next entry begins.
+        at: The start of the next entry.
         name: The file, for messages.
         group: The key group.
-        where: What kind of place it is, for messages.
+        where: The kind of place, for messages.
     """
 
     data: U8Array
@@ -42,10 +42,10 @@ class EntryWalker(ABC):
 
     @abstractmethod
     def _place(self, position: int) -> str:
-        """Names a position of `data`."""
+        """Return the name of a position in `data`."""
 
     def _walk(self, parts: tuple[TypeSerializer, ...], rows: int) -> list[I64Array]:
-        """Where each part of the next `rows` entries begins, and behind them where the last ends.
+        """Return the start of each part of the next `rows` entries, and the end of the last part.
 
         A count in front of a list or a map is a part of its own, of repeated elements.
         """
@@ -73,7 +73,7 @@ class EntryWalker(ABC):
         return int(locate_counted(self.data, position, limit, counts, first, words, starts, ends))
 
     def _behind(self, starts: I64Array, ends: I64Array, words: I32Array) -> I64Array:
-        """Where a part that begins at `starts` ends."""
+        """Return the ends of parts that begin at `starts`."""
         rows = len(starts)
         spare, behind = np.empty(rows, np.int64), np.empty(rows, np.int64)
         ones, first = np.ones(rows, np.int64), np.arange(rows, dtype=np.int64)
@@ -81,7 +81,7 @@ class EntryWalker(ABC):
         return behind
 
     def _walk_slowly(self, parts: tuple[TypeSerializer, ...], rows: int) -> list[I64Array]:
-        """The same, an entry at a time, for types that only their serializer can walk."""
+        """Do the same entry by entry, for types that only their serializer can walk."""
         for part in parts:
             if not part.self_delimiting:
                 raise UnsupportedFormatError(
@@ -108,7 +108,7 @@ class EntryWalker(ABC):
         user_key: tuple[I64Array, I64Array] | None = None,
         data: U8Array | None = None,
     ) -> Entries:
-        """Pieces of the native format put together as entries of the unified one."""
+        """Join pieces of the native format to entries of the unified one."""
         source = self.data if data is None else data
         rows = len(value[0])
         pieces = keys if user_key is None else [*keys, user_key]
@@ -140,7 +140,7 @@ class EntryWalker(ABC):
 
 
 def _write_lengths(lengths: I64Array, out: U8Array, position: I64Array) -> None:
-    """Length trailers: base 256, low byte first."""
+    """Write length trailers: base 256, low byte first."""
     sizes = trailer_sizes(lengths)
     for byte in range(int(sizes.max(initial=0))):
         rows = sizes > byte

@@ -1,4 +1,4 @@
-"""What all forms of keyed files share: a head that says what the states are."""
+"""The common base of keyed files: a header that describes the states."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["Head", "HeadedFile", "read_head"]
 
 @dataclass(frozen=True)
 class Head:
-    """What files that begin alike say of their states, worked out once for all of them.
+    """The states in a file's header, worked out once for all files with the same header.
 
     Attributes:
-        header: What they begin with.
-        budget: What the snapshot may still declare.
+        header: The header of the files.
+        budget: The rest of what the snapshot may declare.
     """
 
     header: KeyedHeader
@@ -40,12 +40,12 @@ class Head:
 
     @cached_property
     def key(self) -> TypeSerializer:
-        """The serializer of the keys."""
+        """The key serializer."""
         return restore_key(self.header.key_serializer.snapshot)
 
     @cached_property
     def layouts(self) -> tuple[KeyedLayout, ...]:
-        """How each state's entries are laid out."""
+        """The layout of each state's entries."""
         layouts = []
         for state in self.header.states:
             layouts.append(layout_of(state, self.key))
@@ -68,13 +68,13 @@ def read_head(source: DataInput) -> Head:
 
 @dataclass(frozen=True)
 class HeadedFile(ABC):
-    """What all forms share: a head that says what the states are.
+    """The common base of keyed files: a header that describes the states.
 
     Attributes:
         name: The file's path.
-        head: The head of the file.
+        head: The file's header, worked out.
         key_groups: The key groups that its handle claims.
-        max_parallelism: How many the operator has.
+        max_parallelism: The number of key groups.
     """
 
     name: str
@@ -84,27 +84,27 @@ class HeadedFile(ABC):
 
     @property
     def header(self) -> KeyedHeader:
-        """What it says of its states."""
+        """The file's header."""
         return self.head.header
 
     @property
     def compressed(self) -> bool:
-        """Whether its key groups are compressed."""
+        """Return whether its key groups are compressed."""
         return self.header.compressed
 
     @property
     def is_spread_evenly(self) -> bool:
-        """False: the file says where each key group lies."""
+        """False: the file has the position of each key group."""
         return False
 
     @property
     def key_serializer(self) -> bytes:
-        """The snapshot of the key's serializer."""
+        """The snapshot of the key serializer."""
         return self.header.key_serializer.encoded
 
     @property
     def layouts(self) -> tuple[KeyedLayout, ...]:
-        """How each state's entries are laid out."""
+        """The layout of each state's entries."""
         try:
             return self.head.layouts
         except StateError as error:
@@ -118,28 +118,28 @@ class HeadedFile(ABC):
     def decode(
         self, state: int, entries: Entries, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Entries of one state as typed columns, all of them or those named."""
+        """Return entries of one state as typed columns: all columns, or those named."""
         try:
             return self.layouts[state].decode(entries, columns)
         except StateError as error:
             raise error.within(f"state {self.states[state].name!r}") from error
 
     def encode_key(self, key: object) -> EncodedKey:
-        """A key as its serializer writes it, and its key group."""
+        """Return a key as its serializer writes it, with its key group."""
         return encode_key(self.head.key, key, self.max_parallelism)
 
     @abstractmethod
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Key groups that have data, ascending, with their bytes as stored."""
+        """Return key groups that have data, ascending, with their bytes as stored."""
 
     @abstractmethod
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups."""
+        """Yield all entries of some key groups."""
 
     def entries_of_key(
         self, key: EncodedKey, states: Collection[int] | None = None
     ) -> Iterator[Entries]:
-        """The entries of one key, of all states or of some; those of one state at a time."""
+        """Yield the entries of one key, of all states or of some, one state at a time."""
         return self._of_key(self.entries(key.key_groups), key, states)
 
     def _of_key(

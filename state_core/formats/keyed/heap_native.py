@@ -1,4 +1,4 @@
-"""The heap backend's own format, of its checkpoints and native savepoints.
+"""The heap backend's own format, used in its checkpoints and native savepoints.
 
 ::
 
@@ -10,9 +10,9 @@
             key-value state:  count * (namespace, key, state); lists and maps whole
             timers:           count * timer
 
-Nothing says how long an entry is: each must be walked by its types. Entries come out in the unified
-format, their bytes taken over as they are: a list's elements joined by commas, a map's entries one
-by one, lengths behind ambiguous keys. So everything behind knows one format only.
+An entry has no length: it must be walked by its types. Entries are returned in the unified format,
+with their bytes unchanged: a list's elements joined by commas, a map's entries one by one, lengths
+behind ambiguous keys. So all other modules need only one format.
 
 Source: `HeapSnapshotStrategy`, `HeapRestoreOperation`, `CopyOnWriteStateTableSnapshot` and
 `StateTableByKeyGroupReaders` in `org.apache.flink.runtime.state.heap`.
@@ -66,12 +66,12 @@ class HeapFile:
     Attributes:
         source: The file's bytes.
         header: The header, which describes its states.
-        layouts: How each state's entries are laid out in the unified format.
+        layouts: The layout of each state's entries in the unified format.
         spans: Its key groups, ascending.
         part: Whether its handle may be a part of another one, after a restore at another
             parallelism: then key groups of other subtasks may follow its last.
-        max_parallelism: How many key groups there are; 0 if that is not known. Then values that
-            only their class can walk are refused.
+        max_parallelism: The number of key groups; 0 if it is not known, so that values that only
+            their class can walk are refused.
     """
 
     source: ByteSource
@@ -82,12 +82,12 @@ class HeapFile:
     max_parallelism: int = 0
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups, key group after key group.
+        """Yield all entries of some key groups, key group after key group.
 
-        One key group is held in memory at a time, decompressed.
+        One key group is in memory at a time, decompressed.
 
         Raises:
-            CorruptSnapshotError: The bytes are not what the header says.
+            CorruptSnapshotError: The bytes don't match the header.
             UnsupportedFormatError: A state's values can't be walked.
         """
         for span in self.spans:
@@ -96,9 +96,9 @@ class HeapFile:
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The ids of the states in the order of every key group; none if nothing says it.
+        """Return the ids of the states in the order of every key group; empty if it is not known.
 
-        The shortest key group, which seldom has any entry, tells.
+        It is taken from the shortest key group, which seldom has any entry.
         """
         shortest = min(self.spans, key=lambda span: span.end - span.start)
         try:
@@ -109,7 +109,7 @@ class HeapFile:
 
 
 class _GroupReader(EntryWalker):
-    """Walks one key group."""
+    """A walker over one key group."""
 
     where = "in the heap backend's own format"
 
@@ -125,7 +125,7 @@ class _GroupReader(EntryWalker):
         self.whole = False
 
     def _read(self) -> U8Array:
-        """The key group's content behind its number, decompressed."""
+        """Return the key group's content behind its number, decompressed."""
         span, source = self.span, self.file.source
         head = np.empty(4, np.uint8)
         if span.end - span.start < len(head):
@@ -158,7 +158,7 @@ class _GroupReader(EntryWalker):
                 return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
     def run(self) -> Iterator[Entries]:
-        """State after state; of one that breaks off, what precedes the break."""
+        """Yield the entries of each state; of a damaged state, those before the damage."""
         recovers = self.opaque and self.file.max_parallelism and self.complete
         try:
             yield from self._recovered() if recovers else self._states()
@@ -207,12 +207,12 @@ class _GroupReader(EntryWalker):
 
     @property
     def complete(self) -> bool:
-        """Whether the content is that of this key group, and all of it."""
+        """Return whether the content is that of this key group, and all of it."""
         return not (self.open_end or self.broken)
 
     @cached_property
     def opaque(self) -> list[int]:
-        """The states of which only their class walks the values, but anybody the keys."""
+        """Return the states whose values only their class can walk, but whose keys are readable."""
         return [state for state in range(len(self.file.layouts)) if self._is_opaque(state)]
 
     def _is_opaque(self, state: int) -> bool:
@@ -223,7 +223,7 @@ class _GroupReader(EntryWalker):
         return known and not _native_value(layout)[0][0].self_delimiting
 
     def _recovered(self) -> Iterator[Entries]:
-        """The entries of all states, of which some are found by what stands around them."""
+        """Yield the entries of all states, finding opaque ones by the structure around them."""
         try:
             cuts = self.cuts(self.file.order)
         except AmbiguousError as error:
@@ -245,13 +245,13 @@ class _GroupReader(EntryWalker):
                 yield self._batch(cut.state, cut.count)
 
     def cuts(self, order: tuple[int, ...]) -> list[StateCut]:
-        """Where the entries of each state lie.
+        """Return the positions of each state's entries.
 
         Args:
             order: The order of the states, if it is known.
 
         Raises:
-            AmbiguousError: Nothing says where.
+            AmbiguousError: The positions are not determined.
         """
         data, layouts = self.data.tobytes(), self.file.layouts
 
@@ -268,7 +268,7 @@ class _GroupReader(EntryWalker):
         )
 
     def _walked(self, state: int, begin: int, count: int) -> int | None:
-        """Where the entries of a state end that can be walked; None if they can't be there."""
+        """Return the end of a walkable state's entries; None if they can't begin there."""
         layout, self.at = self.file.layouts[state], begin
         timer = layout.kind is StateKind.TIMERS
         parts = (LongSerializer(), layout.key, layout.namespace) if timer else (
@@ -281,7 +281,7 @@ class _GroupReader(EntryWalker):
         return self.at
 
     def _cut_batch(self, state: int, starts: I64Array, end: int) -> Entries:
-        """Entries of a state that begin here; each value goes on to where the next begins."""
+        """Return entries of a state at some starts, whose values end where the next one begins."""
         layout = self.file.layouts[state]
         ends = np.append(starts[1:], end)
         keys = self._part_end(layout.namespace, starts, ends)
@@ -314,7 +314,7 @@ class _GroupReader(EntryWalker):
         )
 
     def _batch(self, state: int, rows: int) -> Entries:
-        """The next `rows` entries of a state, in the unified format."""
+        """Return the next `rows` entries of a state, in the unified format."""
         layout = self.file.layouts[state]
         name = self.file.header.states[state].name
         try:
@@ -376,7 +376,7 @@ class _GroupReader(EntryWalker):
         starts: I64Array,
         behind: I64Array,
     ) -> None:
-        """Where each element of each list, or each entry of each map, lies."""
+        """Find the positions of each list's elements, or each map's entries."""
         programs = [_flagged(part) for part in parts[1:]]
         whole = [parts[0].skip_program(), *programs]
         parts_words = [word for program in whole if program is not None for word in program]
@@ -416,7 +416,7 @@ class _GroupReader(EntryWalker):
         joined: tuple[I64Array, I64Array],
         counts: I64Array,
     ) -> Entries:
-        """List states: the elements of each, joined by the delimiter."""
+        """Return entries of list states: the elements of each, joined by the delimiter."""
         starts, behind = joined
         within = np.concatenate((np.zeros(1, np.int64), np.cumsum(behind - starts + 1)))
         begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
@@ -446,7 +446,7 @@ class _GroupReader(EntryWalker):
 def _native_value(
     layout: KeyedLayout,
 ) -> tuple[tuple[TypeSerializer, ...], tuple[TypeSerializer, ...]]:
-    """The part that an entry's state is, and the parts of its elements if it is a list or map."""
+    """Return the part for an entry's value, and the parts of a list's or map's elements."""
     assert layout.value is not None  # noqa: S101 - not of timers
     part = TtlSerializer(layout.value) if layout.with_ttl else layout.value
     if layout.kind is StateKind.LIST:
@@ -459,6 +459,6 @@ def _native_value(
 
 
 def _flagged(part: TypeSerializer) -> tuple[int, ...] | None:
-    """The program of a map's value: a null flag, then the value if it is 0."""
+    """Return the program of a map's value: a null flag, then the value if it is 0."""
     program = part.skip_program()
     return None if program is None else (WHEN, 0, len(program), *program)

@@ -1,19 +1,19 @@
-"""Where values end that only their class could walk, found by the structure around them.
+"""Ends of values that only their class could walk, found by the structure around them.
 
-The heap's format has no lengths. But behind a value stands what is known: the next entry's
-namespace and key, whose hash code must be of this key group, or the next state's id and number of
-entries; every state is there once, in the same order in each key group, and the last one ends where
-the key group does. Compressed, each state is a stream of its own. Each of these holds of whatever
-the heap writes, so that the right cut is always among those that fit: if one fits, it is that one.
-Where two fit, nothing in the file says which, and it is refused.
+The heap's format has no lengths. But known bytes follow a value: the next entry's namespace and
+key, whose hash code must belong to this key group, or the next state's id and number of entries;
+every state occurs once, in the same order in each key group, and the last one ends where the key
+group does. With compression each state is a stream of its own. All of that is true of everything
+that the heap writes, so that the right cut is always among those that fit: if only one fits, it is
+the right one. If two fit, the file does not determine which, and it is refused.
 
-That holds of whole files: of a damaged one a wrong cut may be the only one that fits.
+This is true of undamaged files: in a damaged one a wrong cut may be the only one that fits.
 
 Each entry but the last is one of a chain of places where an entry may begin. Of a state with n
 entries the cut is settled if the longest chain has n places, and there is one such. Finding that
 takes one pass over the bytes of the key group for each state of this kind.
 
-Source: `HeapSnapshotStrategy`, which goes through one and the same map for each key group.
+Source: `HeapSnapshotStrategy`, which iterates over the same map for each key group.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _WHY = "of which only their class knows where they end"
 
 
 class AmbiguousError(CorruptSnapshotError):
-    """Bytes that can be cut in more ways than one, or in none."""
+    """Bytes that can be cut in several ways, or in no way."""
 
 
 class Chains:
-    """Chains of places where entries may begin, the first of which is given.
+    """Chains of places at which entries may begin, with a given first place.
 
     Args:
         starts: The places, ascending; the first is where the first entry begins.
-        bodies: Where what is known of an entry at each place ends: its value begins there.
+        bodies: The end of an entry's known part at each place: its value begins there.
     """
 
     def __init__(self, starts: Sequence[int], bodies: Sequence[int]) -> None:
@@ -58,11 +58,12 @@ class Chains:
         self.before = [-1] * len(starts)
         waiting = sorted(range(len(starts)), key=bodies.__getitem__)
         self.ends = [bodies[place] for place in waiting]
-        # of the places whose known part ends so early: the longest chain, its ways, its last place
+        # for places whose known part ends that early: the longest chain, its number of ways, its
+        # last place
         self.best: list[tuple[int, int, int]] = []
         sums, passed = (0, 0, -1), 0
         for place, start in enumerate(starts):
-            # a known part is never empty, so what ends by here began before
+            # a known part is never empty, so one that ends by here began before
             while passed < len(waiting) and bodies[waiting[passed]] <= start:
                 sums = self._with(sums, waiting[passed])
                 self.best.append(sums)
@@ -86,7 +87,7 @@ class Chains:
         return sums
 
     def ways_to(self, end: int, count: int) -> int:
-        """In how many ways `count` entries can end here: 0, 1, or 2 for more."""
+        """Return the number of ways in which `count` entries can end here: 0, 1, or 2 for more."""
         behind = bisect_right(self.ends, end)
         length, ways, _ = self.best[behind - 1] if behind else (0, 0, -1)
         if length < count:
@@ -94,7 +95,7 @@ class Chains:
         return 1 if count == 1 else ways if length == count else 2
 
     def cut(self, end: int, count: int) -> I64Array:
-        """Where the entries begin, of which there is one way to end here."""
+        """Return the starts of the entries, for an end with only one way."""
         if count == 1:
             return np.array(self.starts[:1], np.int64)
         place = self.best[bisect_right(self.ends, end) - 1][2]
@@ -111,10 +112,11 @@ class StateCut:
 
     Attributes:
         state: Its id.
-        start: Where its first entry begins.
-        end: Where its last entry ends.
-        count: How many there are.
-        chains: Where they may begin, if only their class walks its values; else None.
+        start: The start of its first entry.
+        end: The end of its last entry.
+        count: The number of entries.
+        chains: The places where they may begin, if only their class can walk its values; otherwise
+            None.
     """
 
     state: int
@@ -125,12 +127,12 @@ class StateCut:
 
     @property
     def ways(self) -> int:
-        """In how many ways the entries can be cut: 0, 1, or 2 for more."""
+        """Return the number of ways to cut the entries: 0, 1, or 2 for more."""
         return 1 if self.chains is None else self.chains.ways_to(self.end, self.count)
 
     @cached_property
     def starts(self) -> I64Array | None:
-        """Where each entry begins, if only their class walks its values; else None."""
+        """Return the start of each entry if only their class walks its values; otherwise None."""
         return None if self.chains is None else self.chains.cut(self.end, self.count)
 
 
@@ -142,14 +144,14 @@ def entry_starts(
     *,
     counted: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Where entries may begin, and where of each what is unknown would begin.
+    """Return the places where entries may begin, and the start of each one's unknown part.
 
     Args:
         data: The key group's content.
         parts: The serializers of namespace and key.
-        group: The key group that keys must be of.
-        max_parallelism: How many key groups there are.
-        counted: Whether the number of its elements comes behind the key, as in lists and maps.
+        group: The key group of the keys.
+        max_parallelism: The number of key groups.
+        counted: Whether the number of elements follows the key, as in lists and maps.
 
     Raises:
         AmbiguousError: Finding them takes too much work.
@@ -178,17 +180,17 @@ def entry_starts(
 
 
 def _is_of_group(key: TypeSerializer, source: DataInput, group: int, max_parallelism: int) -> bool:
-    """Pass a key; whether it may be of the key group.
+    """Skip a key; return whether it may belong to the key group.
 
     Raises:
-        CorruptSnapshotError: These bytes are no key.
+        CorruptSnapshotError: These bytes are not a key.
     """
     begin = source.position
     try:
         return key_group_of(key.hash_code_at(source), max_parallelism) == group
     except CorruptSnapshotError:
         raise
-    except (StateError, ValueError, ArithmeticError):  # not known here: that rules nothing out
+    except (StateError, ValueError, ArithmeticError):  # an unknown hash excludes nothing
         source.position = begin
         key.skip(source)
         return True
@@ -203,20 +205,21 @@ def recover_states(
     order: Sequence[int] = (),
     borders: Sequence[int] = (),
 ) -> list[StateCut]:
-    """The entries of all states of a key group.
+    """Return the entries of all states of a key group.
 
     Args:
         data: The key group's content.
-        opaque: The ids of states whose values only their class walks.
-        states: How many states there are.
-        walk: Given the id of another state, where its entries begin and how many there are, where
-            they end; None if they can't be that.
+        opaque: The ids of states whose values only their class can walk.
+        states: The number of states.
+        walk: Returns the end of another state's entries, given its id, their start and number; None
+            if they can't begin there.
         places: Given the id of an opaque state, as `entry_starts`.
         order: The ids of all states in the order of the file, if that is known.
-        borders: Where each state begins, if that is known.
+        borders: The start of each state, if it is known.
 
     Raises:
-        AmbiguousError: They can be cut in two ways, or in none, or it takes too much work to know.
+        AmbiguousError: They can be cut in two ways, or in no way, or finding out takes too much
+            work.
     """
     return _Search(data, frozenset(opaque), states, walk, places, order, borders).run()
 
@@ -230,12 +233,12 @@ class _Search:
     places: Callable[[int], tuple[list[int], list[int]]]
     order: Sequence[int]
     borders: Sequence[int]
-    path: list[StateCut] = field(default_factory=list)  # the states so far, of which each is there
+    path: list[StateCut] = field(default_factory=list)  # the states so far, each at most once
     taken: set[int] = field(default_factory=set)
     work: int = 0
 
     def run(self) -> list[StateCut]:
-        """The one way to cut the key group: deep into one after the other, back where none fits."""
+        """Return the only way to cut the key group, by depth-first search."""
         way: list[StateCut] | None = None
         nexts = [self._nexts(0)]
         while nexts:
@@ -259,7 +262,7 @@ class _Search:
         return way
 
     def _nexts(self, at: int) -> Iterator[StateCut]:
-        """What the state can be that begins here."""
+        """Yield the possible states that begin here."""
         head = self._head(at)
         if head is None:
             return
@@ -288,7 +291,7 @@ class _Search:
                 yield cut
 
     def _ends(self, state: int, begin: int) -> Iterable[int]:
-        """Where the entries of a state may end: at the end, or before the head of another one."""
+        """Return the possible ends of a state's entries: the end, or the head of another state."""
         if len(self.path) + 1 == self.states:
             return (len(self.data),)
         if self.borders:
@@ -298,7 +301,7 @@ class _Search:
         return (end for end in heads if self._head(end, depth, state) is not None)
 
     def _head(self, at: int, depth: int | None = None, before: int = -1) -> tuple[int, int] | None:
-        """The id and number of entries of a state that may begin here, behind `before`."""
+        """Return the id and number of entries of a state that may begin here, behind `before`."""
         depth = len(self.path) if depth is None else depth
         if at + HEAD > len(self.data) or (self.borders and self.borders[depth] != at):
             return None

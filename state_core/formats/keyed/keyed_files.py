@@ -1,13 +1,13 @@
-"""Keyed state of one subtask, whatever form it has: the handle's type chooses the reader.
+"""Keyed state of one subtask in any format: the handle's type selects the reader.
 
 ======================  =======================================================================
 handle                  read as
 ======================  =======================================================================
 savepoint (tag 7)       the unified format
 native (tags 3, 12)     the heap backend's format, or the unified one: old RocksDB checkpoints
-                        and savepoints have the same tag, and the bytes must tell
+                        and savepoints have the same tag, so the bytes decide
 incremental (tag 11)    RocksDB's own files
-changelog (tag 14)      what it wraps, with the changes in its log
+changelog (tag 14)      the wrapped handle, with the changes in its log
 ======================  =======================================================================
 
 Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
@@ -78,13 +78,13 @@ def open_keyed(
     max_parallelism: int,
     siblings: Siblings | None = None,
 ) -> HeadedFile | None:
-    """Open one keyed handle; None if there is nothing behind it.
+    """Open one keyed handle; return None if it has no data.
 
     Args:
         handle: The handle.
         files: The files of the snapshot.
         max_parallelism: The number of key groups.
-        siblings: All handles of the operator, of which a changelog's may need some.
+        siblings: All handles of the operator, as a changelog may need some of them.
 
     Raises:
         SnapshotError: The keyed state can't be read.
@@ -98,7 +98,7 @@ def open_keyed(
 def _open_backend(
     handle: KeyedHandle, siblings: Siblings, *, part: bool = False
 ) -> HeadedFile | None:
-    """Open what a backend wrote itself; `part` if siblings may have other parts of its files."""
+    """Open a backend's own file; `part` if siblings may have other parts of it."""
     if isinstance(handle, KeyGroupsHandle):
         return _open_key_groups(handle, siblings, part=part)
     if isinstance(handle, IncrementalHandle):
@@ -110,10 +110,10 @@ def _open_backend(
 
 
 def is_timers(handle: KeyedHandle | None, files: StateFiles) -> bool:
-    """Whether raw keyed state is timers; if not, only its operator knows what it is.
+    """Return whether raw keyed state consists of timers; otherwise only its operator can read it.
 
     Raises:
-        SnapshotError: The handle's file is not there.
+        SnapshotError: The handle's file does not exist.
     """
     return _raw_timers(handle, files) is not None
 
@@ -121,10 +121,10 @@ def is_timers(handle: KeyedHandle | None, files: StateFiles) -> bool:
 def open_raw_timers(
     handle: KeyedHandle | None, files: StateFiles, max_parallelism: int
 ) -> HeadedFile | None:
-    """Open raw keyed state that is timers; None if it is none, or the operator sets no timers.
+    """Open raw keyed state that consists of timers; return None for other state, or without timers.
 
     Raises:
-        SnapshotError: The raw state is timers, and can't be read.
+        SnapshotError: The raw state consists of timers, and can't be read.
     """
     timers = _raw_timers(handle, files)
     if timers is None:
@@ -141,7 +141,7 @@ def open_raw_timers(
 def _raw_timers(
     handle: KeyedHandle | None, files: StateFiles
 ) -> tuple[KeyGroupsHandle, ByteSource, tuple[KeyGroupSpan, ...]] | None:
-    """A handle, its file and where key groups lie in it, if it is raw state that is timers."""
+    """Return a handle of timers, its file, and its key groups' positions; otherwise None."""
     if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
         return None
     source = files.open(handle.stream)
@@ -176,7 +176,7 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
 
 
 def all_in_base(handle: ChangelogHandle) -> KeyedHandle | None:
-    """What was materialized, if it is one handle and no change was made since; else None."""
+    """Return the materialized handle, if it is the only one and has no changes; otherwise None."""
     bases = [base for base in _wrapped(handle) if not _is_empty(base)]
     logged = any(log is not None and not _is_empty(log) for log in handle.changes)
     if logged or len(bases) != 1 or bases[0].key_groups != handle.key_groups:
@@ -185,7 +185,7 @@ def all_in_base(handle: ChangelogHandle) -> KeyedHandle | None:
 
 
 def _is_empty(handle: KeyedHandle) -> bool:
-    """Whether a handle leads to no bytes at all."""
+    """Return whether a handle has no bytes at all."""
     if isinstance(handle, KeyGroupsHandle):
         return handle.stream is None
     if isinstance(handle, IncrementalHandle):
@@ -196,13 +196,13 @@ def _is_empty(handle: KeyedHandle) -> bool:
 
 
 def _wrapped(handle: ChangelogHandle) -> list[KeyedHandle]:
-    """What was materialized."""
+    """Return the materialized handles."""
     return [base for base in handle.materialized if base is not None]
 
 
 @dataclass(frozen=True)
 class Siblings:
-    """All handles of an operator: what one subtask's does not say another's may.
+    """All handles of an operator: one subtask's may lack information that another's has.
 
     Attributes:
         handles: The handles.
@@ -216,7 +216,7 @@ class Siblings:
 
     @cached_property
     def key(self) -> SerializerEntry | None:
-        """The serializer of the operator's keys, as far as anything says.
+        """Return the operator's key serializer, if any handle has it.
 
         Raises:
             SnapshotError: A handle can't be read.
@@ -238,7 +238,7 @@ class Siblings:
 
     @cached_property
     def _offsets(self) -> dict[StreamHandle, list[int]]:
-        """Where key groups begin in each file, whichever subtask's they are now."""
+        """Return the start of key groups in each file, for all subtasks."""
         offsets_of: dict[StreamHandle, set[int]] = {}
         for handle in self.handles:
             for wrapped in _wrapped(handle) if isinstance(handle, ChangelogHandle) else ():
@@ -247,7 +247,7 @@ class Siblings:
         return {stream: sorted(offsets) for stream, offsets in offsets_of.items()}
 
     def end_behind(self, stream: StreamHandle, start: int) -> int | None:
-        """Where the key group ends that begins at an offset of a file; None if nothing says."""
+        """Return the end of the key group at an offset of a file; None if it is not known."""
         offsets = self._offsets.get(stream, [])
         index = bisect_right(offsets, start)
         return offsets[index] if index < len(offsets) else None
@@ -290,14 +290,14 @@ def is_heap(
     *,
     damaged: bool = False,
 ) -> bool:
-    """Whether a file is in the heap backend's format, in which each key group has its number first.
+    """Return whether a file is in the heap's format, where key groups begin with their numbers.
 
     Args:
         source: The file.
         handle: The file's handle.
-        spans: Where its key groups lie.
-        damaged: Whether it may be damaged: then most key groups have to be there and begin with
-            their numbers, else all.
+        spans: The positions of its key groups.
+        damaged: Whether it may be damaged: then most key groups must exist and begin with their
+            numbers, otherwise all.
     """
     if not damaged and len(spans) < len(handle.offsets):
         return False
@@ -341,11 +341,11 @@ class UnifiedKeyedFile(HeadedFile):
     file: UnifiedFile
 
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Key groups and their bytes as stored."""
+        """Return key groups and their bytes as stored."""
         return [(span.group, span.end - span.start) for span in self.file.spans]
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups."""
+        """Yield all entries of some key groups."""
         return self.file.entries(key_groups)
 
     def cut(
@@ -356,11 +356,11 @@ class UnifiedKeyedFile(HeadedFile):
         return guessed or self.file.cut(key_groups, piece_bytes)
 
     def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
-        """The entries of a piece."""
+        """Yield the entries of a piece."""
         return self.file.entries_of(piece)
 
     def looked_up_bytes(self) -> list[tuple[int, int]]:
-        """As `group_bytes`, which the handle says."""
+        """Return `group_bytes`, which comes from the handle."""
         return self.group_bytes()
 
 
@@ -373,11 +373,11 @@ class HeapKeyedFile(HeadedFile):
     part: bool = False
 
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Key groups and their bytes as stored."""
+        """Return key groups and their bytes as stored."""
         return [(span.group, span.end - span.start) for span in self.spans]
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups, in the unified format."""
+        """Yield all entries of some key groups, in the unified format."""
         from statelake.state_core.formats.keyed.heap_native import HeapFile
 
         file = HeapFile(
@@ -388,16 +388,16 @@ class HeapKeyedFile(HeadedFile):
 
 @dataclass(frozen=True)
 class RawTimersKeyedFile(HeadedFile):
-    """A `KeyedFile` of nothing but timers, which lie beside another one."""
+    """A `KeyedFile` that contains only timers, beside another one."""
 
     file: RawTimersFile
 
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Key groups and their bytes as stored."""
+        """Return key groups and their bytes as stored."""
         return [(span.group, span.end - span.start) for span in self.file.spans]
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All timers of some key groups."""
+        """Yield all timers of some key groups."""
         return self.file.entries(key_groups)
 
 
@@ -409,39 +409,39 @@ class RocksDBKeyedFile(HeadedFile):
 
     @property
     def is_spread_evenly(self) -> bool:
-        """True: handles name files, and files no key groups."""
+        """True: handles name files, and these don't list their key groups."""
         return True
 
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Key groups with an even share of the files' bytes: nothing says more without reading."""
+        """Return key groups with an even share of the files' bytes, as more takes reading."""
         count = len(self.key_groups)
         share, rest = divmod(self.database.size, max(1, count))
         return [(self.key_groups.first + i, share + (i < rest)) for i in range(count)]
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All entries of some key groups."""
+        """Yield all entries of some key groups."""
         return self.database.entries(key_groups)
 
     def cut(
         self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
     ) -> list[FilePiece]:
-        """Cut some key groups into pieces: nothing is guessed, as indexes alone are read."""
+        """Cut some key groups into pieces, without guessing, as only indexes are read."""
         return self.database.cut(key_groups, piece_bytes)
 
     def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
-        """The entries of a piece."""
+        """Yield the entries of a piece."""
         return self.database.entries_of(piece)
 
     def looked_up_bytes(self) -> list[tuple[int, int]]:
-        """Key groups and their bytes as stored, as the indexes of the tables have it."""
+        """Return key groups and their bytes as stored, from the indexes of the tables."""
         return self.database.stored_bytes
 
     def entries_of_key(
         self, key: EncodedKey, states: Collection[int] | None = None
     ) -> Iterator[Entries]:
-        """The entries of one key: RocksDB finds them by the indexes of its tables.
+        """Yield the entries of one key, which RocksDB finds by the indexes of its tables.
 
-        A timer's key stands behind its timestamp, so all timers of the key group are read.
+        A timer's key follows its timestamp, so all timers of the key group are read.
         """
         if key.key_group is None:
             yield from super().entries_of_key(key, states)

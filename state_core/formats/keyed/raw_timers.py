@@ -1,10 +1,10 @@
-"""Timers that RocksDB jobs keep on the heap: raw keyed state, beside what RocksDB holds.
+"""Timers that RocksDB jobs keep on the heap: raw keyed state, beside RocksDB's files.
 
-With `state.backend.rocksdb.timer-service.factory: HEAP` checkpoints hold them so, and savepoints of
-Flink 1.8 and 1.9 as well, where that was the default. Everything behind sees queues of timers as in
+Checkpoints with `state.backend.rocksdb.timer-service.factory: HEAP` have them, and so do savepoints
+of Flink 1.8 and 1.9, where that was the default. They are read as queues of timers like those of
 any other snapshot::
 
-    each key group of the range, at its offset (-1: none was written):
+    each key group of the range, at its offset (-1: not written):
         F1 CD 85 9F, i32 version 2, i32 n, n services:
             UTF name, key serializer's snapshot, namespace serializer's snapshot
             i32 n, n event-time timers, i32 n, n processing-time timers
@@ -54,7 +54,7 @@ LEAST_SERVICE_BYTES = 14
 
 
 def raw_spans(handle: KeyGroupsHandle, size: int, name: str) -> tuple[KeyGroupSpan, ...]:
-    """Where each key group lies that was written; the first one begins at offset 0.
+    """Return the position of each key group that was written; the first one begins at offset 0.
 
     Raises:
         CorruptSnapshotError: An offset lies outside the file, or two are the same.
@@ -72,9 +72,9 @@ def raw_spans(handle: KeyGroupsHandle, size: int, name: str) -> tuple[KeyGroupSp
 
 
 def holds_timers(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> bool:
-    """Whether raw keyed state is timers: an operator's own begins otherwise.
+    """Return whether raw keyed state consists of timers, by its first bytes.
 
-    The first key group tells; one that does not begin so is a fault of timers when it is read.
+    The first key group decides; a later one that begins otherwise is a fault when it is read.
     """
     head = np.empty(len(IDENTIFIER), np.uint8)
     if not spans or spans[0].end - spans[0].start < len(head):
@@ -84,9 +84,9 @@ def holds_timers(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> bool:
 
 
 def read_timers_header(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> KeyedHeader | None:
-    """The head that a file with these queues would have; None if there is no timer service.
+    """Return the header of a file with these queues; None if there is no timer service.
 
-    All key groups have the same queues, so that the first one tells.
+    All key groups have the same queues, so that the first one is enough.
 
     Raises:
         SnapshotError: The first key group can't be read.
@@ -111,7 +111,7 @@ class RawTimersFile:
 
     Attributes:
         source: The file's bytes.
-        header: What `read_timers_header` gave.
+        header: The result of `read_timers_header`.
         spans: Its key groups, ascending.
     """
 
@@ -120,10 +120,10 @@ class RawTimersFile:
     spans: tuple[KeyGroupSpan, ...]
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """All timers of some key groups, key group after key group, in the unified format.
+        """Yield all timers of some key groups, key group after key group, in the unified format.
 
         Raises:
-            CorruptSnapshotError: The bytes are not what they should be.
+            CorruptSnapshotError: The bytes are not timers.
         """
         ids = {state.name: index for index, state in enumerate(self.header.states)}
         for span in self.spans:
@@ -142,14 +142,14 @@ class _Queue:
 
     @property
     def parts(self) -> tuple[TypeSerializer, ...]:
-        """What a timer is made of."""
+        """The serializers of a timer's parts."""
         with as_key():
             key, namespace = self.key.restore_serializer(), self.namespace.restore_serializer()
         return (key, namespace, LongSerializer())
 
 
 class _GroupReader(EntryWalker):
-    """Walks one key group."""
+    """A walker over one key group."""
 
     where = "among timers on the heap"
 
@@ -160,7 +160,7 @@ class _GroupReader(EntryWalker):
         self.at = 0
 
     def queues(self) -> Iterator[_Queue]:
-        """Queue after queue; whoever takes one moves behind its timers before the next."""
+        """Yield the queues; the caller moves behind a queue's timers before the next one."""
         source = self._input(Budget(self.data.size))
         if source.read_bytes(len(IDENTIFIER)) != IDENTIFIER:
             raise source.fault("a key group that does not begin as timers do")
@@ -191,7 +191,7 @@ class _GroupReader(EntryWalker):
             self._walk(queue.parts, rows)
 
     def run(self, ids: dict[str, int]) -> Iterator[Entries]:
-        """All timers, as entries of the states with these ids."""
+        """Yield all timers, as entries of the states with these ids."""
         for queue in self.queues():
             if queue.name not in ids:
                 raise self._input().fault(f"{queue.name!r}, which the first key group has not")
@@ -216,7 +216,7 @@ class _GroupReader(EntryWalker):
 
 
 def _batches(count: int) -> Iterator[int]:
-    """A count in parts that can be held at once."""
+    """Yield parts of a count, each small enough for memory."""
     while count:
         rows = min(count, BATCH_ROWS)
         yield rows

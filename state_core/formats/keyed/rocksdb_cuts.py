@@ -1,11 +1,11 @@
-"""Where RocksDB's files can be divided: what their indexes say of key groups and keys.
+"""Division of RocksDB's files by key groups and keys, from their indexes.
 
-An index has a key for each data block, which is not before the block's own and before those of the
-next, and the block's size. So bytes by key group, and keys between which there are about so many
-bytes, are found without reading a data block, over all tables of all column families together.
+An index has for each data block its size, and a key that is not before the block's own keys, and
+before those of the next block. So bytes by key group, and keys that divide the data evenly, are
+found without reading a data block, over all tables of all column families together.
 
-A piece has of each column family keys that follow on each other: key group after key group, and
-within one state after state, it goes on where the piece before ended.
+A piece has consecutive keys of each column family: key group after key group, and within one state
+after state, it continues where the previous piece ended.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from statelake.state_core.model.pieces import FilePiece, pieces_between
 
 __all__ = ["KeyPlace", "bounds_in", "by_family", "cut_families", "open_indexes", "stored_bytes"]
 
-MARKS = 16  # keys of a table that are looked up for as many bytes as a piece has
+MARKS = 16  # keys of a table that are looked up for every piece's worth of bytes
 READERS = 8
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class KeyPlace:
-    """Where a piece begins: the first key that may be its own.
+    """The start of a piece: the first key that may belong to it.
 
     Attributes:
         group: The key group.
         state: The state's id.
-        key: The key, key group and all.
+        key: The key, including the key group.
     """
 
     group: int
@@ -44,13 +44,13 @@ class KeyPlace:
 
 
 def bounds_in(piece: FilePiece, groups: KeyGroupRange, state: int, prefix: int) -> KeyBounds:
-    """Which keys a piece has of one state.
+    """Return the keys of one state in a piece.
 
     Args:
-        piece: What `cut_families` made.
-        groups: Its key groups, as far as they are wanted.
+        piece: The piece, from `cut_families`.
+        groups: The wanted ones of its key groups.
         state: The state's id.
-        prefix: Bytes of the key group in front of a key.
+        prefix: Bytes of the key-group prefix.
     """
     bounds = KeyBounds.of(groups, prefix)
     first: bytes | None = bounds.first
@@ -68,13 +68,13 @@ def bounds_in(piece: FilePiece, groups: KeyGroupRange, state: int, prefix: int) 
 def cut_families(
     families: Sequence[Sequence[SstFile]], key_groups: KeyGroupRange, prefix: int, piece_bytes: int
 ) -> list[FilePiece]:
-    """Cut some key groups into pieces of about so many bytes as stored, in order.
+    """Cut some key groups into pieces of about `piece_bytes` bytes as stored, in order.
 
     Args:
         families: The tables of each state, by its id.
         key_groups: The key groups.
-        prefix: Bytes of the key group in front of a key.
-        piece_bytes: How many bytes.
+        prefix: Bytes of the key-group prefix.
+        piece_bytes: The size of a piece.
 
     Raises:
         CorruptSnapshotError: An index is damaged.
@@ -100,7 +100,7 @@ def cut_families(
 def _marks(
     table: SstFile, bounds: KeyBounds, prefix: int, step: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Keys of a table about so many bytes apart, each with the bytes since the one before."""
+    """Yield keys of a table about `step` bytes apart, each with the bytes since the one before."""
     first, behind = table.blocks_of(bounds)
     if first >= behind:
         return
@@ -109,21 +109,21 @@ def _marks(
     chosen = np.append(np.flatnonzero(np.diff(steps, prepend=0)), len(sizes) - 1)
     shares = np.diff(sizes[chosen], prepend=0)
     for key, share in zip(table.keys_of(first + chosen), shares.tolist(), strict=True):
-        # an entry may have the very key: what goes on begins behind it
+        # an entry may have this very key, so the next piece begins behind it
         yield key.ljust(prefix, b"\0") + b"\0", share
 
 
 def stored_bytes(
     files: Mapping[str, ByteSource], key_groups: KeyGroupRange, prefix: int
 ) -> list[tuple[int, int]]:
-    """Key groups and their bytes as stored: one at least, as a small one may share another's block.
+    """Return key groups and their bytes as stored: at least 1, as a small one may share a block.
 
     A table whose index can't be read counts as if it were spread evenly.
 
     Args:
         files: The bytes of each file, by its name.
-        key_groups: The key groups that are counted.
-        prefix: Bytes of the key group in front of a key.
+        key_groups: The key groups to count.
+        prefix: Bytes of the key-group prefix.
     """
     if not files or not len(key_groups):
         return [(group, 0) for group in range(key_groups.first, key_groups.last + 1)]
@@ -141,11 +141,11 @@ def stored_bytes(
 def open_indexes(
     files: Mapping[str, ByteSource], prefix: int
 ) -> Iterator[tuple[ByteSource, SstFile | None]]:
-    """Tables and what their indexes say: None of one that is damaged, which its reader is told.
+    """Yield tables with their indexes; None for a damaged one, which its reader reports.
 
     Args:
         files: The bytes of each file, by its name.
-        prefix: Bytes of the key group in front of a key.
+        prefix: Bytes of the key-group prefix.
 
     Raises:
         OversizedError: An index unpacks to too much.
@@ -166,7 +166,7 @@ def open_indexes(
 def by_family(
     tables: Iterable[tuple[ByteSource, SstFile | None]],
 ) -> dict[str, list[SstFile]]:
-    """Tables by the name of their column family."""
+    """Return tables by the name of their column family."""
     families: dict[str, list[SstFile]] = {}
     for _, table in tables:
         if table is not None:

@@ -1,4 +1,4 @@
-"""Column families read by RocksDB itself, an entry at a time: those with something rare in them."""
+"""Column families with rare features, read by RocksDB itself, entry by entry."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class IteratedFamily:
     """One column family, or a part of it, read from front to back.
 
     Args:
-        family: As rocksdict has it.
+        family: The column family of rocksdict.
         state: The id of its state.
-        bounds: Only the keys between these; RocksDB goes there by its index.
-        prefix: Bytes of the key group in front of a key.
-        fault: Makes our error of RocksDB's.
+        bounds: The bounds of the keys, which RocksDB finds by its index.
+        prefix: Bytes of the key-group prefix.
+        fault: Translates RocksDB's error to ours.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class IteratedFamily:
         self.prefix = prefix
         self.fault = fault
         self.last, self.behind = bounds.first, bounds.behind
-        # kept as long as the iterator, which points into it
+        # kept as long as the iterator, which points to it
         self.options = options = ReadOptions()
         if self.behind is not None:
             options.set_iterate_upper_bound(self.behind)
@@ -54,12 +54,12 @@ class IteratedFamily:
         self.error: Exception | None = None
 
     def batches(self) -> Iterator[Pairs]:
-        """All entries that are wanted, in batches."""
+        """Yield all entries within the bounds, in batches."""
         while pairs := self._next():
             yield pairs
 
     def of_group(self, group: int) -> Iterator[Pairs]:
-        """The entries of one key group, in batches."""
+        """Yield the entries of one key group, in batches."""
         behind = (group + 1).to_bytes(self.prefix + 1, "big")[-self.prefix :]
         last = group + 1 >= 1 << 8 * self.prefix
         while True:
@@ -78,7 +78,7 @@ class IteratedFamily:
             return
 
     def _next(self) -> Pairs:
-        """The next entries; those before a break come before the error that tells of it."""
+        """Return the next entries; those before a damaged block come before its error."""
         if self.error is not None:
             raise self.fault(self.error) from self.error
         pairs: Pairs = []
@@ -95,10 +95,10 @@ class IteratedFamily:
         return pairs
 
     def _check_end(self) -> None:
-        """Items just end where a block can't be read; go there again, and ask why nothing follows.
+        """Find out why an iterator ended, as it also ends at a block that can't be read.
 
         Raises:
-            Exception: RocksDB's own, or ours if there is more after all.
+            Exception: RocksDB's own error, or ours if more entries follow after all.
         """
         again = self.family.iter()
         again.seek(self.last)
@@ -110,7 +110,7 @@ class IteratedFamily:
 
 
 def _first_from(rows: Pairs, key: bytes) -> int:
-    """The first row whose key is not before `key`."""
+    """Return the first row whose key is not before `key`."""
     low, high = 0, len(rows)
     while low < high:
         middle = (low + high) // 2

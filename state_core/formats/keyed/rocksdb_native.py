@@ -1,15 +1,15 @@
-"""RocksDB's own files, of incremental and full checkpoints and native savepoints.
+"""RocksDB's own files, in incremental and full checkpoints and native savepoints.
 
 A handle lists the files of a RocksDB instance, shared ones and private ones, and a meta file that
-holds the keyed header alone. One column family a state; keys and values are the bytes of the
-unified format without its flag. The files may hold key groups of other subtasks, which are left
-out. RocksDB opens the instance, which settles what belongs to it; entries are then read from the
-files themselves by `rocksdb_tables`, or, of a column family with anything that is not read there,
-by RocksDB too.
+contains only the keyed header. Each state has a column family; keys and values are the bytes of the
+unified format without its flag. The files may contain key groups of other subtasks, which are left
+out. RocksDB opens the instance and checks its files; entries are then read from the files
+themselves by `rocksdb_tables`, or by RocksDB if a column family has a feature that `rocksdb_tables`
+lacks.
 
-Nothing of the snapshot is opened in place: files are linked or copied into a directory of their
-own. Its options file is left out: one damaged byte there is enough to end the process, and all that
-reading needs to know is how list elements are merged, which Flink never changes.
+RocksDB does not open the snapshot in place: files are linked or copied into a directory of their
+own. The options file is left out: one damaged byte in it is enough to end the process, and reading
+needs only the merge operator of lists, which Flink never changes.
 
 Source: `RocksIncrementalSnapshotStrategy`, `RocksNativeFullSnapshotStrategy`,
 `RocksDBIncrementalRestoreOperation` in `org.apache.flink.state.rocksdb`.
@@ -102,12 +102,12 @@ class RocksDBFiles:
     """One handle's RocksDB files.
 
     Attributes:
-        name: What messages call it.
-        header: What the meta file says of the states.
+        name: Its name in messages.
+        header: The header in the meta file.
         files: Local name and bytes of each file.
         key_groups: The key groups that the handle claims.
         prefix: Bytes of the key-group prefix.
-        lenient: Whether a damaged table is a fault only where something is read of it.
+        lenient: Whether a damaged table is a fault only when it is read.
     """
 
     name: str
@@ -135,13 +135,13 @@ class RocksDBFiles:
 
     @cached_property
     def _opened(self) -> Rdict:
-        """The instance, opened read-only from a directory that goes when this does."""
+        """Return the instance, opened read-only in a temporary directory of this object."""
         directory = tempfile.TemporaryDirectory(prefix=DIRECTORY)
         self._held.append(directory)
         _raise_open_files()
         checked = _Descriptors()
         if self.lenient:
-            self._held.append(checked)  # as then it opens a table again and again
+            self._held.append(checked)  # RocksDB opens a table again and again then
         try:
             for name, source in self.files:
                 self._sources[name] = _place(Path(directory.name), name, source, checked)
@@ -167,19 +167,19 @@ class RocksDBFiles:
         return database
 
     def open(self) -> None:
-        """Open the instance, which else happens where it is first read.
+        """Open the instance, instead of at the first read.
 
         Raises:
             CorruptSnapshotError: RocksDB can't read its files.
-            UnsafePathError: A file is called what RocksDB never calls one.
+            UnsafePathError: A file has a name that RocksDB never uses.
         """
         _ = self._database
 
     def family(self, state: int) -> Any:
-        """The column family of a state.
+        """Return the column family of a state.
 
         Raises:
-            CorruptSnapshotError: There is none, or RocksDB can't read its files.
+            CorruptSnapshotError: It does not exist, or RocksDB can't read its files.
         """
         name = self._family_name(state)
         try:
@@ -188,7 +188,7 @@ class RocksDBFiles:
             raise self._fault(error) from error
 
     def _family_name(self, state: int) -> str:
-        """The name of a state's column family, if there is one."""
+        """Return the name of a state's column family, if it exists."""
         self.open()
         name = self.header.states[state].name
         if name not in self._families:
@@ -202,11 +202,11 @@ class RocksDBFiles:
     def entries(
         self, key_groups: KeyGroupRange | None = None, states: Sequence[int] | None = None
     ) -> Iterator[Entries]:
-        """All entries of some key groups, key group after key group.
+        """Yield all entries of some key groups, key group after key group.
 
         Args:
-            key_groups: Only these; all by default.
-            states: Only these, by id; all by default.
+            key_groups: The key groups; all by default.
+            states: The ids of the states; all by default.
 
         Raises:
             CorruptSnapshotError: RocksDB can't read its files.
@@ -221,10 +221,10 @@ class RocksDBFiles:
         yield from self._entries_in(groups, [self._reader(state, bounds) for state in chosen])
 
     def cut(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
-        """Cut some key groups into pieces of about so many bytes as stored, in order.
+        """Cut some key groups into pieces of about `piece_bytes` bytes as stored, in order.
 
-        The indexes of the tables alone are read, those that RocksDB has to read among them. A table
-        that is damaged is left to whoever reads the pieces.
+        Only the indexes of the tables are read, also of those that RocksDB has to read. A damaged
+        table is reported by the reader of the pieces.
 
         Raises:
             CorruptSnapshotError: An index is damaged.
@@ -237,7 +237,7 @@ class RocksDBFiles:
         return cut_families(families, groups, self.prefix, piece_bytes)
 
     def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
-        """The entries of a piece that `cut` made.
+        """Yield the entries of a piece of `cut`.
 
         Raises:
             CorruptSnapshotError: RocksDB can't read its files.
@@ -249,11 +249,11 @@ class RocksDBFiles:
 
     @cached_property
     def stored_bytes(self) -> list[tuple[int, int]]:
-        """Key groups and their bytes as stored, as the indexes of the tables have it."""
+        """Return key groups and their bytes as stored, from the indexes of the tables."""
         return stored_bytes(dict(self.files), self.key_groups, self.prefix)
 
     def _readers_of(self, piece: FilePiece) -> list[FamilyTables | IteratedFamily]:
-        """What reads each state of a piece, as far as that has any of it."""
+        """Return the readers of the states of a piece."""
         groups = self.key_groups.intersection(piece.key_groups)
         states = range(len(self.header.states))
         bounds = [bounds_in(piece, groups, state, self.prefix) for state in states]
@@ -262,7 +262,7 @@ class RocksDBFiles:
     def _entries_in(
         self, groups: KeyGroupRange, readers: Sequence[FamilyTables | IteratedFamily]
     ) -> Iterator[Entries]:
-        """What these have of some key groups, key group after key group."""
+        """Yield the entries of some readers and key groups, key group after key group."""
         out = OutputBatch(self._place)
         rows: _Rows = []
         count = 0
@@ -297,14 +297,14 @@ class RocksDBFiles:
             raise broken
 
     def entries_from(self, state: int, key_group: int, begins: bytes) -> Iterator[Entries]:
-        """The entries of one state whose keys begin with some bytes.
+        """Yield the entries of one state whose keys begin with some bytes.
 
         RocksDB finds them by the indexes of its tables, and reads no block before them.
 
         Args:
             state: The state's id.
             key_group: The key group of the keys.
-            begins: What they begin with, behind the key group.
+            begins: The beginning of the keys, behind the key-group prefix.
 
         Raises:
             CorruptSnapshotError: RocksDB can't read its files.
@@ -316,13 +316,13 @@ class RocksDBFiles:
             yield self._entries([(state, pairs)])
 
     def _iterate(self, state: int, bounds: KeyBounds) -> IteratedFamily:
-        """What RocksDB reads of a state, when its blocks are known to be no bombs."""
-        for table in self._indexes:  # of all column families: a table may lie about its own
+        """Return RocksDB's iterator of a state, after checking that its blocks are not bombs."""
+        for table in self._indexes:  # all column families, as a table may lie about its own
             self._measure(table, bounds)
         return IteratedFamily(self.family(state), state, bounds, self.prefix, self._fault)
 
     def _measure(self, table: SstFile, bounds: KeyBounds) -> None:
-        """Refuse blocks that unpack to too much, once; what else is wrong RocksDB says."""
+        """Refuse blocks that unpack to too much, once; RocksDB reports other faults."""
         try:
             blocks = table.blocks_of(bounds)
             if (table.source.name, *blocks) not in self._measured:
@@ -343,13 +343,13 @@ class RocksDBFiles:
 
     @cached_property
     def _indexes(self) -> list[SstFile]:
-        """The tables, as far as their indexes can be read here."""
+        """Return the tables whose indexes are readable here."""
         self.open()
         return [table for _, table in open_indexes(self._sources, self.prefix) if table is not None]
 
     @cached_property
     def _tables(self) -> dict[str, Runs]:
-        """The column families whose table files can be read here."""
+        """Return the column families whose table files are readable here."""
         database, sizes = self._database, {}
         try:
             for name in self._families:
@@ -367,7 +367,7 @@ class RocksDBFiles:
         return open_tables(live, self._sources, sizes, self.prefix)
 
     def _entries(self, rows: _Rows) -> Entries:
-        """Keys and values in one buffer, in their order."""
+        """Return keys and values in one buffer, in their order."""
         pairs = [pair for _, batch in rows for pair in batch]
         data = np.frombuffer(b"".join([part for pair in pairs for part in pair]), np.uint8)
         lengths = np.array([len(part) for pair in pairs for part in pair], np.int64)
@@ -398,26 +398,26 @@ class RocksDBFiles:
         )
 
     def _known(self, match: re.Match[str]) -> str:
-        """A file as the snapshot calls it, behind RocksDB's own name."""
+        """Return the snapshot's name of a file, followed by RocksDB's own name."""
         name = match[1]
         paths = [source.name for local, source in self.files if local == name]
         return f"{name}, which is {paths[0]}" if paths else name
 
 
 def _raise_open_files() -> None:
-    """Raise this process's soft limit of open files: RocksDB has each table of a database open.
+    """Raise this process's soft limit of open files, as RocksDB keeps every table open.
 
     By default it is 1024, which a database of 60 GiB reaches.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):  # macOS has a limit of its own below the hard one
+        with suppress(OSError, ValueError):  # macOS has its own limit below the hard one
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Descriptors:
-    """Files that are open as long as this is there."""
+    """Files that stay open as long as this object exists."""
 
     def __init__(self) -> None:
         self.handles: list[int] = []
@@ -429,7 +429,7 @@ class _Descriptors:
 
 @dataclass(frozen=True)
 class _CopiedSource(FileSource):
-    """A copy, which messages call by what it is a copy of."""
+    """A copy that is named after its original in messages."""
 
     original: str = ""
 
@@ -440,18 +440,19 @@ class _CopiedSource(FileSource):
 
 
 def _place(directory: Path, name: str, source: ByteSource, checked: _Descriptors) -> ByteSource:
-    """Put a file where RocksDB expects it: a link to a whole local file, or else a copy.
+    """Put a file where RocksDB expects it: a link to a whole local file, or otherwise a copy.
 
-    A path could be a link by the time when RocksDB opens it, so it is given the file that is open.
+    A path could have become a link by the time RocksDB opens it, so the link points to the open
+    file.
 
     Args:
-        directory: Where.
-        name: What RocksDB calls it.
+        directory: The directory of the instance.
+        name: RocksDB's name of the file.
         source: Its bytes.
         checked: Keeps files open.
 
     Returns:
-        What to read its bytes from.
+        The source of its bytes.
     """
     if not KNOWN_NAME.fullmatch(name):
         raise UnsafePathError(
@@ -477,13 +478,13 @@ def _place(directory: Path, name: str, source: ByteSource, checked: _Descriptors
 
 
 def _is_local_file(source: FileSource) -> bool:
-    """Whether it is all of a file that other libraries can open."""
+    """Return whether a source is a whole file that other libraries can open."""
     whole = source.start == 0 and source.directory.size(source.path) == source.size
     return whole and source.directory.local
 
 
 def _options(lenient: bool) -> tuple[Options, Options]:
-    """The options of the database, and of each of its column families."""
+    """Return the options of the database, and of each of its column families."""
     with tempfile.TemporaryDirectory(prefix=DIRECTORY) as directory:
         (Path(directory) / "OPTIONS-000001").write_text(
             OPTIONS.replace(STRICT, LENIENT) if lenient else OPTIONS
@@ -493,9 +494,9 @@ def _options(lenient: bool) -> tuple[Options, Options]:
 
 
 def _check_manifest(source: ByteSource) -> None:
-    """Refuse records of recycled logs: no manifest has any, and RocksDB never comes back from one.
+    """Refuse records of recycled logs, which no manifest has, and in which RocksDB loops forever.
 
-    Whatever else may be wrong it finds itself, by the checksums.
+    RocksDB finds all other faults itself, by the checksums.
     """
     data = np.empty(source.size, np.uint8)
     source.read_into(0, data)
@@ -514,4 +515,4 @@ def _check_manifest(source: ByteSource) -> None:
 
 
 def _refuse(data: bytes) -> NoReturn:
-    raise CorruptSnapshotError(f"{len(data)} bytes that want to be unpickled, which never happens")
+    raise CorruptSnapshotError(f"{len(data)} bytes to unpickle, which is never done")

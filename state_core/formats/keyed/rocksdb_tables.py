@@ -1,7 +1,7 @@
 """Column families read from their table files, without RocksDB: runs of blocks, merged by a kernel.
 
-Files whose keys do not overlap are one run, so a level of RocksDB's is one run, and each file of
-level 0 mostly its own. A run is held about a megabyte at a time, or one block that has more.
+Files whose keys do not overlap form one run, so a level of RocksDB is one run, and mostly each file
+of level 0. About a megabyte of a run is in memory at a time, or one larger block.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from statelake.state_core.kernels.sst import SLACK
 from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["FamilyTables", "OutputBatch", "Runs", "TableFile", "open_tables", "plan_runs"]
+__all__ = ["FamilyTables", "ManifestFile", "OutputBatch", "Runs", "open_tables", "plan_runs"]
 
 _Array = TypeVar("_Array", U8Array, I64Array)
 Runs: TypeAlias = tuple[tuple[SstFile, ...], ...]
@@ -46,8 +46,8 @@ PROBLEMS = {
 
 
 @dataclass(frozen=True)
-class TableFile:
-    """A table file as the manifest has it.
+class ManifestFile:
+    """A table file in the manifest.
 
     Attributes:
         table: The file.
@@ -68,29 +68,29 @@ def open_tables(
     sizes: Mapping[str, int],
     prefix: int,
 ) -> dict[str, Runs]:
-    """The column families that can be read here: all of their files are known, and read here.
+    """Return the column families that can be read here: all files are known and readable.
 
     Args:
         live: Files of the manifest, as rocksdict lists them.
         sources: Bytes of each file, by its name.
         sizes: The bytes of all files of each column family.
-        prefix: Bytes of the key group in front of a key.
+        prefix: Bytes of the key-group prefix.
     """
-    families: dict[str, list[TableFile]] = {name: [] for name in sizes}
+    families: dict[str, list[ManifestFile]] = {name: [] for name in sizes}
     for file in live:
         try:
             table = SstFile.open(sources[file["name"].lstrip("/")], prefix)
         except OversizedError:
             raise  # RocksDB would unpack it
         except (StateError, KeyError):
-            continue  # its family then lacks a file, and RocksDB says what is wrong with it
+            continue  # its family then lacks a file, and RocksDB reports the fault
         if table is None or table.source.size != file["size"]:
             continue
         family = families.get(table.column_family.decode("utf-8", "replace"))
         if family is not None:
             start, end = file["start_key"], file["end_key"]
             table = replace(table, first_key=start, last_key=end)
-            family.append(TableFile(table, file["level"], start, end))
+            family.append(ManifestFile(table, file["level"], start, end))
     return {
         name: plan_runs(files)
         for name, files in families.items()
@@ -98,9 +98,9 @@ def open_tables(
     }
 
 
-def plan_runs(files: Sequence[TableFile]) -> Runs:
-    """Runs of files, each of which begins behind the one before it."""
-    runs: list[list[TableFile]] = []
+def plan_runs(files: Sequence[ManifestFile]) -> Runs:
+    """Return runs of files, each of which begins behind the one before it."""
+    runs: list[list[ManifestFile]] = []
     for file in sorted(files, key=lambda table: (table.start, table.end)):
         fitting = [run for run in runs if run[-1].end < file.start]
         if fitting:
@@ -111,10 +111,10 @@ def plan_runs(files: Sequence[TableFile]) -> Runs:
 
 
 class OutputBatch:
-    """Where entries are put, of one column family or several.
+    """An output buffer for entries, of one column family or several.
 
     Args:
-        place: Names a position of it for messages.
+        place: Returns the name of a position in it, for messages.
     """
 
     def __init__(self, place: Callable[[int], str]) -> None:
@@ -125,7 +125,7 @@ class OutputBatch:
         self.rows = self.position = 0
 
     def entries(self) -> Entries:
-        """What was put out; the next that is put out overwrites it."""
+        """Return the entries in the buffer; the next output overwrites them."""
         rows = slice(self.rows)
         groups, keys, values, ends = (column[rows] for column in self.columns)
         self.rows = self.position = 0
@@ -135,7 +135,7 @@ class OutputBatch:
 
 
 class _Run:
-    """Files one behind the other, read some blocks at a time."""
+    """Consecutive files, read some blocks at a time."""
 
     def __init__(self, files: Sequence[SstFile], bounds: KeyBounds) -> None:
         self.spans = [(file, *file.blocks_of(bounds)) for file in files]
@@ -150,11 +150,11 @@ class _Run:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are blocks that are not unpacked yet."""
+        """Return whether some blocks are not unpacked yet."""
         return bool(self.spans) or self.blocks is None or self.next < len(self.blocks.starts)
 
     def read(self) -> tuple[BlockRun, SstFile] | None:
-        """Blocks that are not unpacked yet, and whose they are; None at the end."""
+        """Return the next blocks with their table; None at the end."""
         while self.blocks is None or self.next == len(self.blocks.starts):
             if not self.spans:
                 return None
@@ -169,7 +169,7 @@ class _Run:
                 except StateError:
                     if count == 1:
                         raise
-                    count = self.most = count // 2  # what precedes the damage comes first
+                    count = self.most = count // 2  # entries before the damage come first
             if file is not self.file:
                 self.budget = Budget(file.source.size)
             self.budget.spend(SST_BYTES, int(self.blocks.sizes.sum()), file.source.name)
@@ -185,9 +185,9 @@ class FamilyTables:
 
     Args:
         runs: Its files.
-        state: The state's id, with which entries are labelled.
-        bounds: Only the keys between these.
-        prefix: Bytes of the key group in front of a key.
+        state: The state's id, for the entries.
+        bounds: The bounds of the keys.
+        prefix: Bytes of the key-group prefix.
     """
 
     def __init__(
@@ -214,11 +214,11 @@ class FamilyTables:
         self.keys = np.empty(count * KEY_ROOM, np.uint8)
         self.scratch = np.empty(0, np.uint8)
         self.pieces = np.empty(0, np.int64)
-        self.full = False  # `out` was, and is to be emptied by then
+        self.full = False  # `out` was full, and must be emptied first
         self.current = np.empty(0, np.uint8)
 
     def fill(self, out: OutputBatch, last: int) -> bool:
-        """Put entries out up to the key group `last`; whether that is done, or else `out` is full.
+        """Output entries up to the key group `last`; return whether that is done, or `out` is full.
 
         Raises:
             CorruptSnapshotError: A block is damaged.
@@ -259,7 +259,7 @@ class FamilyTables:
         )  # fmt: skip
 
     def _carry_over(self, out: OutputBatch) -> None:
-        """The current key, and room for what comes next, in a batch that is empty."""
+        """Copy the current key, and room for what follows, to an empty batch."""
         size = int(self.state[merge.WANTED]) + self.current.size
         if size > out.data.size:
             out.data = np.empty(size + size // 8, np.uint8)
@@ -282,7 +282,7 @@ class FamilyTables:
             self._raise(run)
 
     def _load(self, run: int) -> None:
-        """Give a run its next blocks, or end it."""
+        """Read a run's next blocks, or end it."""
         reader, at = self.runs[run], run * merge.CURSOR
         blocks_read = reader.read()
         if blocks_read is None:
@@ -317,7 +317,7 @@ class FamilyTables:
         self.loaded[run] = 1
 
     def _check_ends(self) -> None:
-        """Refuse a run that stands at a key behind the last before its last block."""
+        """Refuse a run that passes the last key before its last block."""
         for run in self.order[: int(self.state[merge.LIVE])].tolist():
             cursor = self.cursors[run * merge.CURSOR : (run + 1) * merge.CURSOR]
             if cursor[merge.BLOCK] + 1 < cursor[merge.BLOCKS_BEHIND] or self.runs[run].has_more:
@@ -332,7 +332,7 @@ class FamilyTables:
 
 
 def _spread(data: U8Array, room: int, wider: int, runs: int) -> U8Array:
-    """The array with more room for each run."""
+    """Return the array with more room for each run."""
     spread = np.empty(runs * wider + SLACK, np.uint8)
     for run in range(runs):
         spread[run * wider : run * wider + room] = data[run * room : (run + 1) * room]
@@ -340,5 +340,5 @@ def _spread(data: U8Array, room: int, wider: int, runs: int) -> U8Array:
 
 
 def _longer(data: _Array, size: int) -> _Array:
-    """The array with more room."""
+    """Return the array with more room."""
     return np.resize(data, max(2 * data.size, size))

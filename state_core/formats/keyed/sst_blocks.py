@@ -1,4 +1,4 @@
-"""Blocks of RocksDB's table files: read, held against their checksums, and decompressed.
+"""Blocks of RocksDB's table files: read, verified by their checksums, and decompressed.
 
 Source: `table/format.cc` of RocksDB 8.10.
 """
@@ -38,19 +38,19 @@ BZIP2, LZ4, LZ4HC, ZSTD = 3, 4, 5, 7
 LARGEST_RATIO = {BZIP2: 1 << 17, LZ4: 256, LZ4HC: 256, ZSTD: 1 << 15}
 MAX_VARINT = 10
 _CONTENT = "a block that does not hold what it says"
-NO_INDEX = "an index that is none"
+NO_INDEX = "a malformed index"
 
 
 @dataclass(frozen=True)
 class BlockRun:
-    """Blocks that follow each other in a file, as read.
+    """Consecutive blocks of a file, as stored.
 
     Attributes:
         raw: The blocks' bytes.
-        offset: Where these begin in the file.
-        starts: Where each block begins in them.
-        ends: Where each block ends and its trailer begins.
-        sizes: How many bytes each block holds, decompressed.
+        offset: The offset of the bytes in the file.
+        starts: The start of each block in them.
+        ends: The end of each block, where its trailer begins.
+        sizes: The decompressed size of each block.
     """
 
     raw: U8Array
@@ -62,13 +62,13 @@ class BlockRun:
 
 @dataclass(frozen=True)
 class BlockReader:
-    """Reads blocks of a file."""
+    """A reader of a file's blocks."""
 
     source: ByteSource
     checksum: int
 
     def fault(self, problem: str, offset: int) -> CorruptSnapshotError:
-        """What is wrong with the block at an offset."""
+        """Return the error of a block at an offset."""
         return CorruptSnapshotError(
             f"RocksDB can't read its files ({problem})",
             place=f"{self.source.name}, block at offset {offset}",
@@ -76,7 +76,7 @@ class BlockReader:
         )
 
     def blocks(self, offsets: I64Array, sizes: I64Array) -> BlockRun:
-        """Blocks as stored, checked."""
+        """Return blocks as stored, verified."""
         first = int(offsets[0])
         length = int(offsets[-1]) + int(sizes[-1]) + TRAILER - first
         if length > self.source.size - first:
@@ -100,7 +100,7 @@ class BlockReader:
         else:
             data: Any = raw.data
             hashed = _HASHES[self.checksum]
-            last = self.checksum != XXH3  # else the last byte is mixed in behind
+            last = self.checksum != XXH3  # otherwise the last byte is mixed in afterwards
             pairs = zip(starts.tolist(), (ends + last).tolist(), strict=True)
             checksums[:] = [hashed(data[start:end]) & U32 for start, end in pairs]
             if not last:
@@ -133,7 +133,7 @@ class BlockReader:
         return sizes
 
     def unpack(self, run: BlockRun, blocks: slice, out: U8Array) -> tuple[I64Array, I64Array]:
-        """Blocks decompressed, one behind the other; there are 8 bytes more behind the last."""
+        """Decompress blocks, concatenated with 8 spare bytes at the end; return their bounds."""
         starts, ends, sizes = run.starts[blocks], run.ends[blocks], run.sizes[blocks]
         behind = np.cumsum(sizes)
         to = behind - sizes
@@ -160,20 +160,20 @@ class BlockReader:
         return to, behind_values
 
     def stored(self, offset: int, size: int) -> BlockRun:
-        """The block that a handle leads to, as stored."""
+        """Return the block of a handle, as stored."""
         if not 0 <= offset <= self.source.size or not 0 <= size <= self.source.size:
             raise self.fault("a handle that leads out of the file", offset)
         return self.blocks(np.array([offset], np.int64), np.array([size], np.int64))
 
     def block(self, offset: int, size: int) -> U8Array:
-        """The entries of one block."""
+        """Return the entries of one block."""
         run = self.stored(offset, size)
         out = np.empty(int(run.sizes[0]) + SLACK, np.uint8)
         _, ends = self.unpack(run, slice(None), out)
         return out[: int(ends[0])]
 
     def pairs(self, offset: int, size: int) -> list[tuple[bytes, bytes]]:
-        """Keys and values of one block."""
+        """Return keys and values of one block."""
         data = self.block(offset, size).tobytes()
         pairs = []
         at, key = 0, b""
@@ -191,7 +191,7 @@ class BlockReader:
     def index(
         self, offset: int, size: int, tail: int, delta: int, prefix: int
     ) -> tuple[I64Array, ...]:
-        """Key groups, offsets and sizes of the blocks that an index block lists."""
+        """Return key groups, offsets and sizes of the blocks that an index block lists."""
         data = self.block(offset, size)
         columns = [np.empty(data.size // 2 + 1, np.int64) for _ in range(3)]
         count = int(read_index(data, data.size, tail, delta, prefix, *columns))
@@ -200,7 +200,7 @@ class BlockReader:
         return tuple(column[:count] for column in columns)
 
     def check_order(self, index: tuple[I64Array, ...], offset: int) -> None:
-        """Data blocks follow each other, within the file; the index is at an offset."""
+        """Refuse an index whose data blocks overlap, or are not within the file."""
         groups, offsets, sizes = index
         behind = np.minimum(sizes, self.source.size) + offsets + TRAILER
         if (
@@ -220,7 +220,7 @@ _HASHES: dict[int, Any] = {
 
 
 def read_varint(data: bytes, at: int = 0) -> tuple[int, int]:
-    """A number, and where it ends; one that breaks off is as large as what is there."""
+    """Return a number and its end; one that breaks off is as large as its bytes."""
     value = 0
     for shift in range(0, 7 * MAX_VARINT, 7):
         if at >= len(data):

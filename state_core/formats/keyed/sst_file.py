@@ -1,4 +1,4 @@
-"""One table file of RocksDB's, block-based: what it says of itself, and its blocks by key group.
+"""One block-based table file of RocksDB: its properties, and its blocks by key group.
 
 ::
 
@@ -6,8 +6,8 @@
     footer:  u8 checksum type, handle of the metaindex, handle of the index, zeros up to 41,
              u32 format version, u64 magic
 
-A handle is two varints, offset and size. Every block that is read is held against its checksum.
-What no Flink writes by default is not read here, and `SstFile.open` returns None.
+A handle is two varints, offset and size. Every block that is read is verified by its checksum.
+Features that Flink does not use by default are not read here: `SstFile.open` returns None.
 
 Source: `table/format.cc`, `table/meta_blocks.cc`, `table/block_based/block_based_table_reader.cc`,
 `include/rocksdb/table_properties.h` of RocksDB 8.10.
@@ -44,17 +44,17 @@ COMPARATOR = b"leveldb.BytewiseComparator"
 BINARY_SEARCH, TWO_LEVELS = 0, 2
 COMPRESSIONS = {b"NoCompression", b"Snappy", b"LZ4", b"LZ4HC", b"ZSTD", b"BZip2"}
 PROPERTIES = b"rocksdb.properties"
-MEASURED_BYTES = 1 << 20  # read at once
-LONGEST_KEY = 1 << 16  # more of one is not needed to divide a file
+MEASURED_BYTES = 1 << 20  # bytes to read at once
+LONGEST_KEY = 1 << 16  # a longer prefix of a key is not needed to divide a file
 
 
 @dataclass(frozen=True)
 class KeyBounds:
-    """Keys that follow on each other, key group and all.
+    """A range of consecutive keys, including the key group.
 
     Attributes:
-        first: None is before it.
-        behind: All are before it; None if they go on to the end.
+        first: The first possible key.
+        behind: The key behind the range; None if the range has no end.
     """
 
     first: bytes
@@ -62,7 +62,7 @@ class KeyBounds:
 
     @classmethod
     def of(cls, key_groups: KeyGroupRange, prefix: int) -> KeyBounds:
-        """Those of some key groups, whose numbers have so many bytes."""
+        """Return the range of some key groups, whose numbers have `prefix` bytes."""
         first, last = (
             group.to_bytes(prefix, "big") for group in (key_groups.first, key_groups.last)
         )
@@ -70,40 +70,40 @@ class KeyBounds:
 
     @classmethod
     def beginning(cls, begins: bytes) -> KeyBounds:
-        """Those that begin so."""
+        """Return the range of keys that begin with some bytes."""
         head = begins.rstrip(b"\xff")
         return cls(begins, head[:-1] + bytes([head[-1] + 1]) if head else None)
 
     def first_group(self, prefix: int) -> int:
-        """The key group of the first."""
+        """Return the key group of the first key."""
         return _group_of(self.first, prefix)
 
     def behind_group(self, prefix: int) -> int:
-        """The key group of what is behind them: behind all where nothing is."""
+        """Return the key group behind the range; behind all of them if it has no end."""
         if self.behind is None:
             return 1 << 8 * prefix
         return _group_of(self.behind, prefix)
 
     @property
     def empty(self) -> bool:
-        """Whether there can't be any."""
+        """Return whether the range is empty."""
         return self.behind is not None and self.behind <= self.first
 
 
 @dataclass(frozen=True)
 class SstFile:
-    """One table file, its index read.
+    """One table file, with its index.
 
     Attributes:
         source: Its bytes.
-        checksum: How blocks are checked.
+        checksum: The type of the blocks' checksums.
         column_family: The column family's name.
         key_groups: The key group of each data block's last key, or a later one, ascending.
-        offsets: Where each data block lies.
+        offsets: The offset of each data block.
         block_sizes: Each data block's size without the trailer.
-        index: Where the index is.
-        first_key: Its first key, as far as the manifest says.
-        last_key: Its last key, as far as the manifest says.
+        index: The position of the index.
+        first_key: Its first key, if known from the manifest.
+        last_key: Its last key, if known from the manifest.
     """
 
     source: ByteSource
@@ -118,12 +118,12 @@ class SstFile:
 
     @classmethod
     def open(cls, source: ByteSource, prefix: int, *, index_only: bool = False) -> SstFile | None:
-        """Read what a table says of itself; None if only RocksDB can read it.
+        """Read the properties and the index of a table; return None if only RocksDB can read it.
 
         Args:
             source: The file's bytes.
-            prefix: Bytes of the key group in front of a key.
-            index_only: Whether no data block will be read, whatever these mean.
+            prefix: Bytes of the key-group prefix.
+            index_only: Whether no data block will be read, so that their format does not matter.
 
         Raises:
             CorruptSnapshotError: The file is damaged.
@@ -176,9 +176,9 @@ class SstFile:
         return cls(source, data[0], family, key_groups, offsets, sizes, where)
 
     def blocks_of(self, bounds: KeyBounds) -> tuple[int, int]:
-        """The first data block that may have one of these keys, and behind the last.
+        """Return the first data block that may have keys of a range, and the block behind the last.
 
-        The index is read where one of the bounds is within a key group.
+        The index is read if one of the bounds is within a key group.
 
         Raises:
             CorruptSnapshotError: The index is damaged.
@@ -192,7 +192,7 @@ class SstFile:
         return self._block_of(bounds.first), min(behind, count)
 
     def _block_of(self, key: bytes) -> int:
-        """The first data block that may have keys that are not before this one."""
+        """Return the first data block that may have keys that are not before this one."""
         prefix = self.index.prefix
         group = _group_of(key, prefix)
         low, high = (
@@ -212,10 +212,10 @@ class SstFile:
         return high
 
     def keys_of(self, blocks: I64Array) -> list[bytes]:
-        """Of each of these data blocks a key not before its own, and before those of the next.
+        """Return, for each data block, a key not before its own, and before those of the next.
 
         Args:
-            blocks: Which, ascending.
+            blocks: The data blocks, ascending.
 
         Raises:
             CorruptSnapshotError: The index is damaged.
@@ -239,7 +239,7 @@ class SstFile:
         return keys
 
     def _index_blocks(self, low: int, high: int) -> Iterator[tuple[int, int, int, U8Array]]:
-        """Where the index has these data blocks: the first, how many, the place, the entries."""
+        """Yield index blocks of some data blocks: the first, their number, place and entries."""
         reader, first = BlockReader(self.source, self.checksum), 0
         for spot, count in zip(self.index.spots, self.index.counts, strict=True):
             if first < high and low < first + count:
@@ -247,7 +247,7 @@ class SstFile:
             first += count
 
     def read(self, first: int, behind: int) -> BlockRun:
-        """Read some data blocks, and hold them against their checksums.
+        """Read some data blocks, and verify their checksums.
 
         Raises:
             CorruptSnapshotError: A block is damaged.
@@ -256,13 +256,13 @@ class SstFile:
         return reader.blocks(self.offsets[first:behind], self.block_sizes[first:behind])
 
     def check_unpacked(self, first: int, behind: int) -> None:
-        """Refuse some data blocks if they unpack to more than RocksDB may be given.
+        """Refuse data blocks that unpack to more than RocksDB may be given.
 
-        They are read for that, and not unpacked.
+        They are read, but not unpacked.
 
         Raises:
             CorruptSnapshotError: A block is damaged.
-            OversizedError: They do.
+            OversizedError: They unpack to too much.
         """
         budget = Budget(self.source.size)
         ends = np.cumsum(self.block_sizes[first:behind])
@@ -272,17 +272,17 @@ class SstFile:
             budget.spend(SST_BYTES, int(sizes.sum()), self.source.name)
 
     def unpack(self, run: BlockRun, blocks: slice, out: U8Array) -> tuple[I64Array, I64Array]:
-        """Decompress blocks one behind the other; where the entries of each begin and end.
+        """Decompress blocks, concatenated; return the start and end of each one's entries.
 
         Raises:
-            CorruptSnapshotError: A block does not hold what it declares.
+            CorruptSnapshotError: A block does not match its declared size.
         """
         return BlockReader(self.source, self.checksum).unpack(run, blocks, out)
 
     def entries(self) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
-        """Where each data block lies, and its entries, deletes and old versions among them.
+        """Yield the offset and the entries of each data block, including deletes and old versions.
 
-        Keys have behind them the 8 bytes that RocksDB puts there.
+        Keys end with the 8 bytes that RocksDB appends.
 
         Raises:
             CorruptSnapshotError: A block is damaged.
@@ -292,20 +292,20 @@ class SstFile:
             yield offset, reader.pairs(offset, size)
 
     def fault(self, problem: str, offset: int) -> CorruptSnapshotError:
-        """What is wrong with the block at an offset."""
+        """Return the error of a block at an offset."""
         return BlockReader(self.source, self.checksum).fault(problem, offset)
 
 
 @dataclass(frozen=True)
 class _Index:
-    """Where an index is, and how it is laid out.
+    """The position and the format of an index.
 
     Attributes:
         spots: Offset and size of each block of it that lists data blocks.
-        counts: How many each lists.
+        counts: The number of data blocks in each.
         tail: Bytes behind the user key in each key.
         delta: Whether values are differences.
-        prefix: Bytes of the key group in front of a key.
+        prefix: Bytes of the key-group prefix.
     """
 
     spots: tuple[tuple[int, int], ...]
@@ -316,7 +316,7 @@ class _Index:
 
 
 def _group_of(key: bytes, prefix: int) -> int:
-    """The key group of a key; zeros are missing where a bound is shorter than one."""
+    """Return the key group of a key; zeros are appended to a bound that is shorter."""
     return int.from_bytes(key[:prefix].ljust(prefix, b"\0"), "big")
 
 
@@ -325,12 +325,12 @@ def _number(properties: dict[bytes, bytes], name: bytes) -> int:
 
 
 def _unknown(name: bytes) -> bool:
-    """Whether a meta block changes what the data blocks mean."""
+    """Return whether a meta block changes the meaning of the data blocks."""
     return name.startswith((b"rocksdb.range_del", b"rocksdb.compression_dict"))
 
 
 def _index_type(properties: dict[bytes, bytes]) -> int | None:
-    """How the index is laid out; None if that is not read here."""
+    """Return the format of the index; None if it is not read here."""
     stored = properties.get(b"rocksdb.block.based.table.index.type", bytes(4))
     kind = int.from_bytes(stored, "little")
     known = (
@@ -342,7 +342,7 @@ def _index_type(properties: dict[bytes, bytes]) -> int | None:
 
 
 def _has_plain_blocks(properties: dict[bytes, bytes]) -> bool:
-    """Whether data blocks are read here, and mean what they say."""
+    """Return whether data blocks have a format that is read here."""
     return (
         properties.get(b"rocksdb.compression") in COMPRESSIONS
         and not _number(properties, b"rocksdb.num.range-deletions")

@@ -3,7 +3,7 @@
 A file is a header (`meta_info`) and, for each key group that has data, its entries at the offset
 that the handle gives; offset 0 means that the key group is empty. With compression each key group
 is a Snappy stream of its own. Memory is bounded by the window, whatever the size of a key group;
-only a single entry that is larger makes the window grow.
+only a larger entry makes the window grow.
 
 Source: `FullSnapshotAsyncWriter` and `FullSnapshotRestoreOperation` in
 `org.apache.flink.runtime.state`.
@@ -34,8 +34,8 @@ WINDOW_BYTES = 4 << 20
 TABLE_ROWS = 1 << 17
 MARK_BYTES = 2
 LENGTH_BYTES = 4
-GUESS_ENTRIES = 32  # that many follow on each other before one that is guessed to begin
-GUESS_BYTES, GUESS_WITHIN = 1 << 20, 1 << 16  # read for that; and how far from where it is wanted
+GUESS_ENTRIES = 32  # consecutive entries in front of a guessed start
+GUESS_BYTES, GUESS_WITHIN = 1 << 20, 1 << 16  # bytes to read, and the largest offset in them
 
 _FAULTS = {
     scan.BAD_LENGTH: "an entry's length leads past the end of its key group",
@@ -46,7 +46,7 @@ _FAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class KeyGroupSpan:
-    """Where one key group's bytes lie in the file."""
+    """The position of one key group's bytes in the file."""
 
     group: int
     start: int
@@ -55,14 +55,14 @@ class KeyGroupSpan:
 
 @dataclass(frozen=True, slots=True)
 class EntryPlace:
-    """Where an entry lies, and what must be known to read on from there.
+    """The position of an entry, with everything needed to read on from there.
 
     Attributes:
         group: Its key group.
-        state: Its state, whose id may stand far before it.
+        state: Its state, whose id may be far in front of it.
         at: Its offset in the file; with compression, in the decompressed key group.
-        read_from: An offset in the file that reading can begin at, at the entry or before it.
-        passed: Bytes of content between the two.
+        read_from: An offset in the file from which reading can start, at the entry or before it.
+        passed: Bytes of content between that offset and the entry.
     """
 
     group: int
@@ -73,7 +73,7 @@ class EntryPlace:
 
 
 def spans_of(first: int, offsets: tuple[int, ...], size: int, name: str) -> list[KeyGroupSpan]:
-    """Turn a handle's offsets into spans, by key group; empty key groups are left out.
+    """Return a handle's offsets as spans, by key group; empty key groups are left out.
 
     Raises:
         CorruptSnapshotError: An offset lies outside the file, or two are the same.
@@ -109,7 +109,7 @@ class UnifiedFile:
     prefix: int
 
     def within(self, key_groups: KeyGroupRange | None) -> list[KeyGroupSpan]:
-        """The spans of some key groups; of all where None is given."""
+        """Return the spans of some key groups; of all for None."""
         return [span for span in self.spans if key_groups is None or span.group in key_groups]
 
     def entries(
@@ -119,14 +119,14 @@ class UnifiedFile:
         *,
         to_the_end: bool = False,
     ) -> Iterator[Entries]:
-        """All entries of some key groups, in batches, key group after key group.
+        """Yield all entries of some key groups, in batches, key group after key group.
 
         Args:
-            key_groups: Only these; all by default.
-            window_bytes: How much is held at once; `WINDOW_BYTES` by default.
-            to_the_end: Whether bytes behind the mark that ends a key group are a fault, which
-                Flink passes over; and whether what precedes a break of a compressed key group
-                comes before the error.
+            key_groups: The key groups; all by default.
+            window_bytes: The number of bytes in memory at once; `WINDOW_BYTES` by default.
+            to_the_end: Whether bytes behind the end mark of a key group, which Flink ignores, are a
+                fault; and whether entries before the damage of a compressed key group come before
+                the error.
 
         Raises:
             CorruptSnapshotError: The bytes are not entries of these key groups.
@@ -136,9 +136,9 @@ class UnifiedFile:
     def cut(
         self, key_groups: KeyGroupRange, piece_bytes: int, window_bytes: int | None = None
     ) -> list[FilePiece]:
-        """Cut some key groups into pieces of about so many bytes as stored, in order.
+        """Cut some key groups into pieces of about `piece_bytes` bytes as stored, in order.
 
-        Lengths alone are read, a window at a time; a piece ends only where a window does.
+        Only lengths are scanned, a window at a time; a piece ends at the end of a window.
 
         Raises:
             CorruptSnapshotError: The bytes are not entries of these key groups.
@@ -159,14 +159,14 @@ class UnifiedFile:
         return pieces_between(key_groups, cuts)
 
     def guess(self, key_groups: KeyGroupRange, piece_bytes: int) -> list[FilePiece]:
-        """As `cut`, where one key group has most bytes, but with little read of it.
+        """Cut key groups like `cut`, with little reading, if one key group has most bytes.
 
-        Each piece begins behind what seem to be entries that follow on each other. If no entry
-        begins there, the reader of the piece before is told.
+        Each piece begins behind bytes that look like consecutive entries. If no entry begins there,
+        the reader of the piece before it finds out.
 
         Returns:
-            The pieces; none where that can't be guessed: with compression, with several states, of
-            which an entry does not say which it is of, or where most entries are large.
+            The pieces; empty if they can't be guessed: with compression, with several states (an
+            entry does not contain its state), or if most entries are large.
         """
         spans = self.within(key_groups)
         sizes = [span.end - span.start for span in spans]
@@ -189,7 +189,7 @@ class UnifiedFile:
         return pieces_between(key_groups, cuts, guessed=True)
 
     def _entry_from(self, offset: int, span: KeyGroupSpan) -> int | None:
-        """Where an entry of a key group seems to begin from an offset on; None where none does."""
+        """Return a position from an offset on where an entry seems to begin; None without one."""
         window = np.empty(min(GUESS_BYTES, span.end - offset), np.uint8)
         self.source.read_into(offset, window)
         count = min(GUESS_WITHIN, len(window) - LENGTH_BYTES - self.prefix)
@@ -207,12 +207,12 @@ class UnifiedFile:
             if scan_unified(
                 data, *bounds, self.prefix, 1, False, progress, state_of, *table
             ) == scan.FULL:  # fmt: skip
-                # what begins in the midst of an entry may end where that does
+                # a sequence that begins within an entry may end where the entry does
                 return offset + int(candidate) + int(progress[scan.POSITION])
         return None
 
     def entries_of(self, piece: FilePiece, window_bytes: int | None = None) -> Iterator[Entries]:
-        """The entries of a piece that `cut` made.
+        """Yield the entries of a piece of `cut`.
 
         Raises:
             CorruptSnapshotError: The bytes are not entries of these key groups, or not those that
@@ -223,7 +223,7 @@ class UnifiedFile:
 
 
 class _Scanner:
-    """Fills a window with key groups, finds their entries, and carries what is cut off over."""
+    """A scanner that fills a window with key groups, finds entries, and carries the rest over."""
 
     def __init__(
         self,
@@ -252,12 +252,12 @@ class _Scanner:
         self.ends: list[int] = []
         self.origins: list[int] = []
         self.marking = False
-        self.marks: list[tuple[int, int, int, int]] = []  # group, content, and where to read it
+        self.marks: list[tuple[int, int, int, int]] = []  # group, content, offset to read
         self.reached: dict[int, int] = {}
         self.broken: StateError | None = None
 
     def run(self) -> Iterator[Entries]:
-        """Window after window."""
+        """Yield the entries, window after window."""
         state = scan.BETWEEN_RUNS if self.begin is None else self.begin.state
         while self.queue or self.stream is not None or self.groups:
             self._fill()
@@ -323,7 +323,7 @@ class _Scanner:
                     return
 
     def _open(self, span: KeyGroupSpan) -> tuple[StateStream, int]:
-        """The content of a key group, and how the offset of its first byte is called."""
+        """Return the content of a key group, and the offset of its first byte for messages."""
         source, compressed = self.file.source, self.file.header.compressed
         origin = 0 if compressed else span.start
         if compressed and self.to_the_end:
@@ -338,7 +338,7 @@ class _Scanner:
         return stream, origin
 
     def place_of_first(self, entries: Entries) -> EntryPlace:
-        """Where the first entry lies that was just found."""
+        """Return the place of the first of some entries that were just found."""
         group = int(entries.group_of[0])
         index = self.groups.index(group)
         begins = int(entries.key_start[0]) - self.file.prefix - LENGTH_BYTES
@@ -363,7 +363,7 @@ class _Scanner:
         )
 
     def _check_ends(self, closed: int) -> None:
-        """Refuse bytes behind the marks of the key groups that ended."""
+        """Refuse bytes behind the end marks of key groups."""
         for index in range(closed):
             behind = self.reached.pop(self.groups[index], self.starts[index]) + MARK_BYTES
             left = self.ends[index] - behind
@@ -376,7 +376,7 @@ class _Scanner:
                 )
 
     def _carry(self, group: int, position: int) -> None:
-        """Keep the unread tail of a key group that goes on in the next window."""
+        """Keep the unread tail of a key group that continues in the next window."""
         if group == len(self.groups):
             self.groups, self.starts, self.ends, self.origins = [], [], [], []
             self.filled, self.stream = 0, None
@@ -424,21 +424,21 @@ class _UpTo:
         self.left = count
 
     def read_into(self, out: npt.NDArray[np.uint8]) -> int:
-        """Fill `out` as far as there is something."""
+        """Fill `out` as far as possible."""
         count = self.stream.read_into(out[: self.left])
         self.left -= count
         return count
 
     def mark(self) -> tuple[int, int]:
-        """Where to begin reading for what comes next."""
+        """Return the place from which the next read can resume."""
         return self.stream.mark()
 
 
 def _pass(stream: StateStream, count: int) -> None:
-    """Read some content and forget it."""
+    """Read and discard some content."""
     spare = np.empty(min(count, WINDOW_BYTES), np.uint8)
     while count:
         read = stream.read_into(spare[:count])
         if not read:
-            return  # what follows says that it is none
+            return  # the following bytes show that it is not one
         count -= read

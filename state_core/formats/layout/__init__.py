@@ -1,14 +1,14 @@
-"""How a state's entries are laid out, whatever the file that holds them.
+"""The layout of a state's entries, in any file.
 
 ========================  ===========================================================
-`meta_info`               what a file says of its states
-`headers`                 the head of a file, which says nowhere how long it is
+`meta_info`               a file's description of its states
+`headers`                 the header of a file, whose length is not stored
 `keyed_layout`            entries to typed columns and back
-`keyed_states`            from meta info to layout
-`row_writer`              rows into the bytes of entries
-`keys`                    keys as bytes, and the entries that have one
-`conforming`              a column of someone's as the type that a state has
-`state_compatibility`     what a new serializer makes of a state
+`keyed_states`            the layout of a state, from its meta info
+`row_writer`              rows to the bytes of entries
+`keys`                    keys as bytes, and the entries of a key
+`conforming`              a user's column, cast to the type of a state
+`state_compatibility`     the compatibility of a state with a new serializer
 ========================  ===========================================================
 
 A new kind of keyed state is a class in `keyed_layout`.

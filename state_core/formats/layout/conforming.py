@@ -1,7 +1,8 @@
-"""A column that came from somewhere, as the type that a state's column has, with nothing lost.
+"""A user's column, cast to the type of a state's column without loss.
 
 Integers may be of other widths, strings and lists of Arrow's other layouts, timestamps of other
-units; struct fields go by their names. A number is never made of a text, nor cut to fit.
+units; struct fields go by their names. A text is never parsed to a number, and a number is never
+cut to fit.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _WIDER = {("integer", "float"), ("integer", "decimal")}
 
 
 def conform(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
-    """The column as another type.
+    """Return the column as another type.
 
     Args:
         column: The values to convert.
         wanted: The type.
-        place: What messages call the column.
+        place: The column's name in messages.
 
     Raises:
         EncodeError: The column is of another kind, or a value would be changed.
@@ -74,7 +75,7 @@ def conform(column: pa.Array, wanted: pa.DataType, place: str) -> pa.Array:
 
 
 def to_millis(column: pa.Array, place: str) -> pa.Array:
-    """Points in time as milliseconds since 1970: integers as they are, timestamps converted.
+    """Return points in time as milliseconds since 1970: integers as they are, timestamps converted.
 
     Raises:
         EncodeError: The column is neither, or finer than a millisecond.
@@ -146,7 +147,7 @@ def _map(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
 
 
 def _with_child(column: pa.Array, target: pa.DataType, child: pa.Array) -> pa.Array:
-    """A list or map of the same bounds and nulls with other content."""
+    """Return a list or map with the same bounds and nulls, and other content."""
     return pa.Array.from_buffers(
         target, len(column), column.buffers()[:2], column.null_count, column.offset, [child]
     )

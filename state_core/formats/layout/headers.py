@@ -1,6 +1,6 @@
-"""The heads of a snapshot's state files, which say nowhere how long they are.
+"""The headers of a snapshot's state files, whose length is not stored.
 
-Most files of an operator begin alike, so what a head says is worked out once for all of them.
+Most files of an operator have the same header, so it is worked out once for all of them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FIRST_BLOCK = 1 << 16
 
 
 class Heads:
-    """The heads of one snapshot's files.
+    """The headers of one snapshot's files.
 
     Attributes:
-        budget: What all of them may declare.
+        budget: The budget for all their declarations.
     """
 
     def __init__(self) -> None:
@@ -38,16 +38,16 @@ class Heads:
         self._followed: dict[int, tuple[object, Any]] = {}
 
     def read(self, source: ByteSource, end: int, read: Callable[[DataInput], _Head]) -> _Head:
-        """Read the head of a file, unless one of the same bytes was read.
+        """Read the header of a file, unless an equal one was read.
 
         Args:
             source: The file.
-            end: Where its content begins; to the byte, if a serializer's class is unknown.
-            read: Reads the head.
+            end: The start of its content; it must be exact if a serializer's class is unknown.
+            read: Reads the header.
 
         Raises:
-            UnknownSerializerError: A class is unknown, and where its payload ends can't be found.
-            SnapshotError: The head can't be read.
+            UnknownSerializerError: A class is unknown, and the end of its payload can't be found.
+            SnapshotError: The header can't be read.
         """
         end = min(max(end, 0), source.size, HEAD_BYTES.most)
         whole = _first(source, end)
@@ -61,11 +61,11 @@ class Heads:
         return cached
 
     def once(self, head: object, work_out: Callable[[], _Worked]) -> _Worked:
-        """What follows from a head, worked out the first time.
+        """Return a result for a header, computed the first time.
 
         Args:
-            head: As `read` gave it.
-            work_out: Works it out; always the same function.
+            head: The header, from `read`.
+            work_out: Computes the result; always the same function.
         """
         if id(head) not in self._followed:
             self._followed[id(head)] = (head, work_out())
@@ -75,7 +75,7 @@ class Heads:
     def _read(
         self, source: ByteSource, whole: DataInput, read: Callable[[DataInput], _Head]
     ) -> tuple[_Head, int]:
-        """Read the bytes up to the content, or if that is no head, more; and say how many."""
+        """Read the bytes up to the content, or more if necessary; return header and length."""
         most = min(source.size, HEAD_BYTES.most)
         for size in sorted({min(max(len(whole.data), FIRST_BLOCK), most), most}):
             head = whole if size == len(whole.data) else _first(source, size)
@@ -100,7 +100,7 @@ def _first(source: ByteSource, size: int) -> DataInput:
 
 
 def _before_content(whole: DataInput) -> DataInput:
-    """What lies before the content, and before what a stream of Snappy begins with."""
+    """Return the bytes before the content, and before the identifier of a Snappy stream."""
     head = DataInput(whole.data, whole.source)
     if head.data[-len(IDENTIFIER) :] == IDENTIFIER:
         head.limit -= len(IDENTIFIER)

@@ -1,14 +1,14 @@
-"""From entries to typed columns and back, for every kind of keyed state.
+"""Entries to typed columns and back, for every kind of keyed state.
 
-A `KeyedLayout` knows one state's entries in the unified format: which serializers make up the key
-bytes and the value bytes, and which columns come of it::
+A `KeyedLayout` describes one state's entries in the unified format: the serializers of the key
+bytes and of the value bytes, and the resulting columns::
 
     key bytes:    key [length] namespace [length] [user key]        (behind the key-group prefix)
     value bytes:  value, list elements joined by commas, one map entry, or nothing for a timer
 
-The lengths are there only where neither key nor namespace is of fixed size. What a typed column
-can't hold exactly (a lone surrogate, say) is kept beside it: `raw_key` and `raw_value` hold the
-bytes of just those rows, and are what is written back while the typed columns are unchanged.
+The lengths are present only if neither key nor namespace is of fixed size. A value that a typed
+column can't hold exactly (a lone surrogate, say) is kept beside it: `raw_key` and `raw_value` have
+the bytes of those rows only, which are written back while the typed columns are unchanged.
 
 Source: `SerializedCompositeKeyBuilder`, `CompositeKeySerializationUtils`,
 `ListDelimitedSerializer` in `org.apache.flink.runtime.state`.
@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.formats.layout.row_writer import (
     LengthTrailer,
-    Part,
+    RowPart,
     RowWriter,
     trailer_sizes,
 )
@@ -59,8 +59,8 @@ KEY_GROUP, TIMESTAMP, KEY, NAMESPACE, USER_KEY, VALUE, TTL = (
     "key_group", "timestamp", "key", "namespace", "user_key", "value", "ttl",
 )  # fmt: skip
 RAW_KEY, RAW_VALUE = "raw_key", "raw_value"
-KEY_COLUMNS = (TIMESTAMP, KEY, NAMESPACE, USER_KEY, RAW_KEY)  # what the key bytes hold
-VALUE_COLUMNS = (VALUE, TTL, RAW_VALUE)  # what the value bytes hold
+KEY_COLUMNS = (TIMESTAMP, KEY, NAMESPACE, USER_KEY, RAW_KEY)  # the columns of the key bytes
+VALUE_COLUMNS = (VALUE, TTL, RAW_VALUE)  # the columns of the value bytes
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class KeyedLayout:
         kind: The kind of state.
         key: The key's serializer.
         namespace: The namespace's serializer.
-        value: The value's: a list's element, a map's value. None for timers.
-        user_key: A map's key; None for the rest.
+        value: The serializer of the value: a list's element, a map's value. None for timers.
+        user_key: The serializer of a map's key; None for other kinds.
         with_ttl: Whether each value carries the time of its last access.
     """
 
@@ -85,13 +85,13 @@ class KeyedLayout:
 
     @property
     def ambiguous(self) -> bool:
-        """Whether key and namespace are followed by their lengths."""
+        """Return whether key and namespace are followed by their lengths."""
         timers = self.kind is StateKind.TIMERS
         return not timers and self.key.length < 0 and self.namespace.length < 0
 
     @property
     def opaque_key(self) -> bool:
-        """Whether the key can't be told from what follows it: then `key` holds all of it."""
+        """Return whether the key's end can't be found: then the column `key` has all key bytes."""
         if self.key.self_delimiting and self.namespace.self_delimiting:
             return False
         fixed = self.namespace.wire_length > 0 and self.user_key is None
@@ -139,15 +139,15 @@ class KeyedLayout:
     # ----------------------------------------------------------------------- decoding
 
     def decode(self, entries: Entries, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Entries of this state as typed columns.
+        """Return entries of this state as typed columns.
 
         Args:
             entries: The entries, one per row.
-            columns: Which columns, in this order; all by default. Keys or values of which no
-                column is wanted are not decoded.
+            columns: The columns, in this order; all by default. Keys or values without a selected
+                column are not decoded.
 
         Raises:
-            CorruptSnapshotError: A key or value is not what its serializer wrote.
+            CorruptSnapshotError: A key or value does not match its serializer.
         """
         schema = self.schema
         chosen = set(schema.names if columns is None else columns)
@@ -170,7 +170,7 @@ class KeyedLayout:
         )
 
     def decode_values(self, cursor: Cursor) -> list[pa.Array]:
-        """The value's columns (and those of its times of last access) from value bytes alone."""
+        """Return the value's columns (and those of its last access) from value bytes alone."""
         stored = self.stored_value()
         return [] if stored is None else self._decode_value(cursor, stored)
 
@@ -210,7 +210,7 @@ class KeyedLayout:
                 within = cursor.only((1 - null).astype(np.uint8))
         column = stored.decode(within)
         cursor.check_at_end()
-        if self.kind is StateKind.MAP and column.null_count:  # none, and its flag says a value
+        if self.kind is StateKind.MAP and column.null_count:  # null, though its flag is not
             none = 1 - present_rows(column)
             cursor.inexact |= none if within is cursor else within.present & none
         if not self.with_ttl or isinstance(stored, OpaqueSerializer):
@@ -223,13 +223,13 @@ class KeyedLayout:
     # ----------------------------------------------------------------------- encoding
 
     def key_writer(self, batch: pa.RecordBatch) -> RowWriter:
-        """What writes the key bytes of a batch's rows, without the key-group prefix."""
+        """Return the writer of the key bytes of a batch's rows, without the key-group prefix."""
         names = [name for name in (TIMESTAMP, KEY, NAMESPACE, USER_KEY) if name in self._names]
         exact = exact_rows(batch, RAW_KEY, names, self._decode_key)
         return RowWriter(self._key_parts(batch), len(batch), exact, batch.column(RAW_KEY))
 
     def value_writer(self, batch: pa.RecordBatch) -> RowWriter:
-        """What writes the value bytes of a batch's rows; a timer has none."""
+        """Return the writer of the value bytes of a batch's rows; a timer has no value."""
         stored = self.stored_value()
         if stored is None:
             return RowWriter([], len(batch), ALL_PRESENT, None)
@@ -243,24 +243,24 @@ class KeyedLayout:
     def _names(self) -> list[str]:
         return list(self.schema.names)
 
-    def _key_parts(self, batch: pa.RecordBatch) -> list[Part]:
+    def _key_parts(self, batch: pa.RecordBatch) -> list[RowPart]:
         key = batch.column(KEY)
         parts = []
         if self.kind is StateKind.TIMERS:
             times = fixed_values(batch.column(TIMESTAMP), np.int64)
-            parts.append(Part(LongSerializer(), pa.array(flip_sign(times))))
+            parts.append(RowPart(LongSerializer(), pa.array(flip_sign(times))))
         if self.opaque_key:
-            return [*parts, Part(OpaqueSerializer(), key)]
+            return [*parts, RowPart(OpaqueSerializer(), key)]
         for serializer, column in ((self.key, key), (self.namespace, batch.column(NAMESPACE))):
-            parts.append(Part(serializer, column))
+            parts.append(RowPart(serializer, column))
             if self.ambiguous:
                 lengths = pa.array(serializer.sizes(column, ALL_PRESENT))
-                parts.append(Part(LengthTrailer(), lengths))
+                parts.append(RowPart(LengthTrailer(), lengths))
         if self.user_key is not None:
-            parts.append(Part(self.user_key, batch.column(USER_KEY)))
+            parts.append(RowPart(self.user_key, batch.column(USER_KEY)))
         return parts
 
-    def _value_parts(self, batch: pa.RecordBatch, stored: TypeSerializer) -> list[Part]:
+    def _value_parts(self, batch: pa.RecordBatch, stored: TypeSerializer) -> list[RowPart]:
         column = batch.column(VALUE)
         present = ALL_PRESENT
         if TTL in self._names:
@@ -270,16 +270,16 @@ class KeyedLayout:
         elif self.kind is StateKind.MAP:
             present = present_rows(column)
         if self.kind is not StateKind.MAP:
-            return [Part(stored, column)]
+            return [RowPart(stored, column)]
         flags = np.zeros(len(batch), bool) if present.size == 0 else present == 0
-        return [Part(BooleanSerializer(), pa.array(flags)), Part(stored, column, present)]
+        return [RowPart(BooleanSerializer(), pa.array(flags)), RowPart(stored, column, present)]
 
 
 # --------------------------------------------------------------------------- rows and columns
 
 
 def raw_column(cursor: Cursor, start: I64Array, end: I64Array) -> pa.Array:
-    """The bytes of the rows that are marked inexact, null for the rest."""
+    """Return the bytes of the rows that are marked inexact, null for the rest."""
     if not cursor.inexact.any():
         return pa.nulls(cursor.rows, pa.binary())
     sizes = np.where(cursor.inexact != 0, end - start, 0)
@@ -298,7 +298,7 @@ def raw_column(cursor: Cursor, start: I64Array, end: I64Array) -> pa.Array:
 
 
 def _skip_lengths(cursor: Cursor, lengths: I64Array) -> None:
-    """Move behind the length trailers, which must say `lengths`."""
+    """Skip the length trailers, which must be equal to `lengths`."""
     sizes = trailer_sizes(lengths)
     short = np.flatnonzero(cursor.position + sizes > cursor.end)
     cursor.check(int(short[0]) if short.size else -1, "the length of a key or namespace")
@@ -318,7 +318,7 @@ def _relist(column: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _restruct(column: pa.Array, name: str) -> pa.Array:
-    """A field of a struct column, null where the struct is."""
+    """Return a field of a struct column, null where the struct is null."""
     values = column.field(name)
     if column.null_count == 0:
         return values
@@ -326,7 +326,7 @@ def _restruct(column: pa.Array, name: str) -> pa.Array:
 
 
 def _with_ttl(stored: TypeSerializer, values: pa.Array, ttl: pa.Array) -> pa.Array:
-    """Values and times put together again as the stored type has them."""
+    """Return values and times joined to the stored type."""
     if not isinstance(stored, DelimitedListSerializer):
         return pa.StructArray.from_arrays([ttl, values], fields=list(stored.arrow_type))
     first, times = list_offsets(values), list_offsets(ttl)
@@ -351,7 +351,7 @@ def exact_rows(
     names: list[str],
     decode: Callable[[Cursor], list[pa.Array]],
 ) -> U8Array:
-    """1 for each row whose raw bytes still say what its typed columns say."""
+    """Return 1 for each row whose raw bytes still match its typed columns."""
     raw = batch.column(raw_name)
     exact = present_rows(raw)
     if exact.size == 0:

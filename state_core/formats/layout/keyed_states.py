@@ -1,7 +1,7 @@
-"""From a state's meta info to its layout: which serializers stand where.
+"""The layout of a state, from the serializers in its meta info.
 
 The value serializer that a snapshot registers for a list or a map state is that of the whole list
-or map, though entries hold elements and single map entries; time to live is recognised by the
+or map, although entries contain single elements and map entries; time to live is recognised by the
 snapshot class around an element or value.
 
 Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
@@ -66,11 +66,11 @@ _KINDS = {
 
 
 def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
-    """The layout of one state's entries in the unified format.
+    """Return the layout of one state's entries in the unified format.
 
     Raises:
         CorruptSnapshotError: A serializer that its kind needs is missing.
-        UnsupportedFormatError: A priority queue of something else than timers.
+        UnsupportedFormatError: A priority queue that does not contain timers.
     """
     if state.kind is BackendStateType.PRIORITY_QUEUE:
         with as_key():
@@ -108,19 +108,19 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
 
 
 def parse_keyed_state(
-    meta_info: bytes, key_serializer: bytes, *, plain: bool = False
+    meta_info: bytes, key_serializer: bytes, *, without_decoders: bool = False
 ) -> tuple[KeyedState, KeyedLayout]:
-    """A state and its layout from the bytes that a snapshot holds of it.
+    """Return a state and its layout from the bytes in a snapshot.
 
     Args:
         meta_info: As in `KeyedState.meta_info`.
         key_serializer: As in `KeyedFile.key_serializer`.
-        plain: Whether the decoders of users are left out.
+        without_decoders: Whether user decoders are left out.
     """
-    if not plain:
-        return _parse_keyed_state(meta_info, key_serializer, changes(), plain)
+    if not without_decoders:
+        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders)
     with undecoded():
-        return _parse_keyed_state(meta_info, key_serializer, changes(), plain)
+        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders)
 
 
 @lru_cache(maxsize=256)
@@ -139,7 +139,7 @@ def _parse_keyed_state(
 def _parts(
     state: StateMetaInfo, kind: StateKind
 ) -> tuple[TypeSerializerSnapshot, TypeSerializerSnapshot | None]:
-    """The snapshots of what an entry's value is, and of its user key."""
+    """Return the serializer snapshots of an entry's value, and of its user key."""
     whole = _snapshot(state, VALUE_SERIALIZER)
     if state.kind is BackendStateType.KEY_VALUE_V2:
         user_key = _snapshot(state, USER_KEY_SERIALIZER) if kind is StateKind.MAP else None
@@ -156,18 +156,17 @@ def _parts(
 
 
 def as_key_value(state: StateMetaInfo) -> StateMetaInfo:
-    """The state as one of version 1, which every backend restores out of a canonical savepoint.
+    """Return the state as version 1, which every backend restores from a canonical savepoint.
 
     ForSt registers asynchronous state as version 2, without the serializer of the whole list or
-    map; Flink converts that where it restores RocksDB's files (`RegisteredStateMetaInfoUtils`), and
-    nowhere else.
+    map; Flink converts that only when it restores RocksDB's files (`RegisteredStateMetaInfoUtils`).
     """
     if state.kind is not BackendStateType.KEY_VALUE_V2:
         return state
     kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
     value, user_key = _parts(state, kind)
     if isinstance(value, TtlSerializerSnapshot):
-        value = TtlSerializerSnapshot.around(*value.nested)  # version 2 has a class of its own
+        value = TtlSerializerSnapshot.around(*value.nested)  # version 2 has its own class
     if kind is StateKind.LIST:
         value = ListSerializerSnapshot.around(value)
     elif user_key is not None:
@@ -180,18 +179,18 @@ def as_key_value(state: StateMetaInfo) -> StateMetaInfo:
 
 
 def value_snapshot(state: StateMetaInfo) -> TypeSerializerSnapshot:
-    """The snapshot of what a user sees as the value: a list's element, a map's value, no TTL."""
+    """Return the snapshot of the user's value: a list's element, a map's value, without TTL."""
     kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
     value, _ = _parts(state, kind)
     return value.nested[1] if isinstance(value, TtlSerializerSnapshot) else value
 
 
 def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMetaInfo:
-    """The same state with another value: what is around it (list, map, TTL) stays.
+    """Return the same state with another value, in the same list, map or TTL.
 
     Args:
-        state: A keyed state that is no queue of timers, or an operator state.
-        value: As `value_snapshot` gives it.
+        state: A keyed state other than a queue of timers, or an operator state.
+        value: The new value's serializer snapshot, as from `value_snapshot`.
     """
     kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
     whole = _snapshot(state, VALUE_SERIALIZER)
@@ -206,7 +205,7 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
 
 
 def with_value_bytes(meta_info: bytes, value: TypeSerializerSnapshot) -> bytes:
-    """`with_value` for meta info as it stands in a file."""
+    """Apply `with_value` to meta info as bytes."""
     out = DataOutput()
     write_state_meta_info(with_value(parse_state_meta_info(meta_info), value), out)
     return out.to_bytes()
@@ -238,7 +237,7 @@ def _snapshot(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot:
 
 
 def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
-    """The neutral description of a state."""
+    """Return the neutral description of a state."""
     encoded = DataOutput()
     write_state_meta_info(state, encoded)
     return KeyedState(

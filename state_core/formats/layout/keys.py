@@ -1,8 +1,8 @@
-"""Keys as bytes: one that is looked for, and those that entries begin with.
+"""Keys as bytes: a key to look up, and the keys of entries.
 
 The key bytes of an entry begin with its key (of a timer: behind the timestamp), and a namespace and
-a map's user key follow. A serializer that knows where a value ends never writes one key as the
-beginning of another, so that an entry is a key's if it begins with the key's bytes.
+a map's user key follow. A self-delimiting serializer never writes one key as the beginning of
+another, so that an entry belongs to a key if it begins with the key's bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import parse_key_serializer
-from statelake.state_core.formats.layout.row_writer import Part, RowWriter, trailer_sizes
+from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter, trailer_sizes
 from statelake.state_core.kernels.encode import copy_ranges
 from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
 from statelake.state_core.model.key_groups import EncodedKey, key_group_of
@@ -50,40 +50,40 @@ __all__ = [
 ]
 
 TIMESTAMP_BYTES = 8
-COMPARED_BYTES = 32  # of a key, at once for all entries; then all of it where these are equal
-COMPARED_KEYS = 8  # by which those bytes are chosen
-FEW_ROWS = 64  # that are compared as a whole at once
+COMPARED_BYTES = 32  # bytes of a key to compare in all entries, before the rest
+COMPARED_KEYS = 8  # keys from which those bytes are chosen
+FEW_ROWS = 64  # rows that are compared as a whole at once
 SHOWN = 200
 
 
 def key_serializer_of(snapshot: bytes) -> TypeSerializer:
-    """The serializer of an operator's keys, of the bytes of its snapshot."""
+    """Return the key serializer of an operator from the bytes of its snapshot."""
     return restore_key(parse_key_serializer(snapshot).snapshot)
 
 
 def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:
-    """A column of keys as their serializer writes them.
+    """Return a column of keys as their serializer writes them.
 
     Raises:
-        EncodeError: A value is no such key.
+        EncodeError: A value is not of the key's type.
     """
-    return RowWriter([Part(key, column)], len(column), ALL_PRESENT, None).to_binary()
+    return RowWriter([RowPart(key, column)], len(column), ALL_PRESENT, None).to_binary()
 
 
 def encode_key(key: TypeSerializer, value: object, max_parallelism: int) -> EncodedKey:
-    """A key as its serializer writes it, with the key group in which Flink looks for it.
+    """Return a key as its serializer writes it, with the key group in which Flink looks for it.
 
     Args:
-        key: The serializer of the operator's keys.
-        value: The key, as Arrow's `to_pylist` gives it, or an Arrow scalar.
+        key: The operator's key serializer.
+        value: The key, as returned by Arrow's `to_pylist`, or an Arrow scalar.
         max_parallelism: The operator's max parallelism.
 
     Raises:
-        EncodeError: The value is no such key.
+        EncodeError: The value is not of the key's type.
     """
     stored = _stored(key, value.as_py() if isinstance(value, pa.Scalar) else value)
     encoded = DataOutput()
-    key.write(stored, encoded)  # without kernels: for one key they would take longer to load
+    key.write(stored, encoded)  # for one key, kernels would take longer to load
     try:
         group = key_group_of(key.hash_code(stored), max_parallelism)
     except UnknownHashError:
@@ -92,10 +92,10 @@ def encode_key(key: TypeSerializer, value: object, max_parallelism: int) -> Enco
 
 
 def _stored(key: TypeSerializer, value: object) -> Any:
-    """A key as a column of keys has it.
+    """Return a key in the form of a column of keys.
 
     Raises:
-        EncodeError: The value is no such key.
+        EncodeError: The value is not of the key's type.
     """
     try:
         stored = pa.scalar(value, key.arrow_type).as_py()
@@ -103,7 +103,7 @@ def _stored(key: TypeSerializer, value: object) -> Any:
         raise _no_key(key, value, str(error)) from error
     if stored is None:
         raise _no_key(key, value, "no key of Flink's is null")
-    if stored != value and repr(stored) != repr(value):  # NaN is none of itself
+    if stored != value and repr(stored) != repr(value):  # NaN differs from itself
         raise _no_key(key, value, f"it would be {stored!r:.{SHOWN}}")
     return stored
 
@@ -116,9 +116,9 @@ def _no_key(key: TypeSerializer, value: object, why: str) -> EncodeError:
 
 
 def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.NDArray[np.intp]:
-    """The rows of entries of one state that have a key.
+    """Return the rows of a key among entries of one state.
 
-    Where the key can't be told from what follows it, those whose key bytes are the key as a whole.
+    If the key's end can't be found, these are the rows whose whole key bytes are the key.
     """
     key_bytes = np.frombuffer(key.encoded, np.uint8)
     starts = _key_starts(layout, entries)
@@ -145,9 +145,9 @@ def rows_of_key(layout: KeyedLayout, entries: Entries, key: EncodedKey) -> npt.N
 def _telling_bytes(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], key_bytes: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.intp]:
-    """Places in a key by which it is told from others: keys may share their begin and their end.
+    """Return positions in a key that distinguish it, as keys may share their beginning and end.
 
-    Those where some keys differ from it, and behind them some that are spread over it.
+    First positions at which some keys differ from it, then some that are spread over it.
     """
     some = starts[:: max(len(starts) // COMPARED_KEYS, 1)][:COMPARED_KEYS]
     keys = data[some[:, None] + np.arange(key_bytes.size)]
@@ -157,20 +157,20 @@ def _telling_bytes(
 
 
 def keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
-    """The key of each entry of one state, as its serializer wrote it.
+    """Return the key of each entry of one state, as its serializer wrote it.
 
-    Where the key can't be told from what follows it, all of the key bytes.
+    If the key's end can't be found, it is all of the key bytes.
 
     Raises:
         CorruptSnapshotError: A key does not fit into its bytes.
-        UnsupportedFormatError: There are more bytes than a column holds.
+        UnsupportedFormatError: There are more bytes than a column can hold.
     """
     starts = _key_starts(layout, entries)
     return _pieces(entries, starts, _key_ends(layout, entries, starts))
 
 
 def namespaced_keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
-    """The key bytes of each entry of one map without the user key: its key and its namespace.
+    """Return the key bytes of each entry of one map without the user key: key and namespace.
 
     Raises:
         CorruptSnapshotError: A key or namespace does not fit into its bytes.
@@ -187,7 +187,7 @@ def namespaced_keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryA
 
 
 def decode_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> pa.Array:
-    """Keys that `keys_of` gave, as a typed column."""
+    """Return keys of `keys_of` as a typed column."""
     bounds = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + len(keys) + 1]
     data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
     starts, ends = bounds[:-1].copy(), bounds[1:].copy()
@@ -196,13 +196,13 @@ def decode_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> pa.Array:
 
 
 def _key_starts(layout: KeyedLayout, entries: Entries) -> I64Array:
-    """Where the key of each entry begins."""
+    """Return the start of each entry's key."""
     timers = layout.kind is StateKind.TIMERS and not layout.opaque_key
     return entries.key_start + TIMESTAMP_BYTES if timers else entries.key_start
 
 
 def _key_ends(layout: KeyedLayout, entries: Entries, starts: I64Array) -> I64Array:
-    """Where the key of each entry ends, which begins at `starts`."""
+    """Return the end of each entry's key, which begins at `starts`."""
     if layout.opaque_key:
         return entries.key_end
     if not layout.key.self_delimiting:
@@ -213,7 +213,7 @@ def _key_ends(layout: KeyedLayout, entries: Entries, starts: I64Array) -> I64Arr
 
 
 def _behind(part: TypeSerializer, entries: Entries, starts: I64Array) -> I64Array:
-    """Where a part of each entry's key bytes ends, which begins at `starts`."""
+    """Return the end of a part of each entry's key bytes, which begins at `starts`."""
     rows = len(starts)
     ends: I64Array
     if part.wire_length >= 0:
@@ -228,7 +228,7 @@ def _behind(part: TypeSerializer, entries: Entries, starts: I64Array) -> I64Arra
                 entries.data, position, entries.key_end, ones, first, words,
                 np.empty(rows, np.int64), ends,
             )  # fmt: skip
-        for row in np.flatnonzero(ends < starts).tolist():  # what only its serializer can walk
+        for row in np.flatnonzero(ends < starts).tolist():  # without a program
             start, end = int(starts[row]), int(entries.key_end[row])
             source = DataInput(entries.data.data[max(start, 0) : end], entries.place(start))
             part.skip(source)
@@ -241,7 +241,7 @@ def _check_fit(part: TypeSerializer, entries: Entries, wrong: npt.NDArray[np.boo
     """Refuse entries whose key bytes are too short for a part of them.
 
     Raises:
-        CorruptSnapshotError: There is one.
+        CorruptSnapshotError: An entry's key bytes are too short.
     """
     if wrong.any():
         raise CorruptSnapshotError(
@@ -258,14 +258,14 @@ def behind_parts(
     ends: I64Array,
     place: Callable[[int], str],
 ) -> list[I64Array]:
-    """Where each of some parts ends that stand one behind the other, in many pieces of bytes.
+    """Return the ends of consecutive parts in many pieces of bytes.
 
     Args:
-        parts: Their serializers, which know where a value ends.
+        parts: Their serializers, which are self-delimiting.
         data: The bytes.
-        starts: Where the first part begins in each piece.
-        ends: Where each piece ends.
-        place: Names a position of `data`.
+        starts: The start of the first part in each piece.
+        ends: The end of each piece.
+        place: Returns the name of a position in `data`.
 
     Raises:
         CorruptSnapshotError: A part does not fit into its piece.
@@ -280,7 +280,7 @@ def behind_parts(
 
 
 def _pieces(entries: Entries, starts: I64Array, ends: I64Array) -> pa.LargeBinaryArray:
-    """A binary column of a piece of each entry."""
+    """Return a binary column with a piece of each entry."""
     bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
     if bounds[-1] > MAX_COLUMN_BYTES:
         raise UnsupportedFormatError(

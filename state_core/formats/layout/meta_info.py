@@ -1,4 +1,4 @@
-"""What a state file says of its states: names, kinds, options, serializer snapshots.
+"""The meta infos in a state file: names, kinds, options, serializer snapshots of states.
 
 ::
 
@@ -81,9 +81,9 @@ UNKEYED = (BackendStateType.OPERATOR, BackendStateType.BROADCAST)
 
 @dataclass(frozen=True, slots=True)
 class SerializerEntry:
-    """A serializer snapshot and the bytes that it was read from, which are written back as is.
+    """A serializer snapshot with its original bytes, which are written back as they are.
 
-    A form that Flink 1.17 and later refuse is kept as the bytes of today's form.
+    A form that Flink 1.17 and later refuse is kept as the bytes of the current form.
     """
 
     snapshot: TypeSerializerSnapshot
@@ -95,8 +95,8 @@ class StateMetaInfo:
     """One registered state.
 
     Attributes:
-        name: Its name; a file has it once.
-        kind: What keeps it.
+        name: Its name, unique in a file.
+        kind: The kind of state.
         options: `KEYED_STATE_TYPE`, `OPERATOR_STATE_DISTRIBUTION_MODE`.
         serializers: By role (`NAMESPACE_SERIALIZER`, `VALUE_SERIALIZER`, ...).
     """
@@ -108,7 +108,7 @@ class StateMetaInfo:
 
     @property
     def form(self) -> str:
-        """What it is, in the words of declarations: `keyed value`, `UNION list`, `broadcast`."""
+        """Form of the state, as in declarations: `keyed value`, `UNION list`, `broadcast`."""
         if self.kind is BackendStateType.BROADCAST:
             return "broadcast"
         if self.kind is BackendStateType.OPERATOR:
@@ -119,7 +119,7 @@ class StateMetaInfo:
 
 @dataclass(frozen=True, slots=True)
 class KeyedHeader:
-    """The head of a keyed state file, and the number of bytes that it takes."""
+    """The header of a keyed state file, and its length in bytes."""
 
     compressed: bool
     key_serializer: SerializerEntry
@@ -128,7 +128,7 @@ class KeyedHeader:
 
 
 def read_keyed_header(source: DataInput) -> KeyedHeader:
-    """Read the head of a keyed state file.
+    """Read the header of a keyed state file.
 
     Raises:
         UnsupportedFormatError: The version is not 6, which Flink writes since 1.7.
@@ -154,9 +154,9 @@ def read_state_meta_infos(
     """Read the meta infos of several states.
 
     Args:
-        source: Where they begin.
-        count: How many there are.
-        others: States of the same file, whose names are taken.
+        source: The bytes, at the first meta info.
+        count: The number of states.
+        others: Other states of the same file, whose names are taken.
 
     Raises:
         CorruptSnapshotError: Two states have one name.
@@ -174,12 +174,12 @@ def read_state_meta_infos(
 
 
 def parse_keyed_header(encoded: bytes) -> KeyedHeader:
-    """The head that is these bytes; classes that are unknown are carried."""
+    """Return the header in these bytes; unknown classes are carried."""
     return read_whole(DataInput(encoded, "keyed header"), read_keyed_header)
 
 
 def write_keyed_header(header: KeyedHeader, out: DataOutput) -> None:
-    """Write the head of a keyed state file, version 6."""
+    """Write the header of a keyed state file, version 6."""
     out.write_int(KEYED_VERSION)
     out.write_boolean(header.compressed)
     out.write_bytes(header.key_serializer.encoded)
@@ -212,17 +212,17 @@ def read_state_meta_info(source: DataInput) -> StateMetaInfo:
 
 
 def parse_state_meta_info(encoded: bytes, what: str = "state meta info") -> StateMetaInfo:
-    """The state that these bytes describe; classes that are unknown are carried.
+    """Return the state that these bytes describe; unknown classes are carried.
 
     Args:
-        encoded: As `write_state_meta_info` writes it.
-        what: What messages call it.
+        encoded: The bytes of `write_state_meta_info`.
+        what: Its name in messages.
     """
     return read_whole(DataInput(encoded, what), read_state_meta_info)
 
 
 def write_state_meta_info(state: StateMetaInfo, out: DataOutput) -> None:
-    """The reverse of `read_state_meta_info`."""
+    """Write one state's meta info, the reverse of `read_state_meta_info`."""
     out.write_utf(state.name)
     out.write_int(state.kind.value)
     out.write_int(len(state.options))
@@ -236,15 +236,15 @@ def write_state_meta_info(state: StateMetaInfo, out: DataOutput) -> None:
 
 
 def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
-    """A serializer snapshot in its wrapper (`TypeSerializerSnapshotSerializationUtil`).
+    """Read a serializer snapshot in its wrapper (`TypeSerializerSnapshotSerializationUtil`).
 
     Args:
         source: The bytes, at the entry.
-        whose: What it serializes, for messages.
+        whose: The serialized thing, for messages.
 
     Raises:
-        UnsupportedFormatError: It is a Java-serialized one, in the form of before Flink 1.7, of a
-            class that does not fix its format alone.
+        UnsupportedFormatError: It is Java-serialized, as before Flink 1.7, and its class alone does
+            not determine the format.
         UnknownSerializerError: The entry's class is not registered.
     """
     start = source.position
@@ -265,13 +265,13 @@ def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
 
 
 def parse_key_serializer(encoded: bytes) -> SerializerEntry:
-    """The key's serializer in these bytes; a class that is unknown is carried."""
+    """Return the key serializer in these bytes; an unknown class is carried."""
     source = DataInput(encoded, "key serializer")
     return read_whole(source, lambda content: read_serializer_entry(content, "the key"))
 
 
 def serializer_entry(snapshot: TypeSerializerSnapshot) -> SerializerEntry:
-    """The entry of a snapshot that was made here, not read."""
+    """Return the entry of a snapshot that was created here, not read."""
     out = DataOutput()
     out.write_int(SNAPSHOT_WRAPPER_VERSION)
     write_serializer_snapshot(snapshot, out)

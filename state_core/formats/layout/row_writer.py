@@ -1,4 +1,4 @@
-"""Rows back into bytes: each row's key, or value, in one piece, made of several columns."""
+"""Writer of rows as bytes: each row's key, or value, in one piece from several columns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
-__all__ = ["LengthTrailer", "Part", "RowWriter", "trailer_sizes"]
+__all__ = ["LengthTrailer", "RowPart", "RowWriter", "trailer_sizes"]
 
 
 @dataclass(frozen=True)
-class Part:
-    """A column that takes part in an entry's key or value; `held` is 0 where it is left out."""
+class RowPart:
+    """A column of an entry's key or value; `held` is 0 where it is left out."""
 
     serializer: TypeSerializer
     column: pa.Array
@@ -31,16 +31,18 @@ class Part:
 
 
 class RowWriter:
-    """Writes the bytes of rows that are made of several columns, each row in one piece.
+    """A writer of rows with several columns, each row as one piece of bytes.
 
     Args:
         parts: The columns, in order.
-        rows: How many rows there are.
-        exact: 1 for the rows that are written from `raw` instead.
+        rows: The number of rows.
+        exact: 1 for rows that are written from `raw` instead.
         raw: Exact bytes.
     """
 
-    def __init__(self, parts: list[Part], rows: int, exact: U8Array, raw: pa.Array | None) -> None:
+    def __init__(
+        self, parts: list[RowPart], rows: int, exact: U8Array, raw: pa.Array | None
+    ) -> None:
         self.raw = raw
         self.exact = exact
         self.sizes: I64Array = np.zeros(rows, np.int64)
@@ -48,20 +50,20 @@ class RowWriter:
         self.parts = []
         for part in parts:
             present = _both(part.held, typed)
-            self.parts.append(Part(part.serializer, part.column, present))
+            self.parts.append(RowPart(part.serializer, part.column, present))
             self.sizes += part.serializer.sizes(part.column, present)
         if exact.size:
             self.sizes += OpaqueSerializer().sizes(raw, exact)
 
     def write(self, out: U8Array, position: I64Array) -> None:
-        """Write every row at its position, which is moved behind it."""
+        """Write every row at its position, which moves to the row's end."""
         for part in self.parts:
             part.serializer.encode(part.column, Target(out, position, part.held))
         if self.exact.size:
             OpaqueSerializer().encode(self.raw, Target(out, position, self.exact))
 
     def to_binary(self) -> pa.Array:
-        """Every row's bytes as a binary column."""
+        """Return every row's bytes as a binary column."""
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.sizes)))
         out = np.empty(int(bounds[-1]), np.uint8)
         self.write(out, bounds[:-1].copy())
@@ -79,20 +81,20 @@ class LengthTrailer(TypeSerializer):
     arrow_type = pa.int64()
 
     def read(self, source: DataInput) -> int:
-        """Never read by itself: where it ends depends on the number that it holds."""
+        """Refuse: it is never read alone, as its end depends on the length itself."""
         raise source.fault("a length trailer can't be read without its length")
 
     def write(self, value: int, out: DataOutput) -> None:
-        """One length."""
+        """Write one length."""
         out.write_bytes(value.to_bytes(max(1, (value.bit_length() + 7) // 8), "little"))
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """One to four bytes."""
+        """Return the size of each length: one to four bytes."""
         sizes = trailer_sizes(fixed_values(values, np.int64))
         return sizes * present if present.size else sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """The low bytes of each."""
+        """Write the low bytes of each length."""
         lengths = fixed_values(values, np.int64)
         sizes = trailer_sizes(lengths)
         chosen = np.ones(len(lengths), bool) if target.present.size == 0 else target.present != 0
@@ -103,7 +105,7 @@ class LengthTrailer(TypeSerializer):
 
 
 def trailer_sizes(lengths: I64Array) -> I64Array:
-    """Bytes that each length takes in base 256, at least one."""
+    """Return the number of bytes of each length in base 256, at least one."""
     sizes = np.ones(len(lengths), np.int64)
     for shift in (8, 16, 24):
         sizes += lengths >= (1 << shift)

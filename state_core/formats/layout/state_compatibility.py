@@ -1,10 +1,10 @@
-"""Would a job with these declared states restore from a snapshot with those states?
+"""Check whether a job with declared states would restore from a snapshot's states.
 
 Flink asks each serializer only when the running job first touches its state, which may be hours
-after the restore. The same questions are put here before the deploy, state by state, with the
-rules of the state backends on top: a key, a namespace and a map state's user key never change,
-a state keeps its kind, and an operator that is gone stops the restore. Operator state is read into
-memory with the old serializers, so that there the key of a broadcast state may be migrated, too.
+after the restore. The same checks are made here before the deploy, state by state, with the
+additional rules of the state backends: a key, a namespace and a map state's user key never change,
+a state keeps its kind, and a missing operator stops the restore. Operator state is read into memory
+with the old serializers, so the key of a broadcast state may be migrated, too.
 
 Source: `StateSerializerProvider`, `RegisteredKeyValueStateBackendMetaInfo`,
 `TtlAwareSerializerSnapshot`, `RocksDBKeyedStateBackend.updateRestoredStateMetaInfo`,
@@ -68,14 +68,14 @@ _APART = (
 
 @dataclass(frozen=True)
 class OperatorSchema:
-    """What an operator's state is made of.
+    """The types of an operator's state.
 
     Attributes:
-        label: The operator's uid, or else its id.
+        label: The operator's uid, or otherwise its id.
         key: The key's serializer; None if it has no keyed state.
         states: Its keyed states by name.
         operator_states: Its lists and broadcast states by name.
-        others: What else it has, of which only the operator itself knows what it is.
+        others: Its other state, which only the operator itself can read.
     """
 
     label: str
@@ -86,12 +86,12 @@ class OperatorSchema:
 
     @property
     def operator_id(self) -> str:
-        """By which Flink finds it; before Flink 2.0 a snapshot names no uids."""
+        """The id by which Flink finds it; before Flink 2.0 a snapshot has no uids."""
         return self.label if _ID.fullmatch(self.label) else operator_id_of_uid(self.label)
 
     @property
     def held(self) -> str:
-        """All that it has, in words; empty if it has nothing."""
+        """The states of the operator in words; empty without state."""
         count = len(self.states) + len(self.operator_states)
         return ", ".join([f"{count} states"] * (count > 0) + list(self.others))
 
@@ -103,7 +103,7 @@ class StateVerdict:
     Attributes:
         operator: The operator's label.
         state: The state's name; empty for the operator as a whole and its key.
-        result: The verdict and why.
+        result: The verdict and its reason.
     """
 
     operator: str
@@ -112,20 +112,20 @@ class StateVerdict:
 
     @property
     def fault(self) -> bool:
-        """Whether Flink would refuse, or lose the state."""
+        """Return whether Flink would refuse, or lose the state."""
         return self.result.verdict is Verdict.INCOMPATIBLE
 
 
 def operator_schema(
     label: str, key_serializer: bytes, meta_infos: Iterable[bytes], others: Iterable[str] = ()
 ) -> OperatorSchema:
-    """The schema from the bytes that a snapshot, or the lake, holds.
+    """Return the schema from the bytes in a snapshot or in the lake.
 
     Args:
         label: The operator's label.
         key_serializer: As in `KeyedFile.key_serializer`; empty if there is no keyed state.
         meta_infos: As in `KeyedState.meta_info` and `NonKeyedState.meta_info`.
-        others: What else it has, as in `OperatorSchema`.
+        others: Its other state, as in `OperatorSchema`.
     """
     states = [parse_state_meta_info(meta_info) for meta_info in meta_infos]
     unkeyed = {state.name: state for state in states if state.kind in UNKEYED}
@@ -139,12 +139,12 @@ def operator_schema(
 def check_operators(
     old: Iterable[OperatorSchema], new: Iterable[OperatorSchema], *, allow_missing: bool = False
 ) -> list[StateVerdict]:
-    """A verdict for every operator and state that the old snapshot holds, or the new job declares.
+    """Return a verdict for every operator and state of the old snapshot and of the new job.
 
     Args:
-        old: What is to be restored.
-        new: What restores it.
-        allow_missing: Whether an operator may be gone (`--allowNonRestoredState`).
+        old: The operators of the snapshot.
+        new: The operators of the job.
+        allow_missing: Whether an operator may be missing (`--allowNonRestoredState`).
     """
     declared = {operator.operator_id: operator for operator in new}
     verdicts: list[StateVerdict] = []
@@ -152,7 +152,7 @@ def check_operators(
         after = declared.get(before.operator_id)
         if after is not None:
             verdicts += _check_keyed(before, after)
-            # a list or broadcast state that is not asked for any more is restored and kept
+            # a list or broadcast state that is no longer declared is restored and kept
             states = before.operator_states, after.operator_states
             verdicts += _check_states(before.label, *states, check_operator_state)
         elif before.held:
@@ -168,7 +168,7 @@ def _missing(operator: OperatorSchema, allowed: bool) -> Compatibility:
 
 
 def check_operator_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
-    """The worst of what mode and serializers say of a list or broadcast state.
+    """Return the worst verdict of mode and serializers for a list or broadcast state.
 
     Args:
         old: The state as it was written.
@@ -199,7 +199,7 @@ def _check_states(
     new: Mapping[str, StateMetaInfo],
     check: Callable[[StateMetaInfo, StateMetaInfo], Compatibility],
 ) -> list[StateVerdict]:
-    """A verdict for each of the old states; one that is not asked for stays as it is."""
+    """Return a verdict for each old state; one that is no longer declared stays as it is."""
     return [
         StateVerdict(operator, name, check(before, new[name]) if name in new else as_is())
         for name, before in old.items()
@@ -207,7 +207,7 @@ def _check_states(
 
 
 def _check_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
-    """The worst of what kind, namespace and value say, in whichever version each is registered."""
+    """Return the worst verdict of kind, namespace and value, in either version of registration."""
     kinds = _kind(old), _kind(new)
     if kinds[0] != kinds[1] and UNKNOWN_TYPE not in kinds:
         return incompatible(*kinds, "a state keeps its kind")
@@ -235,7 +235,7 @@ def _held(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot | None:
 def _check_value(
     old: TypeSerializerSnapshot | None, new: TypeSerializerSnapshot | None, kind: str
 ) -> Compatibility:
-    """A value, or the element of a list, or user key and value of a map."""
+    """Return the verdict for a value, a list's element, or a map's user key and value."""
     if old is None or new is None:
         return as_is()
     if kind == "TIMERS":
@@ -251,15 +251,15 @@ def _check_value(
         value = _with_ttl(old.nested[1], new.nested[1])
         return worst_of((strict(key, "map state's key").under("key"), value.under("value")))
     if isinstance(old, _OF_ELEMENTS) != isinstance(new, _OF_ELEMENTS):
-        # Flink looks for the times in the elements, even where the whole has or had one
+        # Flink looks for the times in the elements, even if the whole list or map has or had TTL
         return incompatible(old.type_name, new.type_name, "a list or map follows only its like")
     return _with_ttl(old, new)
 
 
 def _with_ttl(old: TypeSerializerSnapshot, new: TypeSerializerSnapshot) -> Compatibility:
-    """Time to live may be switched on or off, which migrates (since Flink 2.0).
+    """Return the verdict for TTL, which may be switched on or off by a migration (since Flink 2.0).
 
-    Not that of the asynchronous state API: Flink knows the older class only.
+    The TTL of the asynchronous state API can't: Flink recognises only the older class.
     """
     before = old.nested[1] if type(old) is TtlSerializerSnapshot else old
     after = new.nested[1] if type(new) is TtlSerializerSnapshot else new

@@ -8,9 +8,9 @@
     i32 n, n operator states: id, parallelism, coordinator state, subtasks with their handles
     version 4 and later: the checkpoint properties, a Java object stream, to the end of the file
 
-Version 1 is refused by Flink itself since 1.17. Version 2 (Flink 1.3 to 1.10) is read; as in
-Flink it can't be written. The Java stream is parsed as data (`files.java_stream`) where it
-is looked at, and carried as bytes where it is not: nothing in it is ever instantiated.
+Version 1 is refused by Flink itself since 1.17. Version 2 (Flink 1.3 to 1.10) is read; as in Flink
+it can't be written. The Java stream is parsed as data (`files.java_stream`) if it is needed, and
+otherwise carried as bytes: nothing in it is ever instantiated.
 
 Source: `org.apache.flink.runtime.checkpoint.Checkpoints` and `...checkpoint.metadata`
 (`MetadataV2Serializer` to `MetadataV6Serializer`).
@@ -83,7 +83,7 @@ class MasterState:
 
 @dataclass(slots=True)
 class SubtaskState:
-    """What one subtask of one operator left: at most one handle of each kind."""
+    """The state of one subtask of one operator: at most one handle of each kind."""
 
     managed_operator: OperatorHandle | None = None
     raw_operator: OperatorHandle | None = None
@@ -100,10 +100,10 @@ class OperatorState:
 
     Attributes:
         operator_id: 16 bytes, as hex; the hash of the uid, or of the topology.
-        parallelism: The number of subtasks, whether or not each left something.
+        parallelism: The number of subtasks, with or without state.
         max_parallelism: The number of key groups.
-        name: From version 5 on, else empty.
-        uid: From version 5 on, else empty.
+        name: Its name, from version 5 on; otherwise empty.
+        uid: Its uid, from version 5 on; otherwise empty.
         coordinator: The source coordinator's state, opaque.
         subtasks: By index. None if the operator was fully finished.
     """
@@ -129,7 +129,7 @@ class CheckpointMetadata:
 
 
 def subtask_bytes(subtask: SubtaskState) -> int:
-    """The size of a subtask's state, as its handles say (`OperatorSubtaskState.getStateSize`)."""
+    """Return the size of a subtask's state by its handles (`OperatorSubtaskState.getStateSize`)."""
     operators = (subtask.managed_operator, subtask.raw_operator)
     streams = [operator.stream for operator in operators if operator is not None]
     keyed = [keyed for keyed in (subtask.managed_keyed, subtask.raw_keyed) if keyed is not None]
@@ -138,14 +138,14 @@ def subtask_bytes(subtask: SubtaskState) -> int:
 
 
 def raw_bytes(subtask: SubtaskState) -> int:
-    """The size of a subtask's raw state, keyed and not."""
+    """Return the size of a subtask's raw state, keyed and not."""
     operator, keyed = subtask.raw_operator, subtask.raw_keyed
     size = operator.stream.size if operator is not None and operator.stream is not None else 0
     return size + (keyed_bytes(keyed) if keyed is not None else 0)
 
 
 def in_flight_bytes(subtask: SubtaskState) -> int:
-    """The size of a subtask's in-flight buffers: its own in files that several share."""
+    """Return the size of a subtask's in-flight buffers: only its own part of shared files."""
     return sum(channel.size for channel in (*subtask.inputs, *subtask.outputs))
 
 
@@ -191,7 +191,7 @@ def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:
 
 
 def write_metadata(metadata: CheckpointMetadata) -> bytes:
-    """The file's bytes.
+    """Return the file's bytes.
 
     Raises:
         UnsupportedFormatError: Version 2, or content that the version can't hold.
@@ -249,7 +249,7 @@ def _read_operator(wire: DataInput, version: int) -> OperatorState:
             raise wire.fault("coordinator state that is not inlined")
         operator.coordinator = coordinator
     else:
-        wire.read_int()  # the chain length of before 1.3
+        wire.read_int()  # the chain length, before Flink 1.3
     count = wire.read_int()
     if count < 0 and version >= FIRST_WITH_COORDINATOR:
         operator.subtasks = None

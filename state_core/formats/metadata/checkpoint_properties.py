@@ -1,8 +1,8 @@
 """The checkpoint properties at the end of `_metadata` (version 4 and later), as data.
 
 Flink writes a Java object stream there and deserializes it unfiltered when it restores. Here the
-stream is parsed by its grammar and never instantiated; what is written is built from the same
-grammar, with the class descriptions of Flink 1.20 to 2.3 (they are the same).
+stream is parsed by its grammar and never instantiated; new streams are written by the same grammar,
+with the class descriptions of Flink 1.20 to 2.3 (they are the same).
 
 Source: `org.apache.flink.runtime.checkpoint.CheckpointProperties`, `SavepointType`,
 `CheckpointType`.
@@ -34,7 +34,7 @@ SAVEPOINT_TYPE_VERSION = -0x5F782CF75BA7EB48  # a087d308a45814b8
 
 
 def describe_properties(data: bytes) -> tuple[str, str]:
-    """What kind of snapshot it is, and its format; empty where the bytes don't say.
+    """Return a snapshot's kind and format; empty if the bytes don't contain them.
 
     Returns:
         `("savepoint", "canonical" | "native")`, `("checkpoint", "checkpoint")` or `("", "")`.
@@ -57,12 +57,12 @@ def describe_properties(data: bytes) -> tuple[str, str]:
 
 
 def is_canonical_savepoint(data: bytes) -> bool:
-    """Whether these are the properties of a savepoint in the unified format."""
+    """Return whether these are the properties of a savepoint in the unified format."""
     return describe_properties(data) == ("savepoint", "canonical")
 
 
 def canonical_savepoint_properties() -> bytes:
-    """The properties that Flink writes for `flink savepoint --type canonical`."""
+    """Return the properties that Flink writes for `flink savepoint --type canonical`."""
     java_enum = JavaClass("java.lang.Enum", 0, SERIALIZABLE_ENUM)
     form = JavaEnum(JavaClass(FORMAT_TYPE, 0, SERIALIZABLE_ENUM, (), java_enum), "CANONICAL")
     action = JavaEnum(JavaClass(POST_ACTION, 0, SERIALIZABLE_ENUM, (), java_enum), "NONE")

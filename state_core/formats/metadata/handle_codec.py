@@ -66,7 +66,7 @@ MERGED_CHANNEL_KINDS = (3, 4)
 
 
 def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
-    """A keyed state handle, or None for the null tag."""
+    """Read a keyed state handle, or None for the null tag."""
     tag = source.read_unsigned_byte()
     if tag == NULL:
         return None
@@ -87,7 +87,7 @@ def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
 
 
 def write_keyed_handle(handle: KeyedHandle | None, out: DataOutput) -> None:
-    """The reverse of `read_keyed_handle`, with the tags that Flink 2.3 writes."""
+    """Write a keyed state handle, with the tags of Flink 2.3."""
     if handle is None:
         out.write_byte(NULL)
     elif isinstance(handle, KeyGroupsHandle):
@@ -107,7 +107,7 @@ def write_keyed_handle(handle: KeyedHandle | None, out: DataOutput) -> None:
 
 
 def read_operator_handle(source: DataInput) -> OperatorHandle | None:
-    """An operator state handle, or None for the null tag."""
+    """Read an operator state handle, or None for the null tag."""
     tag = source.read_unsigned_byte()
     if tag == NULL:
         return None
@@ -130,7 +130,7 @@ def read_operator_handle(source: DataInput) -> OperatorHandle | None:
 
 
 def write_operator_handle(handle: OperatorHandle | None, out: DataOutput) -> None:
-    """The reverse of `read_operator_handle`."""
+    """Write an operator state handle."""
     if handle is None:
         out.write_byte(NULL)
         return
@@ -148,12 +148,12 @@ def write_operator_handle(handle: OperatorHandle | None, out: DataOutput) -> Non
 
 
 def read_channel_handle(source: DataInput, typed: bool, kind: int) -> ChannelHandle:
-    """An in-flight buffers handle.
+    """Read a handle of in-flight buffers.
 
     Args:
         source: The bytes, at the handle.
         typed: Whether a type byte comes first (`_metadata` 6).
-        kind: What it is where there is no type byte: 1 for inputs, 2 for outputs.
+        kind: Its kind if it has no type byte: 1 for inputs, 2 for outputs.
     """
     if typed:
         actual = source.read_unsigned_byte()
@@ -177,7 +177,7 @@ def read_channel_handle(source: DataInput, typed: bool, kind: int) -> ChannelHan
 
 
 def unmerged(handle: ChannelHandle) -> tuple[ChannelHandle, ...]:
-    """A handle of each channel, as before `_metadata` version 6."""
+    """Return a handle for each channel, as before `_metadata` version 6."""
     if handle.kind not in MERGED_CHANNEL_KINDS:
         return (handle,)
     kind = handle.kind - 2
@@ -185,7 +185,7 @@ def unmerged(handle: ChannelHandle) -> tuple[ChannelHandle, ...]:
 
 
 def write_channel_handle(handle: ChannelHandle, out: DataOutput, typed: bool) -> None:
-    """The reverse of `read_channel_handle`; merged handles have a form where they are typed."""
+    """Write a handle of in-flight buffers; merged handles exist only in the typed form."""
     merged = handle.kind in MERGED_CHANNEL_KINDS
     if typed:
         out.write_byte(handle.kind)

@@ -1,14 +1,14 @@
-"""From handles to bytes: where a snapshot's files are now, wherever they were written.
+"""The bytes of handles, wherever a snapshot's files are now.
 
 A relative handle names a file beside `_metadata`, so a moved savepoint just opens. An absolute
-handle names the place where Flink wrote it. Of a snapshot that was moved that place is gone (or
-worse, belongs to somebody else), so the file is looked for in the snapshot's own directories first:
+handle names the place where Flink wrote it. If the snapshot was moved, that place is gone (or
+worse, belongs to somebody else), so the file is looked up in the snapshot's own directories first:
 beside `_metadata`, and for a checkpoint in the `shared/` and `taskowned/` next to its `chk-N/`, in
 which merged files have a directory for each subtask, or each task manager (FLIP-306), and ForSt one
 for each of its instances, from which checkpoints take tables as they are; and in the `dstl/` there,
-in which the changelog backend has its log if both have one base path.
-Anything that lies elsewhere is refused unless it was allowed by name: a path in a file is no
-permission, nor is a link beside it.
+in which the changelog backend has its log if both have the same base path. Any other place is
+refused unless it was allowed by name: neither a path in a file nor a link beside it is a
+permission.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from statelake.state_core.model.handles import (
 __all__ = ["METADATA_FILE", "StateFiles"]
 
 METADATA_FILE = "_metadata"
-LOOKS_AT_ONCE = 32  # a store takes some ten milliseconds for each
+LOOKS_AT_ONCE = 32  # each look-up takes a store some ten milliseconds
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
 SHARED_DIRECTORIES = ("shared", "taskowned", "dstl")
-TABLE_DIRECTORY = re.compile(r"(.*/shared)/op_[^/]+/db")  # of ForSt
-MAX_SHARED_DEPTH = 3  # of directories: `shared/op_..._attempt_0/db`
-# Flink writes paths as they are (`Path.toString`): `#`, `?` and `%` in them mean nothing
+TABLE_DIRECTORY = re.compile(r"(.*/shared)/op_[^/]+/db")  # tables of ForSt
+MAX_SHARED_DEPTH = 3  # directories: `shared/op_..._attempt_0/db`
+# Flink writes paths unescaped (`Path.toString`): `#`, `?` and `%` have no meaning in them
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
 _KEYS = re.compile(r"(?<=://)[^/@]*@")
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
@@ -70,7 +70,7 @@ class StateFiles:
 
     Args:
         directory: The directory that holds `_metadata`.
-        allow_external: Directories elsewhere that absolute handles and links may lead to.
+        allow_external: Other directories to which absolute handles and links may lead.
     """
 
     def __init__(self, directory: Directory, allow_external: tuple[str, ...] = ()) -> None:
@@ -86,11 +86,11 @@ class StateFiles:
         self.metadata_path = self.directory.full(METADATA_FILE)
 
     def metadata(self) -> bytes:
-        """The snapshot's `_metadata`.
+        """Return the content of the snapshot's `_metadata`.
 
         Raises:
-            MissingFileError: There is none.
-            UnsafePathError: `_metadata` is a link that leads to where it must not.
+            MissingFileError: It does not exist.
+            UnsafePathError: `_metadata` is a link to a forbidden place.
         """
         source = self._relative(METADATA_FILE)
         self._seen[source.name] = source
@@ -98,17 +98,17 @@ class StateFiles:
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Refuse what is read meanwhile if a file has changed since it was opened here.
+        """Refuse the results of a `with` block if a file has changed since it was opened.
 
-        Files that are gone were read before, or are missed by whoever reads them.
+        A file that is gone was read before, or its reader reports it.
 
         Raises:
-            ChangedFileError: One has.
+            ChangedFileError: A file has changed.
         """
         try:
             yield
         except SnapshotError:
-            self._refuse_changes()  # which says more than what came of one
+            self._refuse_changes()  # a changed file explains any other error
             raise
         self._refuse_changes()
 
@@ -128,20 +128,21 @@ class StateFiles:
         shared: bool = False,
         part: bool = False,
     ) -> ByteSource:
-        """The bytes of a handle.
+        """Open the bytes of a handle.
 
         Args:
-            handle: What to open.
-            whole: Whether a file that is shorter than the handle says is refused; if not, the
-                source has what is there.
+            handle: The handle.
+            whole: Whether a file that is shorter than its handle's size is refused; if not, the
+                source has the existing bytes.
             shared: Whether any number of handles may lead to the same bytes, as those of
                 in-flight buffers do.
             part: Whether the file may appear in several handles, each for other key groups.
 
         Raises:
-            MissingFileError: The file is not there.
+            MissingFileError: The file does not exist.
             UnsafePathError: The file lies outside the snapshot, and that was not allowed.
-            CorruptSnapshotError: The file is shorter than the handle says, or no name is such.
+            CorruptSnapshotError: The file is shorter than the handle's size, or its name is not
+                possible.
             OversizedError: Too many handles lead to the same bytes.
         """
         path = _path_of(handle)
@@ -171,14 +172,13 @@ class StateFiles:
     def opened_log(
         self, handle: StreamHandle, work_out: Callable[[ByteSource, Copies], _Worked]
     ) -> _Worked:
-        """What follows from a file of a log, which several handles name, worked out once.
+        """Return a result for a file of a log, which several handles name, computed once.
 
-        Such a handle says how many bytes there were before compression, so its file is as long as
-        it is.
+        Such a handle has the size before compression, so the file's own length is used.
 
         Args:
-            handle: What to open.
-            work_out: Works it out, with room for copies; always the same function.
+            handle: The handle.
+            work_out: Computes the result, with room for copies; always the same function.
 
         Raises:
             SnapshotError: As `open` does.
@@ -223,11 +223,11 @@ class StateFiles:
         return self._found(self.directory, path) or self.directory.source(path)
 
     def _found(self, directory: ConfinedDirectory, path: str) -> FileSource | None:
-        """A file that is there; a link may lead to where a file may be, and nowhere else."""
+        """Return a file if it exists; a link may only lead to an allowed place."""
         try:
             return directory.source(path)
         except MissingFileError:
-            directory.exists(path)  # which says so if it can't be looked up
+            directory.exists(path)  # reports a place that can't be looked up
             return None
         except UnsafePathError:
             return directory.followed(path, self.allowed)
@@ -246,7 +246,7 @@ class StateFiles:
         for directory, own in self._own_places(parent, name):
             if source := self._found(directory, own):
                 return source
-        # in an object store the authority is the bucket, which Arrow has as a part of the path
+        # in an object store the authority is the bucket, which is a part of Arrow's path
         authority = (scheme[1] or "") if scheme else ""
         for directory in self.allowed:
             root = f"{directory.root.rstrip('/')}/"
@@ -276,11 +276,11 @@ class StateFiles:
 
     @cached_property
     def _above(self) -> ConfinedDirectory:
-        """Where a checkpoint has its siblings."""
+        """Return the directory of the checkpoint and its siblings."""
         return self._named.child("..").confined()
 
     def _own_places(self, parent: str, name: str) -> list[tuple[ConfinedDirectory, str]]:
-        """Where a file that lay in a directory can be now, best guess first."""
+        """Return the places where a file of a directory may be now, best guess first."""
         parts = parent.split("/")
         checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root))
         places = [(self.directory, name)]
@@ -294,24 +294,24 @@ class StateFiles:
         return shared if depth == 1 else [*shared, *places]
 
     def _shared_places(self, shared: str, path: str) -> list[tuple[ConfinedDirectory, str]]:
-        """In the directory next to `chk-N`, or in the snapshot's own one of that name."""
+        """Return the directory next to `chk-N`, and the snapshot's own directory of that name."""
         places = [(self.directory, f"{shared}/{path}")]
         if CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(self.directory.root)):
             return [(self._above.child(shared), path), *places]
         return places
 
     def _is_external(self, uri: str, path: str) -> bool:
-        """Whether the file is where the handle says, and that is not a part of the snapshot."""
+        """Return whether the file is at the handle's place, outside of the snapshot."""
         if _SCHEME.match(uri) and not uri.startswith("file:"):
             return not self.allowed
         return self.directory.local and os.path.exists(path)
 
 
 class _Extents:
-    """How much of each file handles lead to, and how often: the work is to be as the bytes are.
+    """The extent of each file that handles lead to, so that the work is proportional to the bytes.
 
     Args:
-        budget: What the snapshot may declare: more with every byte.
+        budget: The budget of declarations, which grows with every byte.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -321,7 +321,7 @@ class _Extents:
         self.led: dict[str, int] = {}
 
     def add(self, handle: StreamHandle, source: ByteSource) -> None:
-        """Take a handle into account, once.
+        """Count a handle, once.
 
         Raises:
             OversizedError: Too many handles lead to the same bytes.
@@ -342,7 +342,7 @@ class _Extents:
 
 
 def _shared_depth(parts: list[str]) -> int:
-    """How many of the last parts of a path begin with a shared directory; 0 if none is one."""
+    """Return how many of a path's last parts begin with a shared directory; 0 without one."""
     depths = range(1, min(MAX_SHARED_DEPTH, len(parts)) + 1)
     return next((depth for depth in depths if parts[-depth] in SHARED_DIRECTORIES), 0)
 
@@ -352,5 +352,5 @@ def _path_of(handle: StreamHandle) -> str:
 
 
 def _without_keys(uri: str) -> str:
-    """A URI as it is shown: whoever wrote it may have put access keys before the host."""
+    """Return a URI for display, without access keys that may stand before the host."""
     return _KEYS.sub("", uri)

@@ -1,4 +1,4 @@
-"""The stream handles of `_metadata`, and the numbers that all handles are made of.
+"""The stream handles of `_metadata`, and the numbers that all handles contain.
 
 Source: `MetadataV2V3SerializerBase.serializeStreamStateHandle`. A handle begins with a tag byte and
 has no length, so an unknown tag ends the reading.
@@ -43,7 +43,7 @@ NOT_WRITTEN = -1
 
 
 def read_stream_handle(source: DataInput, depth: int = 0) -> StreamHandle | None:
-    """A stream handle, or None for the null tag."""
+    """Read a stream handle, or None for the null tag."""
     tag = source.read_unsigned_byte()
     if tag == NULL:
         return None
@@ -69,7 +69,7 @@ def read_stream_handle(source: DataInput, depth: int = 0) -> StreamHandle | None
 
 
 def write_stream_handle(handle: StreamHandle | None, out: DataOutput) -> None:
-    """The reverse of `read_stream_handle`."""
+    """Write a stream handle."""
     if handle is None:
         out.write_byte(NULL)
     elif isinstance(handle, InlineHandle):
@@ -101,7 +101,7 @@ def write_stream_handle(handle: StreamHandle | None, out: DataOutput) -> None:
 
 
 def unknown_handle(source: DataInput, what: str, tag: int) -> UnsupportedFormatError:
-    """The error for a tag that no Flink up to 2.3 writes."""
+    """Return the error for a tag that no Flink up to 2.3 writes."""
     return UnsupportedFormatError(
         f"unknown {what} handle, tag {tag}",
         place=source.place,
@@ -110,7 +110,7 @@ def unknown_handle(source: DataInput, what: str, tag: int) -> UnsupportedFormatE
 
 
 def read_size(source: DataInput) -> int:
-    """A number of bytes."""
+    """Read a number of bytes."""
     size = source.read_long()
     if size < 0:
         raise source.fault(f"a state of {size} bytes")
@@ -118,19 +118,19 @@ def read_size(source: DataInput) -> int:
 
 
 def read_longs(source: DataInput) -> tuple[int, ...]:
-    """A count, and as many numbers."""
+    """Read a count, and as many numbers."""
     return source.read_longs(source.read_length("offsets", 8))
 
 
 def write_longs(values: tuple[int, ...], out: DataOutput) -> None:
-    """The reverse of `read_longs`."""
+    """Write a count, and the numbers."""
     out.write_int(len(values))
     for value in values:
         out.write_long(value)
 
 
 def read_range(source: DataInput) -> tuple[int, int]:
-    """The first of some key groups, and how many there are."""
+    """Read the first of some key groups, and their number."""
     first, count = source.read_int(), source.read_int()
     if first < 0 or count < 0 or first + count > KEY_GROUPS.most:
         raise source.fault(f"{count} key groups from {first} on, and there are at most 32768")
@@ -138,7 +138,7 @@ def read_range(source: DataInput) -> tuple[int, int]:
 
 
 def read_offsets(source: DataInput) -> tuple[int, tuple[int, ...]]:
-    """The first key group, and where each begins; -1 in raw state, where none was written."""
+    """Read the first key group, and the offset of each; -1 for one that raw state does not have."""
     first, count = read_range(source)
     offsets = source.read_longs(count)
     if offsets and min(offsets) < NOT_WRITTEN:
@@ -147,7 +147,7 @@ def read_offsets(source: DataInput) -> tuple[int, tuple[int, ...]]:
 
 
 def write_offsets(first: int, offsets: tuple[int, ...], out: DataOutput) -> None:
-    """The reverse of `read_offsets`."""
+    """Write the first key group, and the offset of each."""
     out.write_int(first)
     out.write_int(len(offsets))
     for offset in offsets:

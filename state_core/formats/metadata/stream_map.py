@@ -1,4 +1,4 @@
-"""The streams of a `_metadata`: those of other than managed keyed state changed, files of all."""
+"""The streams of a `_metadata`: change those outside managed keyed state, and list all files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ StreamMap = Callable[[StreamHandle], StreamHandle]
 
 
 def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMetadata:
-    """The same `_metadata`, and every stream but those of managed keyed state changed."""
+    """Return the same `_metadata` with every stream changed but those of managed keyed state."""
 
     def of_operator(handle: OperatorHandle | None) -> OperatorHandle | None:
         if handle is None or handle.stream is None:
@@ -34,7 +34,7 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
 
     def of_raw_keyed(handle: KeyedHandle | None) -> KeyedHandle | None:
         if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
-            return handle  # the raw one is always a stream with key groups
+            return handle  # raw state is always a stream with key groups
         return replace(handle, stream=change(handle.stream))
 
     def of_channel(handle: ChannelHandle) -> ChannelHandle:
@@ -60,7 +60,7 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
 
 
 def named_files(metadata: CheckpointMetadata) -> set[str]:
-    """The files of a savepoint that its handles lead to."""
+    """Return the files that a savepoint's handles name."""
     streams = [
         subtask.managed_keyed.stream
         for operator in metadata.operators

@@ -1,7 +1,7 @@
 """Files of operator state: lists, union lists and broadcast maps.
 
 ========================  ===========================================================
-`operator_file`           one file, its header and the places of its elements
+`operator_file`           one file, its header and the positions of its elements
 `operator_reader`         its elements as typed columns
 `operator_states`         all subtasks' files as the states of an operator, and back
 ========================  ===========================================================

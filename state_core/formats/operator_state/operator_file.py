@@ -1,4 +1,4 @@
-"""Operator state: the file that one subtask of an operator leaves beside its keyed state.
+"""Operator state: one subtask's file, beside its keyed state.
 
 ::
 
@@ -10,8 +10,8 @@
     compressed:       one Snappy stream behind the header, flushed before each element, so that
                       an offset is where a chunk begins
 
-What is compressed is the state, never the header; versions up to 5 are read as not compressed
-whatever the configuration says.
+Only the state is compressed, never the header; versions up to 5 are read as uncompressed,
+regardless of the configuration.
 
 Source: `OperatorBackendSerializationProxy`, `DefaultOperatorStateBackendSnapshotStrategy`,
 `OperatorStateRestoreOperation` in `org.apache.flink.runtime.state`.
@@ -42,7 +42,7 @@ from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 __all__ = [
-    "Element",
+    "ElementBounds",
     "OperatorFile",
     "OperatorHeader",
     "header_of",
@@ -57,7 +57,7 @@ LEAST_CHUNK = 5
 
 @dataclass(frozen=True, slots=True)
 class OperatorHeader:
-    """The head of an operator state file, and the bytes that it takes."""
+    """The header of an operator state file, and its length in bytes."""
 
     version: int
     compressed: bool
@@ -67,15 +67,15 @@ class OperatorHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
-    """Where the parts of a state lie in `OperatorFile.content`: one an element, or one in all."""
+class ElementBounds:
+    """The bounds of a state's elements in `OperatorFile.content`; one for a broadcast state."""
 
     starts: I64Array
     ends: I64Array
 
 
 def read_operator_header(source: DataInput) -> OperatorHeader:
-    """Read the head of a file.
+    """Read the header of a file.
 
     Raises:
         UnsupportedFormatError: The version is neither 5 nor 6.
@@ -96,7 +96,7 @@ def read_operator_header(source: DataInput) -> OperatorHeader:
 
 
 def write_operator_header(header: OperatorHeader, out: DataOutput) -> None:
-    """Write the head of a file, in its version."""
+    """Write the header of a file, in its version."""
     out.write_int(header.version)
     if header.version == CURRENT_VERSION:
         out.write_boolean(header.compressed)
@@ -113,7 +113,7 @@ class OperatorFile:
     Attributes:
         source: Its bytes.
         header: The header, which describes its states.
-        handle: Where its elements are.
+        handle: The handle, with the offsets of its elements.
     """
 
     source: ByteSource
@@ -127,7 +127,7 @@ class OperatorFile:
 
     @cached_property
     def _frames(self) -> tuple[I64Array, I64Array]:
-        """Of compressed state: where chunks begin in the file, and their content in `content`."""
+        """The starts of compressed chunks in the file, and of their content in `content`."""
         raw = np.empty(self.source.size - self.header.size, np.uint8)
         self.source.read_into(self.header.size, raw)
         room = raw.size // LEAST_CHUNK + 1
@@ -142,7 +142,7 @@ class OperatorFile:
 
     @cached_property
     def content(self) -> U8Array:
-        """All state behind the header, decompressed; in memory, as the backend holds it, too."""
+        """All state behind the header, decompressed, in memory, as it is in the backend."""
         end = self.source.size
         size = int(self._frames[1][-1]) if self.header.compressed else end - self.header.size
         out = np.empty(size, np.uint8)
@@ -152,13 +152,13 @@ class OperatorFile:
 
     @cached_property
     def _offsets(self) -> dict[str, I64Array]:
-        """Where each state's elements begin in the file."""
+        """The start of each state's elements in the file."""
         states = self.handle.states
         return {name: np.array(part.offsets, np.int64) for name, part in states.items()}
 
     @cached_property
     def _bounds(self) -> I64Array:
-        """Where elements begin in `content`, whose they may be, ascending; and where it ends."""
+        """The starts of all elements in `content`, ascending, and its end."""
         everything = np.sort(np.concatenate([np.empty(0, np.int64), *self._offsets.values()]))
         bounds = np.append(self._within(everything), self.content.size)
         alike = np.flatnonzero((np.diff(bounds) == 0) & (bounds[1:] < self.content.size))
@@ -169,7 +169,7 @@ class OperatorFile:
         return bounds
 
     def _within(self, offsets: npt.NDArray[np.int64]) -> I64Array:
-        """Positions in the file as positions in `content`."""
+        """Return positions in the file as positions in `content`."""
         if not self.header.compressed:
             positions = offsets - self.header.size
         else:
@@ -185,8 +185,8 @@ class OperatorFile:
             )
         return positions.astype(np.int64)
 
-    def elements(self, state: str) -> Element:
-        """Where a state's elements lie; of a broadcast state, one that is all of it.
+    def elements(self, state: str) -> ElementBounds:
+        """Return the bounds of a state's elements; a broadcast state is one element.
 
         Raises:
             CorruptSnapshotError: An offset leads outside the state.
@@ -194,10 +194,10 @@ class OperatorFile:
         starts = self._within(self._offsets.get(state, np.empty(0, np.int64)))
         bounds = self._bounds
         ends = bounds[np.searchsorted(bounds[:-1], starts, side="right")]
-        return Element(starts, ends)
+        return ElementBounds(starts, ends)
 
     def place(self, position: int) -> str:
-        """Names a position of `content`."""
+        """Return the name of a position in `content`."""
         what = "decompressed byte" if self.header.compressed else "offset"
         at = position if self.header.compressed else position + self.header.size
         return f"{self.source.name}, {what} {at}"
@@ -210,8 +210,8 @@ def open_operator_file(
 
     Args:
         source: The file's bytes.
-        handle: Where its elements are.
-        heads: The heads of the snapshot's files that were read before.
+        handle: The handle, with the offsets of its elements.
+        heads: The headers of the snapshot's files, to share equal ones.
 
     Raises:
         SnapshotError: The file can't be read.
@@ -224,7 +224,7 @@ def open_operator_file(
 
 
 def header_of(source: ByteSource, handle: OperatorHandle, heads: Heads) -> OperatorHeader:
-    """Read the head of a file, which ends where the first element begins.
+    """Read the header of a file, which ends at the first element.
 
     Raises:
         SnapshotError: The header can't be read.

@@ -1,4 +1,4 @@
-"""From the handles of an operator's subtasks to its operator states, one for each name."""
+"""The operator states of an operator, by name, from the handles of its subtasks."""
 
 from __future__ import annotations
 
@@ -51,35 +51,43 @@ class SubtaskPart:
 
     @property
     def elements(self) -> int:
-        """The elements of a list; 1 for a broadcast state."""
+        """Number of elements of a list; 1 for a broadcast state."""
         return len(self.file.handle.states[self.state].offsets)
 
     @property
     def size(self) -> int:
-        """The bytes of the file that holds them, as stored."""
+        """Stored size of its file in bytes."""
         return self.file.source.size
 
     def decode(self) -> pa.RecordBatch:
-        """Its elements or entries as typed columns."""
+        """Return its elements or entries as typed columns."""
         try:
             return self.layout.decode(self.file, self.state, self.subtask)
         except StateError as error:
             raise error.within(f"operator state {self.state!r}") from error
 
     def encoded(self) -> list[bytes]:
-        """Each element's bytes; a broadcast state is one."""
+        """Return each element's bytes; a broadcast state is one element."""
         elements = self.file.elements(self.state)
         data = self.file.content
         bounds = zip(elements.starts.tolist(), elements.ends.tolist(), strict=True)
         return [data[start:end].tobytes() for start, end in bounds]
 
+    def measure(self) -> tuple[int, int]:
+        """The elements of a list, or the entries of a broadcast state, and their bytes."""
+        held = self.file.elements(self.state)
+        size = int((held.ends - held.starts).sum())
+        if self.layout.key is None or not len(held.starts):
+            return len(held.starts), size
+        return self.layout.count(self.file, held), size
+
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
-        """The entries of a broadcast state as bytes, in no order."""
+        """Return the entries of a broadcast state as bytes, unordered."""
         return self.layout.entries(self.file, self.state)
 
 
 def open_operator_files(operator: OperatorState, files: StateFiles) -> dict[int, OperatorFile]:
-    """The operator state file of each subtask that left one.
+    """Open the operator state file of each subtask that has one.
 
     Raises:
         SnapshotError: A file can't be read.
@@ -97,11 +105,11 @@ def open_operator_files(operator: OperatorState, files: StateFiles) -> dict[int,
 
 
 def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[NonKeyedState, ...]:
-    """An operator's states: lists first, then broadcasts, each with the parts of its subtasks.
+    """Return an operator's states: lists first, then broadcasts, each with its subtasks' parts.
 
     Args:
         files: The operator state file of each subtask.
-        heads: The heads of the snapshot's files.
+        heads: The headers of the snapshot's files.
 
     Raises:
         CorruptSnapshotError: A handle names a state that its file does not declare, or declares
@@ -146,7 +154,7 @@ def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[Non
 def _described(
     infos: Iterable[StateMetaInfo], budget: Budget
 ) -> dict[str, tuple[NonKeyedState, OperatorLayout]]:
-    """Each state that a head declares, with its layout."""
+    """Return each state that a header declares, with its layout."""
     described = {}
     for info in infos:
         described[info.name] = parse_operator_state(_encoded(info))
@@ -162,9 +170,9 @@ def _encoded(info: StateMetaInfo) -> bytes:
 
 
 def parse_operator_state(meta_info: bytes) -> tuple[NonKeyedState, OperatorLayout]:
-    """A state and its layout from the bytes that a snapshot holds of it.
+    """Return a state and its layout from the bytes in a snapshot.
 
-    Decoders of users are for keyed state: here their classes' values are bytes.
+    User decoders are for keyed state only: here values of their classes are bytes.
 
     Args:
         meta_info: As in `NonKeyedState.meta_info`.

@@ -1,8 +1,8 @@
 """Operator state as columns, and back into a file.
 
 A list state's rows are its elements: subtask, position, value. A broadcast state's rows are its
-entries: key and value; every subtask has a copy, and one is shown. What a typed column can't hold
-exactly stands beside it as bytes, as in keyed state.
+entries: key and value; every subtask has a copy, and one is shown. A value that a typed column
+can't hold exactly is kept beside it as bytes, as in keyed state.
 
 Source: `PartitionableListState`, `HeapBroadcastState` in `org.apache.flink.runtime.state`.
 """
@@ -28,8 +28,9 @@ from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,
 )
-from statelake.state_core.formats.layout.row_writer import Part, RowWriter
+from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter
 from statelake.state_core.formats.operator_state.operator_file import (
+    ElementBounds,
     OperatorFile,
     OperatorHeader,
     write_operator_header,
@@ -52,10 +53,10 @@ class OperatorLayout:
     """One operator state's bytes as columns.
 
     Attributes:
-        mode: How it is redistributed.
+        mode: Its redistribution mode.
         value: The serializer of elements, or of a broadcast state's values.
         key: The serializer of a broadcast state's keys; None for lists.
-        kind: Of keyed state, the one whose values stand in a file as these do.
+        kind: The kind of keyed state whose values are stored in the same form.
     """
 
     kind: ClassVar[StateKind] = StateKind.VALUE
@@ -76,10 +77,10 @@ class OperatorLayout:
         return pa.schema([*place, value, pa.field(RAW_VALUE, pa.binary())])
 
     def decode(self, file: OperatorFile, state: str, subtask: int) -> pa.RecordBatch:
-        """One subtask's part of the state.
+        """Return one subtask's part of the state.
 
         Raises:
-            CorruptSnapshotError: An element is not what its serializer wrote.
+            CorruptSnapshotError: An element does not match its serializer.
         """
         if self.key is not None:
             return self._decode_broadcast(file, state)
@@ -98,19 +99,28 @@ class OperatorLayout:
         if len(elements.starts) == 0:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         start, end = int(elements.starts[0]), int(elements.ends[0])
-        entries = DataInput(file.content[start:end].data, file.place(start))
-        least = self.key.min_length + self.value.min_length
-        count = entries.read_count("broadcast entries", least)
+        count = self.count(file, elements)
         keys = self._key_bounds(file, start + 4, end, count)
         key, raw_key = _column(self.key, file, keys[0], keys[1])
         behind = np.append(keys[0][1:], end) if count else keys[0]
         value, raw_value = _column(self.value, file, keys[1], behind)
         return pa.RecordBatch.from_arrays([key, value, raw_key, raw_value], schema=self.schema)
 
+    def count(self, file: OperatorFile, elements: ElementBounds) -> int:
+        """The entries of a broadcast state's copy.
+
+        Raises:
+            CorruptSnapshotError: Its bytes are too few for as many as it says.
+        """
+        assert self.key is not None  # noqa: S101 - by the callers
+        start, end = int(elements.starts[0]), int(elements.ends[0])
+        entries = DataInput(file.content[start:end].data, file.place(start))
+        return entries.read_count("broadcast entries", self.key.min_length + self.value.min_length)
+
     def _key_bounds(
         self, file: OperatorFile, start: int, end: int, count: int
     ) -> tuple[I64Array, I64Array]:
-        """Where each entry's key begins and ends; its value follows."""
+        """Return the start and end of each entry's key; its value follows."""
         assert self.key is not None  # noqa: S101 - by the caller
         programs = self.key.skip_program(), self.value.skip_program()
         if programs[0] is None or programs[1] is None:
@@ -136,7 +146,7 @@ class OperatorLayout:
     def _walk(
         self, file: OperatorFile, start: int, end: int, count: int
     ) -> tuple[I64Array, I64Array]:
-        """The same, an entry at a time, for types that only their serializer can walk."""
+        """Do the same entry by entry, for types that only their serializer can walk."""
         assert self.key is not None  # noqa: S101 - by the caller
         source = DataInput(file.content[start:end].tobytes(), file.place(start))
         starts, key_ends = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -149,11 +159,11 @@ class OperatorLayout:
         return starts, key_ends
 
     def entries(self, file: OperatorFile, state: str) -> frozenset[tuple[bytes, bytes]]:
-        """A broadcast state's entries as bytes, by which two copies are compared."""
+        """Return a broadcast state's entries as bytes, by which copies are compared."""
         return frozenset(self.pairs(self._decode_broadcast(file, state)))
 
     def pairs(self, batch: pa.RecordBatch) -> list[tuple[bytes, bytes]]:
-        """The bytes of each row: a broadcast entry's key and value, or nothing and an element."""
+        """Return the bytes of each row: a broadcast entry's key and value, or an element."""
         values = self.value_writer(batch).to_binary().to_pylist()
         if self.key is None:
             return [(b"", value) for value in values]
@@ -161,7 +171,7 @@ class OperatorLayout:
         return list(zip(keys, values, strict=True))
 
     def encode(self, batch: pa.RecordBatch) -> pa.LargeBinaryArray:
-        """The elements, or a broadcast state as its one element, as they stand in a file.
+        """Return the elements, or a broadcast state as one element, in the form of a file.
 
         Raises:
             EncodeError: A value that its serializer can't write, or a null in a list.
@@ -180,7 +190,7 @@ class OperatorLayout:
         return pa.array([len(keys).to_bytes(4, "big") + entries], pa.large_binary())
 
     def value_writer(self, batch: pa.RecordBatch) -> RowWriter:
-        """What writes the bytes of each row's element, or of its entry's value."""
+        """Return the writer of each row's element, or of its entry's value."""
         return _writer(batch, VALUE, RAW_VALUE, self.value)
 
     def stored_value(self) -> TypeSerializer:
@@ -188,7 +198,7 @@ class OperatorLayout:
         return self.value
 
     def decode_values(self, cursor: Cursor) -> list[pa.Array]:
-        """The `value` column from these bytes alone."""
+        """Return the `value` column from these bytes alone."""
         column = self.value.decode(cursor)
         cursor.check_at_end()
         return [column]
@@ -196,11 +206,11 @@ class OperatorLayout:
 
 @dataclass(frozen=True)
 class ElementRows:
-    """Rows of one operator state: what `StateRows` is for keyed state.
+    """Rows of one operator state, as `StateRows` are of keyed state.
 
     Attributes:
         name: The state's name.
-        layout: How its elements are laid out.
+        layout: The layout of its elements.
         batch: Its rows.
     """
 
@@ -210,10 +220,10 @@ class ElementRows:
 
 
 def operator_layout(state: StateMetaInfo) -> OperatorLayout:
-    """The layout of one operator state.
+    """Return the layout of one operator state.
 
     Raises:
-        CorruptSnapshotError: A serializer that its kind needs is missing, or the mode is none.
+        CorruptSnapshotError: A serializer that its kind needs is missing, or the mode is unknown.
     """
     try:
         mode = DistributionMode[state.options[DISTRIBUTION_MODE]]
@@ -231,10 +241,10 @@ def operator_layout(state: StateMetaInfo) -> OperatorLayout:
 def encode_operator_file(
     header: OperatorHeader, states: Sequence[tuple[StateMetaInfo, pa.LargeBinaryArray]]
 ) -> tuple[bytes, dict[str, PartitionOffsets]]:
-    """One subtask's file, and the offsets that its handle has.
+    """Return one subtask's file, and the offsets for its handle.
 
     Args:
-        header: The file's head, which says whether it is compressed.
+        header: The file's header, which determines whether it is compressed.
         states: Each state's elements, in the order of the header.
     """
     out = DataOutput()
@@ -258,7 +268,7 @@ def encode_operator_file(
 
 
 def _content(elements: pa.LargeBinaryArray) -> tuple[I64Array, bytes]:
-    """The bounds of elements, and their bytes in one piece."""
+    """Return the bounds of elements, and their bytes in one piece."""
     if not len(elements):
         return np.zeros(1, np.int64), b""
     _, offsets, data = elements.buffers()
@@ -270,7 +280,7 @@ def _content(elements: pa.LargeBinaryArray) -> tuple[I64Array, bytes]:
 def _column(
     serializer: TypeSerializer, file: OperatorFile, starts: I64Array, ends: I64Array
 ) -> tuple[pa.Array, pa.Array]:
-    """Values between bounds, and the exact bytes of those that need them."""
+    """Return the values between bounds, and the exact bytes of those that need them."""
     cursor = Cursor(file.content, starts.copy(), ends, file.place)
     column = serializer.decode(cursor)
     cursor.check_at_end()
@@ -284,12 +294,12 @@ def _writer(
         return [serializer.decode(cursor)]
 
     exact = exact_rows(batch, raw_name, [name], decode)
-    part = Part(serializer, batch.column(name))
+    part = RowPart(serializer, batch.column(name))
     return RowWriter([part], len(batch), exact, batch.column(raw_name))
 
 
 def _refuse_nulls(batch: pa.RecordBatch) -> None:
-    """Flink's lists refuse nulls, also on a restore, whatever their serializer could write."""
+    """Refuse nulls in lists, as Flink does on a restore even if the serializer could write them."""
     missing = pc.and_(pc.is_null(batch.column(VALUE)), pc.is_null(batch.column(RAW_VALUE)))
     row = pc.index(missing, value=True).as_py()
     if row >= 0:

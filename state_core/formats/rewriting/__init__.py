@@ -1,9 +1,9 @@
-"""Savepoints and values made into others, without a lake.
+"""Conversions of savepoints and values, without a lake.
 
 ========================  ===========================================================
-`value_migration`         a state's values as another serializer writes them
-`kryo_upgrade`            values of Flink 1's Kryo as Flink 2's writes them
-`key_bytes`               keys alone, by which rows are chosen
+`value_migration`         a state's values for another serializer
+`kryo_upgrade`            values of Flink 1's Kryo for Flink 2
+`key_bytes`               keys alone, to select rows
 `recompression`           a savepoint with another compression
 ========================  ===========================================================
 

@@ -1,4 +1,4 @@
-"""Keys of rows as bytes, without what stands around them: how rows are chosen by their keys."""
+"""Keys of rows as bytes, without namespaces and user keys, to select rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KEY, RAW_KEY, KeyedLayout
-from statelake.state_core.formats.layout.row_writer import Part, RowWriter
+from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT
@@ -16,10 +16,10 @@ __all__ = ["key_bytes"]
 
 
 def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:
-    """Each row's key, as `encode_keys` gives it.
+    """Return each row's key, as from `encode_keys`.
 
     Raises:
-        EncodeError: The key can't be told from the namespace behind it.
+        EncodeError: The key's end can't be found.
     """
     layout, raw = rows.layout, rows.batch.column(RAW_KEY)
     if layout.opaque_key:
@@ -28,7 +28,7 @@ def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:
             place=f"state {rows.name!r}",
             remedy="choose rows by a predicate on the exact bytes instead",
         )
-    part = Part(layout.key, rows.batch.column(KEY))
+    part = RowPart(layout.key, rows.batch.column(KEY))
     if raw.null_count == len(raw):
         return RowWriter([part], len(raw), ALL_PRESENT, None).to_binary()
     exact = layout.key_writer(rows.batch).exact
@@ -37,7 +37,7 @@ def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:
 
 
 def _key_in(layout: KeyedLayout, data: bytes) -> bytes:
-    """The key within the exact bytes of a key, its namespace and what else is there."""
+    """Return the key within the exact bytes of a key, its namespace and the rest."""
     source = DataInput(data, RAW_KEY)
     if layout.kind is StateKind.TIMERS:
         source.read_long()

@@ -1,6 +1,6 @@
-"""Values that Flink 1's Kryo wrote, as Flink 2's would write them: what Flink itself can't do.
+"""Conversion of values of Flink 1's Kryo to Flink 2's, which Flink itself can't do.
 
-Objects are read with their references and written again, so what is one object twice stays that.
+Objects are read with their references and written again, so that shared objects stay shared.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Rows = TypeVar("Rows", StateRows, ElementRows)
 
 
 def upgrade_rows(rows: Rows, before: KryoSerializerSnapshot) -> Rows:
-    """Rewrite the values of a state for Flink 2: keys and times stay.
+    """Rewrite the values of a state for Flink 2; keys and times stay.
 
     Args:
         rows: The rows, whose values (elements, a map's values) Flink 1 wrote.
-        before: The serializer of these.
+        before: The serializer of these values.
 
     Raises:
-        StateError: A value is not understood, or Flink 2 has no form for it.
+        StateError: A value can't be parsed, or Flink 2 has no form for it.
     """
     older, newer = before.values(KryoVersion.FLINK_1), before.values(KryoVersion.FLINK_2)
 
@@ -64,9 +64,9 @@ def upgrade_rows(rows: Rows, before: KryoSerializerSnapshot) -> Rows:
 def _entry(
     source: DataInput, kind: StateKind, upgraded: Callable[[DataInput], bytes], times: int
 ) -> bytes:
-    """One entry's value bytes, each value behind its time of last access, if it has one.
+    """Return one entry's value bytes, each value behind its time of last access, if it has one.
 
-    A map's begin with whether the value is null; a list's elements have delimiters in between.
+    A map's value bytes begin with the null flag; a list's elements have delimiters in between.
     """
     parts = [source.read_bytes(1)] if kind is StateKind.MAP else []
     if parts and parts[0] != b"\0":

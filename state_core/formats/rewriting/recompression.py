@@ -1,10 +1,10 @@
-"""Rewrite a canonical savepoint compressed, or not: the same entries in other frames.
+"""Rewrite a canonical savepoint compressed or uncompressed, with the same entries.
 
-Only streams are rewritten: each key group's of keyed state, each state's of operator state. What is
-neither is copied. Memory is bounded by a window, whatever a key group holds.
+Only streams are rewritten: one for each key group of keyed state, one for each operator state.
+Other state is copied. Memory is bounded by a window, regardless of the size of key groups.
 
-A key group's stream holds the entries of all states one after the other, so what a state takes of
-it, and of the time, is its share of the content.
+A key group's stream contains the entries of all states, so each state is assigned its share of
+bytes and time by its share of the content.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ from statelake.state_core.model.snapshot import Operator
 
 __all__ = ["Recompression", "StateCompression", "recompress_snapshot"]
 
-WINDOW_BYTES = 64 * 65536  # whole chunks, so that windows are framed as one stream would be
+WINDOW_BYTES = 64 * 65536  # whole chunks, so that windows are framed like one stream
 Progress = Callable[[int, int], None]
 
 
 @dataclass
 class StateCompression:
-    """What became of one state.
+    """The result for one state.
 
     Attributes:
         operator: Its operator's uid or id.
         state: Its name.
-        content_bytes: Not compressed.
+        content_bytes: The uncompressed bytes.
         before_bytes: The bytes that were stored before.
         after_bytes: The bytes that are stored now.
-        seconds: What reading and writing it took.
+        seconds: The time for reading and writing it.
     """
 
     operator: str
@@ -77,13 +77,13 @@ class StateCompression:
 
     @property
     def ratio(self) -> float:
-        """Content over what is stored now: above 1 is smaller."""
+        """Ratio of content to stored bytes: above 1 is smaller."""
         return self.content_bytes / self.after_bytes if self.after_bytes else 1.0
 
 
 @dataclass(frozen=True)
 class Recompression:
-    """What was written.
+    """The result of a rewrite.
 
     Attributes:
         path: The savepoint.
@@ -104,13 +104,13 @@ def recompress_snapshot(
     allow_external: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Recompression:
-    """Write a canonical savepoint again with another compression.
+    """Rewrite a canonical savepoint with another compression.
 
     Args:
         location: The savepoint.
-        to: A directory that is not there yet.
+        to: A directory that does not exist yet.
         compression: `snappy` or `none`.
-        allow_external: Directories elsewhere that its handles may lead to.
+        allow_external: Other directories to which its handles may lead.
         progress: Called with (done, total) after each file.
 
     Raises:
@@ -152,7 +152,7 @@ class _Recompression:
         self.done = self.total = 0
 
     def operator(self, state: OperatorState, operator: Operator) -> OperatorState:
-        """One operator's files, written again."""
+        """Rewrite one operator's files."""
         if state.subtasks is None:
             return state
         shares = _shares(operator)
@@ -187,7 +187,7 @@ class _Recompression:
             )
         opened = open_keyed(handle, self.files, state.max_parallelism)
         if not isinstance(opened, UnifiedKeyedFile):
-            return  # there is nothing in it
+            return  # the key group is empty
         part = self._keyed_file(opened.file, operator, shares)
         subtask.managed_keyed = keyed_handle(part, opened.key_groups)
         self.written.add(part.name)
@@ -195,7 +195,7 @@ class _Recompression:
     def _keyed_file(
         self, file: UnifiedFile, operator: Operator, shares: dict[str, dict[int, float]]
     ) -> KeyedPart:
-        """Every key group's stream, one after the other."""
+        """Rewrite every key group's stream of a file."""
         part = KeyedPart(str(uuid.uuid4()))
         with self.target.open_output(part.name) as out:
             head = DataOutput()
@@ -221,7 +221,7 @@ class _Recompression:
         self, operator: Operator, shares: dict[str, dict[int, float]], group: int,
         content: int, before: int, after: int, spent: float,
     ) -> None:  # fmt: skip
-        """Give every state its share of a key group."""
+        """Add to every state its share of a key group."""
         for name, by_group in shares.items():
             share = by_group.get(group, 0.0)
             total = self._state(operator, name)
@@ -231,7 +231,7 @@ class _Recompression:
             total.seconds += share * spent
 
     def _operator_file(self, file: OperatorFile, operator: Operator) -> OperatorHandle:
-        """One subtask's operator state; version 5 has no word for compression, so it becomes 6."""
+        """Rewrite one subtask's operator state, as version 6, since 5 has no compression."""
         began = time.perf_counter()
         version = CURRENT_VERSION if self.compressed else file.header.version
         header = replace(file.header, version=version, compressed=self.compressed)
@@ -263,7 +263,7 @@ class _Recompression:
         return self.states.setdefault(key, StateCompression(operator.label, name))
 
     def copy(self, handle: StreamHandle) -> StreamHandle:
-        """What is neither keyed nor operator state, as it is."""
+        """Copy a stream of neither keyed nor operator state."""
         if isinstance(handle, InlineHandle):
             return handle
         if isinstance(handle, RelativeHandle) and handle.path in self.written:
@@ -286,7 +286,7 @@ def _header_size(header: OperatorHeader) -> int:
 
 
 def _windows(file: UnifiedFile, span: KeyGroupSpan) -> Iterator[memoryview]:
-    """The content of a key group's stream."""
+    """Yield the content of a key group's stream."""
     stream = open_stream(file.source, span.start, span.end, compressed=file.header.compressed)
     window = np.empty(min(WINDOW_BYTES, _roomy(file, span)), np.uint8)
     while True:
@@ -298,12 +298,12 @@ def _windows(file: UnifiedFile, span: KeyGroupSpan) -> Iterator[memoryview]:
 
 
 def _roomy(file: UnifiedFile, span: KeyGroupSpan) -> int:
-    """A window that holds the key group and a byte more, if it is not compressed."""
+    """Return a window size for the whole key group and a byte more, if it is not compressed."""
     return WINDOW_BYTES if file.header.compressed else span.end - span.start + 1
 
 
 def _shares(operator: Operator) -> dict[str, dict[int, float]]:
-    """What part of each key group's content a state has."""
+    """Return each state's share of each key group's content."""
     if not operator.keyed_files:
         return {}
     sizes = {name: by_group for name, (_, by_group) in measure_operator(operator).items()}

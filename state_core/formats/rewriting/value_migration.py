@@ -1,11 +1,10 @@
-"""Rows of one state under a new value type: what Flink does on a restore, for a whole column.
+"""Migration of one state's rows to a new value type, as in a restore by Flink, column by column.
 
-Of operator state it is the elements of a list, or the values of a broadcast state. Keys,
+In operator state these are the elements of a list, or the values of a broadcast state. Keys,
 namespaces, times of last access, subtasks and positions stay as they are. Values that a typed
-column can't hold exactly go one by one through the old serializer's `read` and the new one's
-`write`; but what a user's decoder has made of bytes is the value, and the bytes go. (No decoder is
-asked for operator state.) What comes out is encoded, decoded and encoded again, and must be the
-same.
+column can't hold exactly are converted one by one, by the old serializer's `read` and the new one's
+`write`; but the result of a user decoder replaces the bytes. (Decoders are not used for operator
+state.) The result is encoded, decoded and encoded again, and must be the same.
 
 Source: `AbstractRocksDBState.migrateSerializedValue`, `RocksDBListState`, `RocksDBMapState` and
 `OperatorStateRestoreOperation`.
@@ -56,7 +55,7 @@ Rows = TypeVar("Rows", StateRows, ElementRows)
 
 
 def resolve_element(meta_info: bytes, value: TypeSerializerSnapshot) -> Compatibility:
-    """Whether the elements of a list, or the values of a broadcast state, can follow.
+    """Return whether the elements of a list, or the values of a broadcast state, can be migrated.
 
     Args:
         meta_info: As in `NonKeyedState.meta_info`.
@@ -68,14 +67,14 @@ def resolve_element(meta_info: bytes, value: TypeSerializerSnapshot) -> Compatib
 
 
 def migrate_rows(rows: Rows, value: TypeSerializer) -> Rows:
-    """The same rows with other values: subtasks, positions, keys and times stay.
+    """Return the same rows with other values: subtasks, positions, keys and times stay.
 
     Args:
-        rows: The rows as they were.
-        value: What the value's serializer is to be.
+        rows: The old rows.
+        value: The value's new serializer.
 
     Raises:
-        EncodeError: A value that only exact bytes hold can't be carried over.
+        EncodeError: A value that exists only as exact bytes can't be converted.
     """
     old, batch = rows.layout, rows.batch
     new = replace(old, value=value)
@@ -97,22 +96,22 @@ def migrate_rows(rows: Rows, value: TypeSerializer) -> Rows:
 
 
 def decode_rows(rows: StateRows, value: TypeSerializer) -> StateRows:
-    """The same rows with their values, which are bytes, decoded by a user's decoder.
+    """Return the same rows with their values, which are bytes, decoded by a user decoder.
 
     Args:
-        rows: The rows as they are without it.
-        value: The value's serializer with it.
+        rows: The rows without the decoder.
+        value: The value's serializer with the decoder.
     """
     return rewritten_rows(rows, value, rows.layout.value_writer(rows.batch).to_binary())
 
 
 def rewritten_rows(rows: Rows, value: TypeSerializer, stored: pa.LargeBinaryArray) -> Rows:
-    """The same rows with other value bytes.
+    """Return the same rows with other value bytes.
 
     Args:
         rows: The rows.
-        value: The serializer that the values are to have.
-        stored: The bytes of each row's value as they are to stand in a file.
+        value: The new serializer of the values.
+        stored: The bytes of each row's value, in the form of a file.
     """
     layout = replace(rows.layout, value=value)
     cursor = _binary_cursor(stored)
@@ -123,14 +122,14 @@ def rewritten_rows(rows: Rows, value: TypeSerializer, stored: pa.LargeBinaryArra
 
 
 def with_value_bytes(rows: ElementRows, values: Mapping[int, bytes]) -> ElementRows:
-    """The same rows of operator state, some of them with other elements.
+    """Return the same rows of operator state, with some elements replaced.
 
     Args:
         rows: The rows.
-        values: The new elements as they stand in a file, by row.
+        values: The new elements in the form of a file, by row.
 
     Raises:
-        CorruptSnapshotError: Bytes are not what the state's serializer writes.
+        CorruptSnapshotError: The bytes don't match the state's serializer.
     """
     before = rows.layout.value_writer(rows.batch).to_binary().to_pylist()
     elements = [values.get(row, data) for row, data in enumerate(before)]
@@ -138,7 +137,7 @@ def with_value_bytes(rows: ElementRows, values: Mapping[int, bytes]) -> ElementR
 
 
 def _decoded(layout: KeyedLayout | OperatorLayout, cursor: Cursor) -> dict[str, pa.Array]:
-    """The value's columns, by name."""
+    """Return the value's columns, by name."""
     names = [name for name in layout.schema.names if name in (VALUE, TTL)]
     return dict(zip(names, layout.decode_values(cursor), strict=True))
 
@@ -148,24 +147,24 @@ def _with_columns(
     layout: KeyedLayout | OperatorLayout,
     columns: Mapping[str, pa.Array],
 ) -> pa.RecordBatch:
-    """The rows' columns in a layout, some of them replaced."""
+    """Return the rows' columns in a layout, some of them replaced."""
     schema = layout.schema
     arrays = [columns[n] if n in columns else rows.batch.column(n) for n in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _binary_cursor(values: pa.LargeBinaryArray) -> Cursor:
-    """A cursor over the rows of a column of bytes."""
+    """Return a cursor over the rows of a column of bytes."""
     bounds = np.frombuffer(values.buffers()[1], np.int64, len(values) + 1)
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
     return Cursor(data, bounds[:-1].copy(), bounds[1:].copy(), lambda at: f"byte {at}")
 
 
 def _refuse_undecoded(rows: StateRows | ElementRows, decoded: DecodedSerializer) -> None:
-    """What a decoder has given says all that is to be kept; where it gave none, all would be lost.
+    """Refuse values that a decoder could not decode, as their bytes would be lost.
 
     Raises:
-        EncodeError: There is such a value.
+        EncodeError: A value was not decoded.
     """
     batch = rows.batch
     value, raw = batch.column(VALUE), batch.column(RAW_VALUE)
@@ -185,7 +184,7 @@ def _refuse_undecoded(rows: StateRows | ElementRows, decoded: DecodedSerializer)
 
 
 def validate_rows(rows: StateRows | ElementRows) -> None:
-    """Read every value back from the bytes that it becomes, and write it again.
+    """Check that every value, encoded and decoded, is the same.
 
     Raises:
         EncodeError: A value can't be written, or comes back as another.
@@ -207,9 +206,9 @@ def validate_rows(rows: StateRows | ElementRows) -> None:
 
 
 def null_value_fields(rows: StateRows | ElementRows) -> dict[str, NullField]:
-    """Fields of POJOs in values that are null and may be of a primitive type, by their paths.
+    """Return null fields of POJOs in values that may be of a primitive type, by their paths.
 
-    What only its exact bytes hold is Flink's own, and not looked at.
+    Values that exist only as exact bytes were written by Flink, and are not examined.
     """
     value = rows.layout.value
     if value is None or VALUE not in rows.batch.schema.names:
@@ -232,10 +231,10 @@ def _null_fields(
 
 
 def exact_values(rows: StateRows | ElementRows) -> pa.BooleanArray:
-    """Whether each row's value is one that only its exact bytes hold."""
+    """Return whether each row's value exists only as exact bytes."""
     raw = rows.batch.column(RAW_VALUE)
     exact = _current_exact(raw, rows.layout.value_writer(rows.batch).exact).is_valid()
-    if isinstance(rows.layout.value, DecodedSerializer):  # whose typed values say all there is
+    if isinstance(rows.layout.value, DecodedSerializer):  # typed values are complete then
         exact = pc.and_(exact, rows.batch.column(VALUE).is_null())
     return exact
 
@@ -253,11 +252,11 @@ def _carry_over(
 
 
 def _current_exact(raw: pa.Array, exact: U8Array) -> pa.Array:
-    """Exact bytes, but for those of values that were edited since.
+    """Return exact bytes, without those of values that were edited since.
 
     Args:
         raw: The bytes.
-        exact: 1 for each row that is written from them, as `exact_rows` says.
+        exact: 1 for each row that is written from them, from `exact_rows`.
     """
     if not exact.size:
         return pa.nulls(len(raw), pa.binary())
@@ -270,13 +269,13 @@ def _migrate_exact(
     migrate: Callable[[bytes], bytes],
     decode: Callable[[Cursor], pa.Array],
 ) -> tuple[pa.Array, pa.Array]:
-    """Values with exact bytes beside them, one by one, by the serializers themselves.
+    """Convert values with exact bytes one by one, by the serializers themselves.
 
     Args:
-        column: The new values, those with exact bytes too.
+        column: The new values, including those with exact bytes.
         raw: The old exact bytes.
-        migrate: From one value's old bytes to its new ones.
-        decode: What these are as typed values.
+        migrate: Converts one value's old bytes to its new ones.
+        decode: Decodes these to typed values.
 
     Returns:
         The new values and their exact bytes.
@@ -294,10 +293,10 @@ def _migrate_exact(
 
 
 def _migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, state: str) -> bytes:
-    """One value's bytes, through a Python object.
+    """Convert one value's bytes, by a Python object.
 
     Raises:
-        EncodeError: The value does not come back from the object as it was.
+        EncodeError: The object does not represent the value exactly.
     """
     value = before.read(DataInput(data, f"state {state!r}, raw_value"))
     check = DataOutput()
@@ -316,7 +315,7 @@ def _migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, s
 def _migrate_entry(
     old: KeyedLayout | OperatorLayout, new: KeyedLayout | OperatorLayout, data: bytes, state: str
 ) -> bytes:
-    """One entry's value bytes; those of a map begin with whether there is none."""
+    """Convert one entry's value bytes; those of a map begin with the null flag."""
     before, after = old.stored_value(), new.stored_value()
     assert before is not None and after is not None  # noqa: S101, PT018 - not of timers
     head = data[:1] if old.kind is StateKind.MAP else b""

@@ -1,4 +1,4 @@
-"""Operator state of a new operator: from rows to one file a subtask."""
+"""Operator state of a new operator: one file for each subtask, from rows."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ def write_new_operator_states(
     """Write an operator's operator state.
 
     Args:
-        directory: The directory to write to.
+        directory: The target directory.
         operator: The new operator.
         compressed: Whether its states are compressed.
         version: 6, or 5, which is never compressed.
 
     Returns:
-        The handle of each subtask, none if there is no operator state; and each state's elements.
+        The handle of each subtask, empty without operator state; and the number of each state's
+        elements.
 
     Raises:
         EncodeError: A column is missing, or a value that can't be written.
@@ -75,7 +76,7 @@ def write_new_operator_states(
 def _parts(
     state: NewOperatorState, info: StateMetaInfo, parallelism: int
 ) -> tuple[list[pa.LargeBinaryArray], int]:
-    """The elements of each subtask, and how many rows there are."""
+    """Return the elements of each subtask, and the number of rows."""
     layout = operator_layout(info)
     batch = _conform(layout, state)
     encoded = layout.encode(batch)
@@ -99,7 +100,7 @@ def _parts(
 
 
 def _conform(layout: OperatorLayout, state: NewOperatorState) -> pa.RecordBatch:
-    """All rows with the columns of the layout, in order of subtask and position."""
+    """Return all rows with the columns of the layout, in order of subtask and position."""
     batches = list(batches_of(state.rows, "rows"))
     given = batches[0].schema.names if batches else layout.schema.names
     schema = layout.schema
@@ -130,7 +131,7 @@ def _conform(layout: OperatorLayout, state: NewOperatorState) -> pa.RecordBatch:
 
 
 def _ordered(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """By subtask and position, as far as they are given."""
+    """Return rows ordered by subtask and position, if they have these columns."""
     given = [name for name in (POSITION, SUBTASK) if batch[name].null_count < len(batch)]
     for name in given:
         if batch[name].null_count:

@@ -1,8 +1,8 @@
-"""Rows of a new state: their columns made the state's own, checked, and given key groups.
+"""Rows of a new state: columns cast to the state's types, checked, and assigned to key groups.
 
-A batch at a time, so that it does not matter how many there are. What Flink would not keep is not
-written: an empty list is no entry. What it could not have written is refused: a key, a value or an
-element that is null, a column that is of another kind.
+Rows are processed a batch at a time, in bounded memory. An empty list is not written, as Flink does
+not keep one either. Rows that Flink could not have written are refused: a null key, value or
+element, or a column of another kind.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class SpillTask:
     """One new state whose rows become a spill, picklable.
 
     Attributes:
-        directory: Where the spill is to be.
+        directory: The directory of the spill.
         operator: The operator's uid, for messages.
         name: Its name, for messages.
         state: Its id in the header.
-        meta_info: What the header says of it.
-        key_serializer: The key's serializer, as the header has it.
+        meta_info: Its meta info in the header.
+        key_serializer: The key serializer, as in the header.
         max_parallelism: The number of key groups.
-        attempt: What the spill's name begins with, of a `SavepointDirectory`.
+        attempt: The prefix of the spill's name, from a `SavepointDirectory`.
     """
 
     directory: str
@@ -63,22 +63,22 @@ class SpillTask:
 
     @property
     def layout(self) -> KeyedLayout:
-        """How its entries are laid out."""
-        return parse_keyed_state(self.meta_info, self.key_serializer, plain=True)[1]
+        """The layout of its entries."""
+        return parse_keyed_state(self.meta_info, self.key_serializer, without_decoders=True)[1]
 
 
 class SpilledElsewhere(Protocol):
-    """Rows that this process never sees: tasks of a cluster call `spill_batches` on them."""
+    """Rows that are never in this process: tasks of a cluster call `spill_batches` for them."""
 
     def spill(self, task: SpillTask) -> list[Spill]:
-        """Spill all of them, and say where they are, in the order that they are to have."""
+        """Spill all rows, and return the spills in their final order."""
 
 
 def spill_batches(task: SpillTask, batches: Iterable[pa.RecordBatch]) -> Spill:
     """Check rows, sort them by key group and write them to a spill.
 
     Raises:
-        EncodeError: A column is missing, or a value can't be in such a state.
+        EncodeError: A column is missing, or the state can't hold a value.
         KeyGroupError: The hash of the key's type can't be derived.
     """
     layout = task.layout
@@ -95,10 +95,10 @@ def spill_batches(task: SpillTask, batches: Iterable[pa.RecordBatch]) -> Spill:
 
 
 def batches_of(rows: object, place: str) -> Iterator[pa.RecordBatch]:
-    """Rows of any of Arrow's shapes as batches of a size to work with.
+    """Yield rows, in any form of Arrow's, as batches of a suitable size.
 
     Raises:
-        EncodeError: The rows are of no such shape.
+        EncodeError: The rows are in no form of Arrow's.
     """
     if isinstance(rows, pa.RecordBatch):
         rows = [rows]
@@ -127,7 +127,7 @@ def batches_of(rows: object, place: str) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch cut to the size."""
+    """Yield a batch in pieces of that size."""
     cuts = max(-(-batch.nbytes // BATCH_BYTES), -(-len(batch) // BATCH_ROWS), 1)
     rows = max(1, -(-len(batch) // cuts))
     for at in range(0, len(batch), rows):
@@ -153,7 +153,7 @@ def _conforming(
 
 
 def _conform(layout: KeyedLayout, batch: pa.RecordBatch, place: str) -> pa.RecordBatch:
-    """The batch with the columns of the layout; key groups that were not given are null."""
+    """Return the batch with the columns of the layout; key groups that were not given are null."""
     schema = layout.schema
     given = batch.schema.names
     optional = {KEY_GROUP, RAW_KEY, RAW_VALUE}
@@ -179,7 +179,7 @@ def _conform(layout: KeyedLayout, batch: pa.RecordBatch, place: str) -> pa.Recor
 
 
 def _check_nulls(layout: KeyedLayout, batch: pa.RecordBatch, place: str, first: int) -> None:
-    """Refuse nulls where Flink has none; exact bytes beside a null say what it stands for."""
+    """Refuse nulls where Flink has no nulls; a null with exact bytes stands for a value."""
     names = batch.schema.names
     _refuse_nulls(batch, "key", RAW_KEY, place, first)
     if not isinstance(layout.namespace, SingletonSerializer) and not layout.opaque_key:
@@ -199,7 +199,9 @@ def _check_nulls(layout: KeyedLayout, batch: pa.RecordBatch, place: str, first: 
         lists = column if RAW_VALUE not in names else column.filter(batch[RAW_VALUE].is_null())
         if lists.flatten().null_count:
             raise EncodeError(
-                f"a null element of {name!r}", place=place, remedy="Flink's lists have none"
+                f"a null element of {name!r}",
+                place=place,
+                remedy="Flink's lists have no null elements",
             )
 
 
@@ -220,7 +222,7 @@ def _refuse_nulls(batch: pa.RecordBatch, name: str, raw: str, place: str, first:
 
 
 def _without_empty_lists(layout: KeyedLayout, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A list without elements is no entry."""
+    """Remove lists without elements, which have no entry."""
     if layout.kind is not StateKind.LIST or not pa.types.is_list(batch["value"].type):
         return batch
     empty = pc.and_(pc.equal(pc.list_value_length(batch["value"]), 0), batch[RAW_VALUE].is_null())
@@ -228,7 +230,7 @@ def _without_empty_lists(layout: KeyedLayout, batch: pa.RecordBatch) -> pa.Recor
 
 
 def _sorted(rows: StateRows, max_parallelism: int) -> StateRows:
-    """The rows with their key groups, in their order."""
+    """Return the rows ordered by their key groups."""
     groups = _key_groups(rows, max_parallelism)
     order = np.argsort(groups, kind="stable")
     batch = rows.batch.take(pa.array(order))
@@ -239,7 +241,7 @@ def _sorted(rows: StateRows, max_parallelism: int) -> StateRows:
 
 
 def _key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """Each row's key group: its key's hash says it, or else its column."""
+    """Return each row's key group, from the hash of its key or otherwise from its column."""
     given = rows.batch.column(KEY_GROUP)
     place = f"state {rows.name!r}"
     try:

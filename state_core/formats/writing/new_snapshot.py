@@ -1,4 +1,4 @@
-"""A savepoint of nothing but rows: the first state of a job, with no snapshot before it.
+"""Create a savepoint from rows: the first state of a job, without an earlier snapshot.
 
 ::
 
@@ -10,7 +10,7 @@
 
 Every row is hashed to its key group as Flink would, sorted there through spill files beside the
 savepoint, and written in the unified format; `_metadata` comes last, so a crash leaves no
-savepoint. What is held in memory is some batches and one key group.
+savepoint. Some batches and one key group are in memory at a time.
 """
 
 from __future__ import annotations
@@ -89,17 +89,17 @@ Result = TypeVar("Result")
 
 
 class Runner(Protocol):
-    """What runs tasks: here, or elsewhere."""
+    """A runner of tasks, in this process or elsewhere."""
 
     def __call__(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], /
     ) -> Iterable[Result]:
-        """The function of every task, in order."""
+        """Run a function for every task; return the results in order."""
 
 
 @dataclass(frozen=True)
 class WrittenState:
-    """One state of what was written; entries of a list state are elements if it is no keyed one."""
+    """One written state; `entries` of a list in operator state are its elements."""
 
     operator: str
     state: str
@@ -109,7 +109,7 @@ class WrittenState:
 
 @dataclass(frozen=True)
 class WrittenSnapshot:
-    """What was written.
+    """The result of writing a savepoint.
 
     Attributes:
         path: The savepoint.
@@ -140,19 +140,19 @@ def write_snapshot(
     """Write rows as a canonical savepoint that Flink restores.
 
     Args:
-        to: A directory that is not there yet.
+        to: A directory that does not exist yet.
         operators: The operators with their states and rows. Iterables of rows are used up.
         compression: `snappy` or `none`.
         metadata_version: 3 restores in every Flink since 1.11, 4 since 1.16, 5 since 2.0, 6 since
             2.1; uids and names of operators are in 5 and 6.
         operator_state_version: 6, or 5 for Flink before 1.18.
-        checkpoint_id: As the job would count it.
-        run: Runs the tasks that put key groups together; by default one after the other.
-        again: Whether the same savepoint may be there already, on a local disk: then that stays.
+        checkpoint_id: The checkpoint's number in the job.
+        run: Runs the tasks that assemble key groups; by default one after the other.
+        again: Whether the same savepoint may exist already, on a local disk: then that stays.
 
     Raises:
         EncodeError: A type that is not known, a column that does not fit its state, a value that
-            can't be written, a null, or a key that is there twice.
+            can't be written, a null, or a duplicate key.
         KeyGroupError: The parallelism is out of range, or the hash of keys can't be derived.
         SnapshotError: The target can't be written.
     """
@@ -174,13 +174,13 @@ def write_snapshot(
 def _check(
     operators: Sequence[NewOperator], compression: str, version: int, operator_version: int
 ) -> None:
-    """Refuse what can be refused before anything is written."""
+    """Refuse bad arguments before anything is written."""
     if compression not in COMPRESSIONS:
         raise EncodeError(
             f"compression {compression!r}", remedy=f"one of {', '.join(COMPRESSIONS)}"
         )
     if version not in METADATA_VERSIONS or version < FIRST_WITH_COORDINATOR:
-        write_metadata(CheckpointMetadata(version, FIRST_CHECKPOINT, []))  # says why
+        write_metadata(CheckpointMetadata(version, FIRST_CHECKPOINT, []))  # refuses unknown ones
     if operator_version not in (UNCOMPRESSED_VERSION, CURRENT_VERSION):
         raise UnsupportedFormatError(
             f"operator state of version {operator_version} can't be written",
@@ -192,7 +192,7 @@ def _check(
         raise EncodeError(
             f"operator uid {twice!r} twice"
             if twice
-            else "an operator without a uid, or none at all",
+            else "an operator without a uid, or no operators",
             remedy="give each operator the uid that the job sets",
         )
     for operator in operators:
@@ -264,7 +264,7 @@ class _Writing:
     def _keyed(
         self, operator: NewOperator, most: int, ranges: Sequence[KeyGroupRange]
     ) -> list[KeyedPart]:
-        """Write the operator's keyed state: a file a subtask."""
+        """Write the operator's keyed state: a file for each subtask."""
         key = serializer_entry(snapshot_of(operator.key, "key"))
         infos = tuple(state.meta_info(key.snapshot) for state in operator.states)
         encoded = DataOutput()
@@ -277,7 +277,7 @@ class _Writing:
             spills += spilled
             entries = sum(spill.entries for spill in spilled)
             self.written.append(WrittenState(operator.uid, state.name, state.kind, entries))
-        # key groups are whole, to be looked through for keys that are there twice
+        # key groups are whole, so that they can be checked for duplicate keys
         planned = plan_parts(
             spills, ranges, whole_files=not self.directory.local, whole_groups=True
         )
@@ -315,16 +315,16 @@ def _spilled(state: NewKeyedState, task: SpillTask) -> list[Spill]:
 
 @dataclass(frozen=True)
 class GatherTask:
-    """Key groups that are put together from spills, picklable.
+    """A task that assembles key groups from spills, picklable.
 
     Attributes:
-        directory: Where the spills are, and the part is to be.
+        directory: The directory of the spills and of the part.
         operator: The operator's uid, for messages.
-        header: The head of the file.
-        first: Whether the part begins with it.
+        header: The file's header.
+        first: Whether the part begins with the header.
         part: The key groups.
         compressed: Whether key groups are compressed.
-        attempt: What the part's name begins with, of a `SavepointDirectory`.
+        attempt: The prefix of the part's name, from a `SavepointDirectory`.
     """
 
     directory: str
@@ -340,7 +340,7 @@ def gather_part(task: GatherTask) -> KeyedPart:
     """Write one part.
 
     Raises:
-        EncodeError: A key is there twice.
+        EncodeError: A key is duplicate.
     """
     directory = Directory(task.directory).confined()
     header = parse_keyed_header(task.header)
@@ -361,7 +361,9 @@ def _twice(header: KeyedHeader, operator: str, entries: Entries, row: int) -> En
     info = header.states[int(entries.state_of[row])]
     encoded = DataOutput()
     write_state_meta_info(info, encoded)
-    _, layout = parse_keyed_state(encoded.to_bytes(), header.key_serializer.encoded, plain=True)
+    _, layout = parse_keyed_state(
+        encoded.to_bytes(), header.key_serializer.encoded, without_decoders=True
+    )
     (entry,) = layout.decode(entries.take(slice(row, row + 1))).to_pylist()
     single = isinstance(layout.namespace, SingletonSerializer)
     columns = ("key", *(() if single else ("namespace",)), "user_key", "timestamp")

@@ -1,8 +1,8 @@
-"""States that no job has written yet: what a user says of them, and their meta infos.
+"""Declarations of new states, which no job has written yet, and their meta infos.
 
 Types are text or mappings in the language of `state_core.serializers.type_spec`, or snapshots of
-serializers. What a backend puts around a type (a list, a map, time to live, a timer) is put there
-here, as Flink's backends do.
+serializers. A list, a map, time to live or a timer is wrapped around a type here, as by Flink's
+backends.
 
 Source: `StateDescriptor`, `RegisteredKeyValueStateBackendMetaInfo`, `TtlStateFactory`,
 `InternalTimeServiceManagerImpl`, `RegisteredOperatorStateBackendMetaInfo`.
@@ -66,13 +66,13 @@ class NewKeyedState:
     """A keyed state and its rows.
 
     Attributes:
-        name: As the job's descriptor has it; timers are best made by `timers`.
-        rows: Columns `key`, and `namespace` (where there is one), `user_key` (of a map: a row is
+        name: The name in the job's descriptor; timers are best created by `timers`.
+        rows: Columns `key`, and `namespace` (if it has one), `user_key` (of a map: a row is
             an entry), `timestamp` (of timers, in milliseconds), `value`, and `ttl` (the time of
             last access, in milliseconds). A key group is computed from the key's hash; a column
-            `key_group` is needed only where that hash can't be derived, and checked elsewhere.
+            `key_group` is needed only if that hash can't be derived, and otherwise checked.
         kind: `value`, `list`, `map`, `reducing`, `aggregating` or `timers`.
-        value: The value's type: of a list's elements, a map's values, an accumulator.
+        value: The type of the value, of a list's elements, a map's values, or an accumulator.
         user_key: The type of a map's keys.
         namespace: The namespace's type.
         with_ttl: Whether the job's descriptor has time to live enabled.
@@ -95,21 +95,21 @@ class NewKeyedState:
         namespace: TypeOf = "VoidNamespace",
         service: str = USER_TIMERS,
     ) -> NewKeyedState:
-        """The timers of one service.
+        """Return the timers of one service.
 
         Args:
             domain: `event` or `processing`.
-            rows: Columns `key`, `timestamp`, and `namespace` where there is one.
+            rows: Columns `key`, `timestamp`, and `namespace` if it has one.
             namespace: The namespace's type.
-            service: `user-timers` is that of process functions, `window-timers` of windows.
+            service: `user-timers` for process functions, `window-timers` for windows.
         """
         return cls(f"{TIMER_PREFIX}{domain}_{service}", rows, kind="timers", namespace=namespace)
 
     def meta_info(self, key: TypeSerializerSnapshot) -> StateMetaInfo:
-        """What a file says of it.
+        """Return its meta info for a file.
 
         Args:
-            key: The operator's key.
+            key: The operator's key serializer.
 
         Raises:
             EncodeError: Something is missing, or does not belong to its kind.
@@ -164,12 +164,13 @@ class NewKeyedState:
 
 @dataclass(frozen=True)
 class NewOperatorState:
-    """An operator (non-keyed) state and its rows, all of which are held in memory.
+    """An operator (non-keyed) state and its rows, all of which are in memory.
 
     Attributes:
-        name: As the job's descriptor has it.
+        name: The name in the job's descriptor.
         rows: Column `value`, and `key` of a broadcast state. A list state may have `subtask` and
-            `position`; without, a split list is dealt out evenly in the order of its rows, and a
+            `position`; without them, a split list is distributed evenly in the order of its rows,
+            and a
             union list is written once.
         mode: `split`, `union` or `broadcast`.
         value: The type of its elements, or of a broadcast state's values.
@@ -183,7 +184,7 @@ class NewOperatorState:
     key: TypeOf = ""
 
     def meta_info(self) -> StateMetaInfo:
-        """What a file says of it.
+        """Return its meta info for a file.
 
         Raises:
             EncodeError: Something is missing, or does not belong to its mode.
@@ -208,13 +209,13 @@ class NewOperator:
     """An operator and its states.
 
     Attributes:
-        uid: As the job sets it; the operator's id is its hash.
-        key: The type of the key that its keyed states share.
+        uid: The uid in the job; the operator's id is its hash.
+        key: The type of its keys.
         states: Its keyed states.
-        operator_states: Its other states.
+        operator_states: Its operator states.
         parallelism: The number of subtasks.
-        max_parallelism: The number of key groups; by default what Flink takes for the parallelism.
-        name: Kept by `_metadata` 5 and 6.
+        max_parallelism: The number of key groups; by default Flink's default for the parallelism.
+        name: Its name, in `_metadata` 5 and 6.
     """
 
     uid: str
@@ -227,10 +228,10 @@ class NewOperator:
 
 
 def snapshot_of(one: TypeOf, place: str) -> TypeSerializerSnapshot:
-    """The snapshot of a type that was written down, or that is one already.
+    """Return the serializer snapshot of a type that is written down, or already one.
 
     Raises:
-        EncodeError: The type can't be understood.
+        EncodeError: The type can't be parsed.
     """
     if isinstance(one, TypeSerializerSnapshot):
         return one

@@ -1,4 +1,4 @@
-"""New key groups for keys: what a change of the max parallelism needs and Flink itself can't do.
+"""Assignment of new key groups, for a change of the max parallelism, which Flink itself can't do.
 
 A key's group follows from its Java hash code. Before any key is moved, the hash is proven: every
 key must be in the group that its hash gives under the old max parallelism.
@@ -22,7 +22,7 @@ __all__ = ["assign_key_groups", "check_key_groups", "rehash_rows"]
 
 
 def assign_key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """The key group of every row's key.
+    """Return the key group of every row's key.
 
     Raises:
         UnknownHashError: The hash of the key's type can't be derived.
@@ -49,10 +49,11 @@ def assign_key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.i
 
 
 def check_key_groups(rows: StateRows, max_parallelism: int) -> None:
-    """Refuse a key that is not in the key group that its hash says.
+    """Refuse a key that is not in the key group of its hash.
 
     Raises:
-        KeyGroupError: There is one: it was moved by hand, or its class hashes in its own way.
+        KeyGroupError: A key is in another key group: it was moved by hand, or its class has its own
+            hash.
     """
     right = assign_key_groups(rows, max_parallelism)
     groups = fixed_values(rows.batch.column("key_group"), np.int32)
@@ -69,7 +70,7 @@ def check_key_groups(rows: StateRows, max_parallelism: int) -> None:
 
 
 def rehash_rows(rows: StateRows, max_parallelism: int) -> StateRows:
-    """The rows with new key groups, in their order."""
+    """Return the rows with new key groups, ordered by these."""
     groups = assign_key_groups(rows, max_parallelism)
     order = np.argsort(groups, kind="stable")
     names = rows.batch.schema.names

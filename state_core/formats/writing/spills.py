@@ -1,9 +1,9 @@
-"""Entries sorted by key group into spill files, and the pieces put together again.
+"""Entries sorted by key group into spill files, and assembled again.
 
-What makes a savepoint of rows in any order, in bounded memory: batch after batch is sorted by key
-group, encoded and appended to a file; a key group is then what its runs in all files hold, one
-behind the other. Nothing is held but one batch, the places of runs, and a piece of a key group.
-As the places say how large everything becomes, files can be cut into parts that tasks write.
+This writes rows in any order to a savepoint in bounded memory: batch after batch is sorted by key
+group, encoded and appended to a file; a key group is then the concatenation of its runs in all
+files. Only one batch, the positions of runs, and a piece of a key group are in memory. As the
+positions give the size of everything in advance, files can be cut into parts for tasks.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = [
 
 LAST_OF_RUN = 0x80
 STATE_ID_BYTES = 2
-PART_BYTES = 128 << 20  # what one task writes of a file
-LARGE_SHARE = 6  # a file with less than a sixth of all bytes does not hold the others up
-PIECE_BYTES = 16 << 20  # what is held of a key group at once
-READS_AT_ONCE = 4  # where they are requests
-# the columns of a spill's runs; and two more of a planned part's, the latter with these flags
+PART_BYTES = 128 << 20  # a part of a file that one task writes
+LARGE_SHARE = 6  # a file with less than a sixth of all bytes does not delay the others
+PIECE_BYTES = 16 << 20  # the part of a key group in memory at once
+READS_AT_ONCE = 4  # if reads are requests
+# the columns of a spill's runs; a planned part has two more, the second with these flags
 GROUP, STATE, START, END, LAST, COUNT, FILE, FLAGS = range(8)
 BEGINS_PIECE, BEGINS_STATE, BEGINS_GROUP, ENDS_STATE, ENDS_GROUP = (1 << bit for bit in range(5))
 Runs: TypeAlias = npt.NDArray[np.int64]
@@ -55,7 +55,7 @@ GroupCheck: TypeAlias = Callable[[Entries], None]
 
 @dataclass(frozen=True)
 class Spill:
-    """Entries sorted by their key group, one run a state and key group of a batch, in a file.
+    """Entries sorted by key group in a file, one run for each state and key group of a batch.
 
     Attributes:
         name: The file.
@@ -69,7 +69,7 @@ class Spill:
 
     @property
     def entries(self) -> int:
-        """How many entries it holds."""
+        """Number of entries in it."""
         return int(self.runs[:, COUNT].sum())
 
 
@@ -79,10 +79,10 @@ def spill_rows(
     """Write rows, each batch in order of key group, to a new file.
 
     Args:
-        directory: Where.
+        directory: The directory of the file.
         batches: The rows.
         prefix: Bytes of the key-group prefix.
-        attempt: What the file's name begins with, of a `SavepointDirectory`.
+        attempt: The prefix of the file's name, from a `SavepointDirectory`.
 
     Raises:
         EncodeError: A value that its serializer can't write.
@@ -103,7 +103,7 @@ def spill_rows(
 
 
 def runs_of(entries: Entries, head: int, base: int) -> Runs:
-    """The runs of encoded entries, for a spill file in which they begin at `base`."""
+    """Return the runs of encoded entries, for a spill file in which they begin at `base`."""
     groups = entries.group_of
     first = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
     last = np.append(first[1:], len(groups)) - 1
@@ -121,12 +121,12 @@ def runs_of(entries: Entries, head: int, base: int) -> Runs:
 
 @dataclass(frozen=True)
 class PlannedPart:
-    """What a part of a keyed file is to hold, picklable.
+    """The content of a part of a keyed file, picklable.
 
     Attributes:
-        files: The spill files that its runs are in.
-        runs: As a `Spill`'s, in the order of the file; and each one's spill file, and what of
-            that file's key groups begins and ends with it.
+        files: The spill files of its runs.
+        runs: Rows like a `Spill`'s, in the order of the file; with the spill file of each, and
+            flags for the first and last of a key group.
         prefix: Bytes of the key-group prefix.
     """
 
@@ -136,7 +136,7 @@ class PlannedPart:
 
     @property
     def size(self) -> int:
-        """The bytes of its entries."""
+        """The number of bytes of its entries."""
         return int(_sizes(self.runs).sum())
 
 
@@ -147,12 +147,13 @@ def plan_parts(
     whole_files: bool = False,
     whole_groups: bool = False,
 ) -> list[list[PlannedPart]]:
-    """The parts of each file, which follow on each other: one, or of about `PART_BYTES` each.
+    """Return the consecutive parts of each file: one, or several of about `PART_BYTES` each.
 
-    Only what is large beside the others is cut, as parts are joined by writing them once more.
+    Only a file that is large compared with the others is cut, as joining parts means writing them
+    again.
 
     Args:
-        spills: What the files are put together from.
+        spills: The spills from which the files are assembled.
         ranges: Each file's key groups.
         whole_files: Whether each file is one part.
         whole_groups: Whether no part ends within a key group.
@@ -172,7 +173,7 @@ def plan_parts(
 
 
 def _in_order(spills: Sequence[Spill], *, whole_groups: bool) -> Runs:
-    """All runs as files have them; a group that may be cut has pieces of about `PIECE_BYTES`."""
+    """Return all runs in the order of files, in pieces of `PIECE_BYTES` if groups may be cut."""
     counts = [len(spill.runs) for spill in spills]
     runs = np.empty((sum(counts), FLAGS + 1), np.int64)
     if spills:
@@ -188,13 +189,13 @@ def _in_order(spills: Sequence[Spill], *, whole_groups: bool) -> Runs:
         in_group = behind - (behind - sizes)[group][np.cumsum(group) - 1]
         piece = group | (np.diff(in_group // PIECE_BYTES, prepend=0) != 0)
     runs[:, FLAGS] = BEGINS_PIECE * piece + BEGINS_STATE * state + BEGINS_GROUP * group
-    # one ends where the next begins, and the last where the first would
+    # one ends where the next begins, and the last where the first would begin
     runs[:, FLAGS] += ENDS_STATE * np.roll(state, -1) + ENDS_GROUP * np.roll(group, -1)
     return runs
 
 
 def _cuts(runs: Runs) -> Runs:
-    """Where the parts of a file begin, but for the first: at pieces, and about equally large."""
+    """Return the starts of a file's parts, except the first: at pieces, about equally large."""
     sizes = _sizes(runs)
     total = int(sizes.sum())
     share = -(-total // max(1, -(-total // PART_BYTES)))
@@ -217,19 +218,19 @@ def _sizes(runs: Runs) -> Runs:
 def gathered_groups(
     directory: Directory, part: PlannedPart, check: GroupCheck | None = None
 ) -> Iterator[tuple[int | None, memoryview]]:
-    """Each key group's bytes: its states' runs from all spills, with ids, flags and the end.
+    """Yield each key group's bytes: its states' runs from all spills, with ids, flags and the end.
 
-    They come in pieces, as `write_keyed_part` wants them.
+    They are yielded in pieces, for `write_keyed_part`.
 
     Args:
-        directory: Where the spills are.
-        part: Which key groups, or pieces of them.
-        check: Shown all entries of each piece, and may refuse them; only where the part was planned
-            with `whole_groups`.
+        directory: The directory of the spills.
+        part: The key groups, or pieces of them.
+        check: Called with all entries of each piece, and may refuse them; only for a part that was
+            planned with `whole_groups`.
     """
     sources = [directory.source(name) for name in part.files]
     begins = np.flatnonzero(part.runs[:, FLAGS] & BEGINS_PIECE)
-    with ThreadPoolExecutor(READS_AT_ONCE) as pool:  # which has no threads until it has work
+    with ThreadPoolExecutor(READS_AT_ONCE) as pool:  # starts threads only for work
         run = map if directory.local else pool.map
         for piece in np.split(part.runs, begins[1:]) if len(begins) else []:
             data = _gathered(sources, piece, run)
@@ -241,7 +242,7 @@ def gathered_groups(
 def _gathered(
     sources: Sequence[ByteSource], runs: Runs, run_reads: Callable[..., Iterable[None]]
 ) -> U8Array:
-    """Runs of one key group, which follow on each other."""
+    """Return consecutive runs of one key group."""
     begins = int(np.count_nonzero(runs[:, FLAGS] & BEGINS_STATE))
     ending = END_OF_KEY_GROUP if runs[-1, FLAGS] & ENDS_GROUP else b""
     data = np.empty(int(_sizes(runs).sum()) + STATE_ID_BYTES * begins + len(ending), np.uint8)
@@ -263,7 +264,7 @@ def _gathered(
 
 
 def _scanned(data: U8Array, prefix: int, runs: Runs) -> Entries:
-    """Where the entries of one key group lie."""
+    """Return the positions of the entries of one key group."""
     group, count = int(runs[0, GROUP]), int(runs[:, COUNT].sum())
     state_of = np.empty(count, np.int16)
     group_of, keys, key_ends, values, value_ends = (np.empty(count, np.int64) for _ in range(5))
@@ -279,7 +280,7 @@ def _scanned(data: U8Array, prefix: int, runs: Runs) -> Entries:
 
 
 def find_twin(entries: Entries) -> int:
-    """An entry whose state and key another has too; -1 if there is none."""
+    """Return an entry with the state and key of another entry; -1 without one."""
     count = len(entries)
     low, high = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
     ends, slots = entries.key_end, np.arange(count)

@@ -1,7 +1,7 @@
-"""Typed columns into the unified format: whole key groups at once, in place.
+"""Encode typed columns in the unified format: whole key groups at once, in place.
 
-Sizes are computed for all rows of all states, positions follow from them, and then every column
-of every state writes itself straight into the one buffer that goes to the file.
+Sizes are computed for all rows of all states, positions follow from them, and then every column of
+every state is written directly to the buffer of the file.
 
 Source: `org.apache.flink.runtime.state.FullSnapshotAsyncWriter`.
 """
@@ -34,12 +34,12 @@ END_OF_KEY_GROUP = b"\xff\xff"
 
 @dataclass(frozen=True)
 class StateRows:
-    """Rows of one state that are to be written.
+    """Rows of one state to write.
 
     Attributes:
         state: Its id in the header.
         name: Its name, for messages.
-        layout: How its entries are laid out.
+        layout: The layout of its entries.
         batch: Its rows, in order of key group.
     """
 
@@ -51,7 +51,7 @@ class StateRows:
 
 @dataclass(frozen=True, slots=True)
 class EncodedGroup:
-    """One key group's bytes within the encoded buffer."""
+    """The position of one key group in the encoded buffer."""
 
     group: int
     start: int
@@ -60,7 +60,7 @@ class EncodedGroup:
 
 @dataclass(frozen=True)
 class _Sized:
-    """A state's rows with their sizes, and the runs that they form, one a key group."""
+    """A state's rows with their sizes, and their runs, one for each key group."""
 
     rows: StateRows
     groups: I32Array
@@ -80,7 +80,7 @@ def encode_key_groups(states: list[StateRows], prefix: int) -> tuple[U8Array, li
         prefix: Bytes of the key-group prefix.
 
     Returns:
-        A buffer, and where in it each key group with data lies, in ascending order.
+        A buffer, and the position of each key group with data in it, in ascending order.
 
     Raises:
         EncodeError: A value that its serializer can't write.
@@ -116,9 +116,9 @@ def encode_key_groups(states: list[StateRows], prefix: int) -> tuple[U8Array, li
 
 
 def encode_rows(rows: StateRows, prefix: int) -> Entries:
-    """Encode entries one behind the other, without state ids, flags or marks.
+    """Encode entries one after the other, without state ids, flags or marks.
 
-    Each begins four bytes and the prefix before its key.
+    Each begins with four bytes and the prefix in front of its key.
     """
     sized = _size(rows, prefix)
     out = np.empty(int(sized.within[-1]), np.uint8)
@@ -140,7 +140,7 @@ def encode_rows(rows: StateRows, prefix: int) -> Entries:
 
 
 def copy_entries(entries: Entries, prefix: int, *, ends_run: bool = False) -> Entries:
-    """Copy entries of one state, as they stand in a file: one behind the other.
+    """Copy entries of one state in the form of a file, one after the other.
 
     Args:
         entries: The entries, at least one.

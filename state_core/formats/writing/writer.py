@@ -1,9 +1,9 @@
-"""Write a savepoint: keyed files in the unified format, and the `_metadata` that makes it one.
+"""Write a savepoint: keyed files in the unified format, and `_metadata`, which completes it.
 
-`_metadata` comes last and appears whole, so what a crash leaves behind is no savepoint. On a local
-disk everything is written beside the target, brought to the disk, and moved there at the end; what
-a process that died has left beside it is removed by the next. A file may be written as several
-parts there, each by a task, which are then moved into the first of them.
+`_metadata` comes last and appears whole, so a crash leaves no savepoint. On a local disk everything
+is written beside the target, synced to the disk, and moved there at the end; leftovers of a dead
+process are removed by the next one. There a file may be written as several parts, each by a task,
+which are then moved into the first of them.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ Buffer: TypeAlias = "bytes | memoryview"
 
 @dataclass
 class KeyedPart:
-    """A file with some key groups, or with the head of a keyed file too.
+    """A part of a keyed file: some key groups, and perhaps the header.
 
     Attributes:
         name: Its name in the savepoint's directory.
         size: Its bytes.
-        offsets: Where each key group that has data begins.
+        offsets: The start of each key group that has data.
     """
 
     name: str
@@ -81,12 +81,12 @@ def write_keyed_part(
     """Write one part.
 
     Args:
-        directory: The directory to write to.
-        header: The head of the file, if this is its first part.
+        directory: The target directory.
+        header: The file's header, if this is its first part.
         groups: Key groups, ascending, each with its bytes in the unified format; None for more
-            bytes of the key group before, which may be one that another part begins.
+            bytes of the previous key group, which may begin in another part.
         compressed: Whether each key group is compressed.
-        attempt: What the file's name begins with, of a `SavepointDirectory`.
+        attempt: The prefix of the file's name, from a `SavepointDirectory`.
     """
     part = KeyedPart(f"{attempt}{uuid.uuid4()}")
     with directory.open_output(part.name) as file:
@@ -101,9 +101,9 @@ def write_keyed_part(
             if group is not None:
                 part.offsets[group] = part.size
                 if compressed and not len(data):
-                    written = IDENTIFIER  # the key group is in what follows
+                    written = IDENTIFIER  # the key group's bytes follow
             elif compressed:
-                written = written[len(IDENTIFIER) :]  # which a stream has once
+                written = written[len(IDENTIFIER) :]  # a stream has it once
             file.write(written)
             part.size += len(written)
     return part
@@ -112,7 +112,7 @@ def write_keyed_part(
 def encoded_groups(
     chunks: Iterable[list[StateRows]], prefix: int
 ) -> Iterator[tuple[int, memoryview]]:
-    """Rows of whole key groups, in ascending order, as `write_keyed_part` wants them.
+    """Yield encoded rows of whole key groups, in ascending order, for `write_keyed_part`.
 
     Raises:
         EncodeError: A value that its serializer can't write.
@@ -124,7 +124,7 @@ def encoded_groups(
 
 
 def keyed_handle(part: KeyedPart, key_groups: KeyGroupRange) -> KeyGroupsHandle:
-    """The handle of a whole file that holds these key groups."""
+    """Return the handle of a whole file with these key groups."""
     groups = range(key_groups.first, key_groups.last + 1)
     offsets = tuple(part.offsets.get(group, 0) for group in groups)
     stream = RelativeHandle(part.name, part.size)
@@ -132,17 +132,17 @@ def keyed_handle(part: KeyedPart, key_groups: KeyGroupRange) -> KeyGroupsHandle:
 
 
 class SavepointDirectory:
-    """A savepoint on its way to a directory that must not be there yet.
+    """A savepoint in the making; its directory must not exist yet.
 
     Args:
-        location: Where the savepoint is to be.
-        again: Whether the same savepoint may be there, of the same command, on a local disk.
+        location: The target directory.
+        again: Whether the same savepoint of the same command may already exist, on a local disk.
 
     Attributes:
-        attempt: What names of files begin with that tasks write which may run more than once.
+        attempt: The prefix of names of files that tasks write, as these may run more than once.
 
     Raises:
-        SnapshotError: There is something already.
+        SnapshotError: The target already exists.
     """
 
     def __init__(self, location: str | os.PathLike[str], *, again: bool = False) -> None:
@@ -186,7 +186,7 @@ class SavepointDirectory:
         groups: Iterable[Sequence[KeyedPart]],
         run: Callable[[Callable[[list[Move]], None], list[list[Move]]], Iterable[None]] = map,
     ) -> list[KeyedPart]:
-        """Make a file of each group of parts that follow on each other; the parts are gone then.
+        """Join each group of consecutive parts to a file; the parts are gone afterwards.
 
         Args:
             groups: The parts of each file: one, unless the directory is on a local disk.
@@ -214,18 +214,18 @@ class SavepointDirectory:
         return joined
 
     def remove_others(self, kept: Iterable[str]) -> None:
-        """Remove files of this attempt but for some: those of tasks that ran more than once."""
+        """Remove other files of this attempt: leftovers of tasks that ran more than once."""
         for name in set(self.directory.names()).difference(kept):
             if name.startswith(self.attempt):
                 self.directory.delete(name)
 
     def commit(self, metadata: CheckpointMetadata) -> str:
-        """Write `_metadata`, move everything to its place, and say where that is.
+        """Write `_metadata`, move everything to its place, and return the location.
 
-        What is there already stays if it is the same savepoint, and else is refused.
+        An existing target stays if it is the same savepoint, and is otherwise refused.
 
-        From version 4 on `_metadata` ends in the checkpoint's properties; what is written is a
-        canonical savepoint, whatever was read.
+        From version 4 on `_metadata` ends with the checkpoint's properties, which are always those
+        of a canonical savepoint here.
         """
         kept = is_canonical_savepoint(metadata.properties)
         properties = metadata.properties if kept else canonical_savepoint_properties()
@@ -241,7 +241,7 @@ class SavepointDirectory:
         elif self.directory.local:
             try:
                 os.replace(self.directory.root, self.target.root)
-            except OSError as error:  # it is there by now, and not empty
+            except OSError as error:  # the target exists by now, and is not empty
                 raise SnapshotError(
                     "another has written there meanwhile", place=self.target.full(),
                     remedy="look at what is there, and choose another directory",
@@ -251,7 +251,7 @@ class SavepointDirectory:
         return self.target.root if self.target.local else self.target.given
 
     def abandon(self) -> None:
-        """Remove what was written, but not the savepoint that another has made here meanwhile."""
+        """Remove the written files, but not another process's savepoint at the target."""
         if self.directory.local or not self.directory.is_file("_metadata"):
             self.directory.delete_tree()
         else:
@@ -264,7 +264,7 @@ class SavepointDirectory:
 
 
 def _content(directory: ConfinedDirectory) -> str:
-    """What tells a savepoint from others, whatever its files are called; empty if it is none."""
+    """Return a savepoint's identity, independent of its file names; empty without a savepoint."""
     try:
         metadata = directory.read("_metadata")
         names = named_files(read_metadata(metadata))

@@ -2,7 +2,7 @@
 
 ====================  ===============================================================
 `serializer`          `AvroSerializer` and its snapshot
-`schema_types`        what an Avro schema is made of, and its bytes
+`schema_types`        the types of an Avro schema, and their bytes
 `resolution`          Avro's rules for a reader's schema and a writer's
 ====================  ===============================================================
 

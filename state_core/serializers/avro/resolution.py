@@ -1,4 +1,4 @@
-"""Avro's rules: what a schema is, and whether a reader's can read what a writer's wrote.
+"""Avro's rules for a valid schema, and for a reader's schema that follows a writer's.
 
 Source: `org.apache.avro.SchemaCompatibility`, and "Schema Resolution" in Avro's specification.
 """
@@ -43,7 +43,7 @@ def _are_fields(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-# what a schema must have, and may have, by its type: the part, what it must be, in words
+# the parts of a schema by its type, required and optional: name, check, expected form in words
 _Part: TypeAlias = "tuple[str, Callable[[Any], bool], str]"
 _OPTIONAL: tuple[_Part, ...] = (
     ("namespace", lambda value: value is None or isinstance(value, str), "text"),
@@ -63,7 +63,7 @@ _PARTS: dict[str, tuple[_Part, ...]] = {
 
 
 def parse_schema(text: str) -> Schema:
-    """The schema that JSON text is.
+    """Return the schema in JSON text.
 
     Raises:
         ValueError: The schema is not valid.
@@ -81,7 +81,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _check_schema(schema: Any, place: str) -> None:
-    """Refuse what Avro's own parser refuses, as far as anything here looks at it."""
+    """Refuse schemas that Avro's own parser refuses, as far as they matter here."""
     if isinstance(schema, str):
         return
     if isinstance(schema, list):
@@ -189,7 +189,7 @@ def _canonical(schema: Any) -> Any:
 
 
 def resolve_schemas(reader: Schema, writer: Schema) -> list[Reason]:
-    """Return why a reader's schema can't read what a writer's schema wrote; nothing if it can."""
+    """Return why a reader's schema can't read a writer's values; empty if it can."""
     reading, writing = named_schemas(reader), named_schemas(writer)
     return _Resolver(reading, writing).compare(reader, writer, "")
 
@@ -203,7 +203,7 @@ class _Resolver:
         self.settled: dict[tuple[str, str], list[Reason]] = {}
 
     def compare(self, reader: Any, writer: Any, path: str) -> list[Reason]:
-        """Return why the reader's schema can't read what the writer's wrote; nothing if it can."""
+        """Return why the reader's schema can't read the writer's values; empty if it can."""
         reader, writer = _resolved(reader, self.reading), _resolved(writer, self.writing)
         if isinstance(writer, list):
             return [reason for branch in writer for reason in self.compare(reader, branch, path)]
@@ -239,8 +239,8 @@ class _Resolver:
             return [Reason(path, ", ".join(gone), "", "symbols are gone, without a default")]
         pair = (reader["full_name"], writer["full_name"])
         if pair in self.settled:
-            return self.settled[pair][:1]  # all were said where it stood for the first time
-        self.settled[pair] = []  # while it is under way, nothing is held against it
+            return self.settled[pair][:1]  # all reasons were given at the first occurrence
+        self.settled[pair] = []  # assume compatibility while it is being compared
         written = {field["name"]: field["type"] for field in reversed(writer["fields"])}
         reasons = [
             reason for field in reader["fields"] for reason in self._field(field, written, path)
@@ -261,7 +261,7 @@ class _Resolver:
 
 
 def _resolved(schema: Any, names: Mapping[str, dict[str, Any]]) -> Any:
-    """Return the schema that a reference or a wrapper stands for."""
+    """Return the schema behind a reference or a wrapper."""
     while True:
         if isinstance(schema, str) and schema in names:
             schema = names[schema]

@@ -1,4 +1,4 @@
-"""What an Avro schema is made of, in Flink's own encoding of it.
+"""The types of an Avro schema, in Flink's own encoding.
 
 Flink does not write Avro's binary encoding: numbers have their full width, big-endian; a string or
 bytes have an i32 length, an enum and a union an i32 index; arrays and maps are blocks, each an
@@ -53,7 +53,7 @@ _BYTES = ByteArraySerializer()
 
 
 class AvroNull(TypeSerializer):
-    """`null`: no bytes at all; a column of nulls, of a type that Parquet has."""
+    """`null`: no bytes; a column of nulls, in a type that Parquet has."""
 
     name = "null"
     arrow_type = pa.binary()
@@ -61,7 +61,7 @@ class AvroNull(TypeSerializer):
 
     @property
     def min_length(self) -> int:
-        """Zero: there may be no bytes at all."""
+        """Zero: a value may have no bytes."""
         return 0
 
     def read(self, source: DataInput) -> None:
@@ -98,7 +98,7 @@ class AvroString(TypeSerializer):
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str:
-        """Read one string; invalid UTF-8 becomes lone surrogates, which `write` turns back."""
+        """Read one string; invalid UTF-8 becomes lone surrogates, which `write` converts back."""
         return _BYTES.read(source).decode("utf-8", "surrogateescape")
 
     def write(self, value: Any, out: DataOutput) -> None:
@@ -234,7 +234,7 @@ class AvroEnum(TypeSerializer):
 
 
 def _indices(cursor: Cursor, count: int, what: str) -> pa.Array:
-    """Read an i32 of every present row, refused where it is not below `count`."""
+    """Read an i32 of every present row, and refuse one that is not below `count`."""
     indices = cursor.read_int32(what)
     there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
     bad = np.flatnonzero(there & ((indices < 0) | (indices >= count)))
@@ -244,7 +244,7 @@ def _indices(cursor: Cursor, count: int, what: str) -> pa.Array:
 
 
 class AvroEmptyRecord(TypeSerializer):
-    """`record` of no fields: no bytes; binary, since Parquet has no struct without fields."""
+    """`record` without fields: no bytes; binary, since Parquet has no struct without fields."""
 
     arrow_type = pa.binary()
     length = 0
@@ -259,7 +259,7 @@ class AvroEmptyRecord(TypeSerializer):
 
     @property
     def min_length(self) -> int:
-        """Zero: there may be no bytes at all."""
+        """Zero: a value may have no bytes."""
         return 0
 
     def read(self, source: DataInput) -> bytes:

@@ -1,4 +1,4 @@
-"""Avro: the schema stands in the snapshot, and Avro's own rules say what may follow what.
+"""Avro: the schema is in the snapshot, and Avro's own rules decide which schema may follow it.
 
 A record becomes a struct, a union of null and one schema a nullable column, any other union a
 struct of its branches. Logical types stay the numbers and bytes that Avro writes for them. A schema
@@ -49,7 +49,7 @@ from statelake.state_core.serializers.basic.numbers import (
     IntSerializer,
     LongSerializer,
 )
-from statelake.state_core.serializers.composite.evolution import Rule, evolves
+from statelake.state_core.serializers.composite.evolution import MigrationRule, evolves
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
 from statelake.state_core.serializers.framework.compatibility import (
@@ -143,7 +143,7 @@ class AvroSerializer(TypeSerializer):
         return self._built[id(schema)]
 
     def _known(self, name: str) -> Schema:
-        """The schema of a name."""
+        """Return the schema of a name."""
         if name not in self.names:
             raise ValueError(f"no type is called {name!r}")
         return self.names[name]
@@ -173,14 +173,14 @@ class AvroSerializer(TypeSerializer):
         return self._counted(AvroUnion(branches), *branches)
 
     def _counted(self, serializer: TypeSerializer, *parts: TypeSerializer) -> TypeSerializer:
-        """The serializer, if it has few enough columns, and fields that take no bytes.
+        """Return the serializer if it has few enough columns, and few enough fields without bytes.
 
-        A part that is used again counts again, since its columns are others.
+        A part that is used again counts again, since it has its own columns.
         """
         sizes = [self._sizes[id(part)] for part in parts]
         columns = 1 + sum(held for held, _ in sizes)
         empty = sum(held for _, held in sizes) + (serializer.min_length == 0)
-        if isinstance(serializer, AvroUnion):  # of which one branch is read
+        if isinstance(serializer, AvroUnion):  # only one branch is read
             empty -= sum(isinstance(part, AvroNull) for part in parts)
         if columns > COLUMNS.most or empty > EMPTY_FIELDS.most:
             raise _UnboundedError
@@ -197,7 +197,7 @@ class AvroSerializer(TypeSerializer):
         }
 
     def read(self, source: DataInput) -> Any:
-        """Read one value; as bytes where the schema contains itself."""
+        """Read one value; as bytes if the schema contains itself."""
         if not self.recursive:
             return self.value.read(source)
         start = source.position
@@ -236,7 +236,7 @@ class AvroSerializer(TypeSerializer):
 
 
 class _Recursive(TypeSerializer):
-    """A record inside itself: it can be read, but has no column type."""
+    """A record inside itself, which can be read but has no column type."""
 
     arrow_type = pa.binary()
 
@@ -263,7 +263,7 @@ class _Recursive(TypeSerializer):
 
 
 @evolves(AvroSerializer)
-class _AvroRule(Rule):
+class _AvroRule(MigrationRule):
     """Converts values with Avro's schema resolution, done by fastavro."""
 
     def column(self, old: AvroSerializer, new: AvroSerializer, column: pa.Array) -> pa.Array:
@@ -369,7 +369,7 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
             runtime_class: The Java class of the values.
 
         Raises:
-            EncodeError: The schema is not valid, or no type can be made of it.
+            EncodeError: The schema is not valid, or has no column type.
         """
         snapshot = cls()
         try:
@@ -404,7 +404,7 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
         out.write_string(self.schema_text)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Return the serializer of the schema; bytes if it declares much more than it holds."""
+        """Return the serializer of the schema; bytes if it declares more than its size allows."""
         if self._serializer is None:
             self._serializer = _serializer_of(self.schema_text, self.runtime_class)
         return self._serializer

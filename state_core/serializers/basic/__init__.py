@@ -9,5 +9,5 @@
 `values`              `IntValue` and its like, and types without a value
 ====================  ===============================================================
 
-A new basic type goes beside those that have its width: fixed numbers in `times`, text in `text`.
+A new basic type goes beside the others of its width: fixed numbers in `times`, text in `text`.
 """

@@ -1,13 +1,13 @@
-"""`BigInteger` and `BigDecimal`: numbers without a largest one.
+"""`BigInteger` and `BigDecimal`: numbers of any size.
 
 A `BigInteger` is a decimal of 38 digits, the most that Spark has; a larger one keeps its exact
-bytes beside a null. A `BigDecimal` has a scale of its own in every value, and 1.0 is not 1.00: its
-column is text as `BigDecimal.toString` has it, from which the same number comes back; SQL casts it.
-One of more bytes than `BIG_NUMBER_BYTES` is a null with its bytes beside: the time that text of a
-number takes grows with the square of its length.
+bytes beside a null. Every `BigDecimal` has its own scale, and 1.0 is not 1.00: its column is the
+text of `BigDecimal.toString`, which is converted back to the same number; SQL casts it. A number of
+more than `BIG_NUMBER_BYTES` is a null with its bytes beside it: converting a number to text takes
+time quadratic in its length.
 
-Java tells the constants 0, 1 and 10 from equal numbers made elsewhere, and writes them shorter: of
-the two spellings the longer one keeps its exact bytes.
+Java distinguishes the constants 0, 1 and 10 from equal numbers, and writes them shorter: of the two
+forms the longer one keeps its exact bytes.
 
 Source: `BigIntSerializer`, `BigDecSerializer` in `org.apache.flink.api.common.typeutils.base`.
 """
@@ -49,7 +49,7 @@ class BigIntegerSerializer(TypeSerializer):
     arrow_type = pa.decimal128(MAX_DIGITS, 0)
 
     def read(self, source: DataInput) -> Decimal | None:
-        """Read one number; None also for one of more bytes than are made a number."""
+        """Read one number; None also for a number with too many bytes."""
         number = read_big_integer(source)
         return None if number is None or _is_oversized(number) else Decimal(number)
 
@@ -80,7 +80,7 @@ class BigIntegerSerializer(TypeSerializer):
         return _integer_hash(int(value))
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the number that comes next, however large."""
+        """Return the hash code of the next number, however large."""
         number = read_big_integer(source)
         return 0 if number is None else _integer_hash(number)
 
@@ -93,7 +93,7 @@ class BigDecimalSerializer(TypeSerializer):
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str | None:
-        """Read one number, as text; None also for one of more bytes than are made text."""
+        """Read one number, as text; None also for a number with too many bytes."""
         unscaled = read_big_integer(source)
         if unscaled is None:
             return None
@@ -122,7 +122,7 @@ class BigDecimalSerializer(TypeSerializer):
         return _decimal_hash(*_parse(str(value)))
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the number that comes next, however large."""
+        """Return the hash code of the next number, however large."""
         unscaled = read_big_integer(source)
         return 0 if unscaled is None else _decimal_hash(unscaled, source.read_int())
 
@@ -162,7 +162,7 @@ def _check_digits(number: Decimal) -> None:
 
 
 def _decode_numbers(cursor: Cursor, read: Callable[[DataInput], Any]) -> list[Any]:
-    """Read value by value; a row that should not be null, or is spelled otherwise, is inexact."""
+    """Read value by value; a row that should not be null, or has another form, is inexact."""
     numbers: list[Any] = [None] * cursor.rows
     for row in range(cursor.rows):
         if cursor.present.size and not cursor.present[row]:
@@ -193,7 +193,7 @@ def read_big_integer(source: DataInput) -> int | None:
 
 
 def write_big_integer(number: int | None, out: DataOutput) -> None:
-    """Write one `BigInteger`, in the shorter form where there are two."""
+    """Write one `BigInteger`, in the shorter form if there are two."""
     if number is None:
         out.write_int(0)
     elif number in TAGS:
@@ -205,12 +205,12 @@ def write_big_integer(number: int | None, out: DataOutput) -> None:
 
 
 def _decimal_text(unscaled: int, scale: int) -> str:
-    """Return the text that `BigDecimal.toString` gives, which is Python's, too."""
+    """Return the text of `BigDecimal.toString`, which is the same in Python."""
     return str(Decimal(unscaled).scaleb(-scale, _EXACT))
 
 
 def _parse(text: str) -> tuple[int, int]:
-    """Return unscaled value and scale, as `new BigDecimal(text)` has them."""
+    """Return unscaled value and scale, as in `new BigDecimal(text)`."""
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
     except InvalidOperation as error:

@@ -86,7 +86,7 @@ def is_null_time(fields: Sequence[I64Array]) -> Bools:
 
 
 def time_text(nanos: int) -> str:
-    """Return the text that `LocalTime.toString` gives."""
+    """Return the text of `LocalTime.toString`."""
     seconds, nano = divmod(nanos, 1_000_000_000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
     if seconds % 60 or nano:

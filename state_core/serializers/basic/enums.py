@@ -1,7 +1,7 @@
 """Enums: the ordinal that a constant had when the state was written.
 
-The snapshot holds the constants in that order, so that a job whose enum was reordered or has new
-constants goes on with the old ordinals, the new constants behind them.
+The snapshot has the constants in that order, so that a job whose enum was reordered or extended
+keeps the old ordinals, with the new constants behind them.
 
 Source: `org.apache.flink.api.common.typeutils.base.EnumSerializer`.
 """
@@ -158,7 +158,7 @@ class EnumSerializerSnapshot(TypeSerializerSnapshot):
         return EnumSerializer(self.enum_class, self.constants)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Return reconfigured where constants were added or moved; incompatible if one is gone."""
+        """Return reconfigured if constants were added or moved; incompatible if one is missing."""
         if not isinstance(old, EnumSerializerSnapshot) or old.enum_class != self.enum_class:
             return incompatible(old.type_name, self.type_name, "the enum class is another one")
         if old.constants == self.constants:

@@ -1,4 +1,4 @@
-"""Types of a few numbers of fixed width, which are a column of their own kind: dates and times.
+"""Types of a few fixed-width numbers in one column: dates and times.
 
 Source: `DateSerializer`, `InstantSerializer` and their like in
 `org.apache.flink.api.common.typeutils.base`, each with a pattern of numbers for null.
@@ -50,7 +50,7 @@ NULL_LONG, NULL_INT, NULL_BYTE = -(1 << 63), -(1 << 31), -(1 << 7)
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """The values of a column: which are null, which it can show, and which exactly."""
+    """The values of a column: the null ones, the representable ones, and the exact ones."""
 
     values: npt.NDArray[Any]
     null: Bools
@@ -108,7 +108,7 @@ class FieldsSerializer(TypeSerializer):
         """Return the hash code of the value of these numbers, to the nanosecond."""
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the numbers, which may say more than the Python value."""
+        """Return the hash code from the numbers, which may be finer than the Python value."""
         fields = [
             int.from_bytes(source.read_bytes(width), "big", signed=True) for width in self.widths
         ]
@@ -120,7 +120,7 @@ class FieldsSerializer(TypeSerializer):
         return (FIXED, self.length)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Read each number of all rows, and make the column of them."""
+        """Read each number of all rows, and convert them to the column."""
         fields = []
         for width in self.widths:
             read, _, dtype = CODECS[width]

@@ -48,7 +48,7 @@ __all__ = [
 
 BASE = "org.apache.flink.api.common.typeutils.base."
 
-# by width: what reads and writes numbers, and their type there
+# readers and writers of numbers by width, with their type there
 CODECS: dict[int, tuple[Kernel, Kernel, type]] = {
     1: (decode.read_fixed8, encode.write_fixed8, np.uint8),
     2: (decode.read_fixed16, encode.write_fixed16, np.int16),
@@ -78,7 +78,7 @@ class FixedWidthSerializer(TypeSerializer):
         return getattr(source, f"read_{self.method}")()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Write one number, refused where it does not fit."""
+        """Write one number; refuse one that does not fit."""
         if value is None:
             raise EncodeError(f"null, and a {self.java_name} in Flink's state can't be")
         try:
@@ -274,7 +274,7 @@ class CharSerializer(TypeSerializer):
         encode.write_fixed16(units, target.present, target.out, target.position)
 
 
-# by the word in the names of their classes, and of those made of them
+# by the word in the names of their classes, and of composite classes
 NUMBERS: dict[str, type[Any]] = {
     "Byte": ByteSerializer,
     "Short": ShortSerializer,

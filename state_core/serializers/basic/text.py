@@ -72,7 +72,7 @@ class StringSerializer(TypeSerializer):
 
     def hash_codes(self, values: pa.Array) -> I32Array:
         """Return the hash code of every row."""
-        self._measure(values, ALL_PRESENT)  # which refuses what is no UTF-8
+        self._measure(values, ALL_PRESENT)  # refuses invalid UTF-8
         codes = np.empty(len(values), np.int32)
         offsets, data = variable_values(values)
         hash_java_strings(offsets, data, codes)

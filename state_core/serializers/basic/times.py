@@ -8,11 +8,11 @@ Java                               bytes                    column
 `Instant`                          i64 s, i32 nanoseconds   timestamp, UTC
 `LocalDate`                        i32 year, month, day     date
 `LocalDateTime`                    date and time            timestamp without a time zone
-`LocalTime`                        hour, minute, s, i32 ns  text, as `LocalTime.toString` has it
+`LocalTime`                        hour, minute, s, i32 ns  text of `LocalTime.toString`
 =================================  =======================  ======================================
 
-Columns have microseconds, as Spark does, and the years 1 to 9999. What is finer keeps its exact
-bytes beside the value, what lies outside keeps them beside a null.
+Columns have microseconds, as Spark does, and the years 1 to 9999. A finer value keeps its exact
+bytes beside it, a value outside that range keeps them beside a null.
 
 Source: `DateSerializer`, `SqlTimestampSerializer`, `InstantSerializer`, `LocalDateSerializer` and
 their like in `org.apache.flink.api.common.typeutils.base`.
@@ -78,7 +78,7 @@ UTC = pa.timestamp("us", "UTC")
 
 
 def _from_millis(millis: I64Array, extra_nanos: I64Array, null: Bools) -> TimeColumn:
-    """Convert milliseconds, and nanoseconds on top of them, to microseconds."""
+    """Convert milliseconds, and additional nanoseconds, to microseconds."""
     shown = (millis >= FIRST_MICRO // 1000) & (millis <= LAST_MICRO // 1000) & ~null
     whole = np.where(shown, millis, 0) * 1000 + extra_nanos // 1000
     exact = null | (shown & (extra_nanos % 1000 == 0))
@@ -152,7 +152,7 @@ class SqlTimestampSerializer(FieldsSerializer):
         return [millis, np.where(null, np.int64(0), micros % 1_000_000 * 1000)]
 
     def hash_code(self, value: Any) -> int:
-        """Return the hash code of the milliseconds, as `java.util.Date` has it."""
+        """Return the hash code of the milliseconds, as of `java.util.Date`."""
         return hash_long(millis_of(value))
 
     def hash_fields(self, fields: Sequence[int]) -> int:

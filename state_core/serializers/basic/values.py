@@ -1,7 +1,7 @@
 """The mutable twins of the basic types (`IntValue` and its like), and types without a value.
 
-A twin has the bytes of its basic type, but for `StringValue`: its length is not offset by one, as
-it can't be null. Types without a value are shown as `true`: it is there, and says no more.
+A twin has the bytes of its basic type, except `StringValue`: its length is not offset by one, as it
+can't be null. Types without a value are shown as `true`.
 
 Source: `IntValueSerializer` and its like, `VoidSerializer`, `Tuple0Serializer`;
 `org.apache.flink.types.StringValue`.
@@ -127,7 +127,7 @@ def _long_hash(_: Any, value: int) -> int:
     return to_int32(43 + LongSerializer().hash_code(value))
 
 
-# the others have that of the basic type
+# the other types have the hash code of the basic type
 _HASHES = {"Boolean": _boolean_hash, "Double": _double_hash, "Long": _long_hash}
 
 

@@ -12,5 +12,5 @@
 `evolution`           old values as new ones, a column at a time
 ====================  ===============================================================
 
-A new composite says in its snapshot class which serializers are nested, and in which order.
+A new composite's snapshot class defines the nested serializers and their order.
 """

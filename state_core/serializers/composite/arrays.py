@@ -1,7 +1,7 @@
 """Arrays and sets: a count, then the elements.
 
-Primitive arrays and `String[]` have nothing but their elements; an array of objects has a flag
-before each, false for null; a `Set` has one, too, true for null.
+Primitive arrays and `String[]` have only their elements; an array of objects has a flag before
+each, false for null; so does a `Set`, with true for null.
 
 Source: the serializers in `org.apache.flink.api.common.typeutils.base.array`,
 `GenericArraySerializer`, `SetSerializer`, `org.apache.flink.runtime.state.ArrayListSerializer`.
@@ -21,7 +21,7 @@ from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
 )
 from statelake.state_core.serializers.composite.evolution import (
-    Rule,
+    MigrationRule,
     evolves,
     migrate_column,
     migrate_value,
@@ -113,7 +113,7 @@ class SetSerializer(ListSerializer):
 
 
 @evolves(GenericArraySerializer, SetSerializer)
-class ElementRule(Rule):
+class ElementRule(MigrationRule):
     """Converts arrays and sets element by element, as a list."""
 
     def column(self, old: ListSerializer, new: ListSerializer, column: Any) -> Any:
@@ -139,7 +139,7 @@ def _simple_array(java_name: str, element: type[TypeSerializer], java_class: str
 
 
 for _name, _element in NUMBERS.items():
-    if _name != "Byte":  # whose arrays are bytes
+    if _name != "Byte":  # byte arrays have their own serializer
         _simple_array(f"{_name.lower()}[]", _element, f"{_name}PrimitiveArray")
 _simple_array("String[]", StringSerializer, "StringArray")
 

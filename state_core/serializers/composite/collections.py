@@ -110,7 +110,7 @@ class ListSerializer(TypeSerializer):
 class DelimitedListSerializer(TypeSerializer):
     """A list as RocksDB and the unified format keep it: elements separated by a comma byte.
 
-    It is never empty, as an empty list has no entry, and nothing follows it.
+    It is never empty, as an empty list has no entry, and is the last part of a value.
     """
 
     self_delimiting = False
@@ -155,7 +155,7 @@ class DelimitedListSerializer(TypeSerializer):
         if unknown.size:
             cursor.lose(unknown)
             counts[unknown] = 0
-        cursor.inexact |= counts == 0  # which Flink writes no entry for
+        cursor.inexact |= counts == 0  # Flink writes no entry for an empty list
         first = offsets_of(counts)
         starts, ends = np.empty(int(first[-1]), np.int64), np.empty(int(first[-1]), np.int64)
         skip.locate_delimited(cursor.data, cursor.position, cursor.end, first, words, starts, ends)
@@ -220,7 +220,7 @@ class MapSerializer(TypeSerializer):
         return key, None if source.read_boolean() else self.value.read(source)
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Write one map, of a dict or a list of pairs."""
+        """Write one map, from a dict or a list of pairs."""
         pairs = list(value.items()) if isinstance(value, dict) else value
         if not isinstance(pairs, list):
             raise EncodeError(f"{value!r} is no Map")

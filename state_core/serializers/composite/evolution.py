@@ -1,17 +1,17 @@
-"""Migration of values: old values become new ones, as when Flink migrates state.
+"""Migration of values, as when Flink migrates state.
 
-Flink reads each value with the old serializer and writes the object with the new one. Here the
-same is done to a whole column (`migrate_column`), or to one value that `TypeSerializer.read`
-returned (`migrate_value`). `resolve_schema_compatibility` decides whether it may be done at all.
+Flink reads each value with the old serializer and writes the object with the new one. Here a whole
+column is converted (`migrate_column`), or one value from `TypeSerializer.read` (`migrate_value`).
+`resolve_schema_compatibility` decides whether that is allowed.
 
-A type with parts has a `Rule`; the values of others stay as they are. Further types get a rule
-with `evolves`.
+A type with parts has a `MigrationRule`; the values of others stay as they are. Further types get a
+rule with `evolves`.
 
 Source: `AbstractRocksDBState.migrateSerializedValue`; for a POJO's fields `PojoSerializer`, which
-reads into an object that its constructor made. What that constructor sets a new field to is in
-the job's code only: here it is 0 or false for what can be a Java primitive, or else null.
+reads into an object that its constructor created. A new field's initial value is only in the job's
+code: here it is 0 or false for a type that can be a Java primitive, or otherwise null.
 
-A value that a user's decoder returned becomes any type that has its fields, by their names.
+A value from a user decoder can become any type with its fields, by their names.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ from statelake.state_core.serializers.framework.opaque_values import OpaqueSeria
 from statelake.state_core.serializers.opaque.decoders import DecodedSerializer
 
 __all__ = [
+    "MigrationRule",
     "PositionRule",
-    "Rule",
     "evolves",
     "migrate_column",
     "migrate_value",
@@ -74,7 +74,7 @@ NUMBERS = (
 )  # fmt: skip
 
 
-class Rule(ABC):
+class MigrationRule(ABC):
     """Converts values of one serializer to those of another serializer of the same class."""
 
     @abstractmethod
@@ -86,12 +86,12 @@ class Rule(ABC):
         """Convert one value, which is not None."""
 
 
-_RuleClass = TypeVar("_RuleClass", bound=type[Rule])
-_rules: dict[type[TypeSerializer], Rule] = {}
+_RuleClass = TypeVar("_RuleClass", bound=type[MigrationRule])
+_rules: dict[type[TypeSerializer], MigrationRule] = {}
 
 
 def evolves(*kinds: type[TypeSerializer]) -> Callable[[_RuleClass], _RuleClass]:
-    """Register a rule for values of these serializers; to be used as a decorator."""
+    """Register a rule for values of these serializers; used as a decorator."""
 
     def add(rule: _RuleClass) -> _RuleClass:
         instance = rule()
@@ -123,10 +123,10 @@ def migrate_value(old: TypeSerializer, new: TypeSerializer, value: Any) -> Any:
 
 
 def resolve_decoded(new: TypeSerializerSnapshot, old: TypeSerializerSnapshot) -> Compatibility:
-    """Return whether old values can become new ones here, if need be with a user's decoder.
+    """Return whether old values can be migrated here, if necessary with a user decoder.
 
-    Flink refuses another serializer. Values of Kryo, which only a user's decoder understands, can
-    still be migrated here; without a decoder the verdict is `UNKNOWN`.
+    Flink refuses another serializer. Values of Kryo, which need a user decoder, can still be
+    migrated here; without a decoder the verdict is `UNKNOWN`.
     """
     result = new.resolve_schema_compatibility(old)
     if result.verdict is not Verdict.INCOMPATIBLE:
@@ -146,12 +146,12 @@ def resolve_decoded(new: TypeSerializerSnapshot, old: TypeSerializerSnapshot) ->
 
 
 def struct_column(kind: pa.DataType, columns: list[pa.Array], like: pa.Array) -> pa.Array:
-    """Return a struct of these columns, null where `like` is."""
+    """Return a struct of these columns, null where `like` is null."""
     mask = pc.is_null(like) if like.null_count else None
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
 
-def _rule(old: TypeSerializer, new: TypeSerializer) -> Rule | None:
+def _rule(old: TypeSerializer, new: TypeSerializer) -> MigrationRule | None:
     """Return the rule for both serializers; None where values stay as they are."""
     if isinstance(old, DecodedSerializer) and old.name != new.name:
         return _DECODED
@@ -177,7 +177,7 @@ def _pairs(
 
 
 @evolves(ListSerializer, DelimitedListSerializer)
-class _ListRule(Rule):
+class _ListRule(MigrationRule):
     """Converts lists element by element."""
 
     def column(
@@ -201,7 +201,7 @@ class _ListRule(Rule):
 
 
 @evolves(MapSerializer)
-class _MapRule(Rule):
+class _MapRule(MigrationRule):
     """Converts the keys and the values of maps."""
 
     def column(self, old: MapSerializer, new: MapSerializer, column: pa.Array) -> pa.Array:
@@ -221,7 +221,7 @@ class _MapRule(Rule):
 
 
 @evolves(TupleSerializer, RowSerializer, TtlSerializer)
-class PositionRule(Rule):
+class PositionRule(MigrationRule):
     """Converts field by field, in order."""
 
     def column(self, old: StructSerializer, new: StructSerializer, column: pa.Array) -> pa.Array:
@@ -241,7 +241,7 @@ class PositionRule(Rule):
 
 
 @evolves(PojoSerializer)
-class _PojoRule(Rule):
+class _PojoRule(MigrationRule):
     """Converts field by field, by name: a new field begins as in Java, a removed one is dropped."""
 
     def column(self, old: PojoSerializer, new: PojoSerializer, column: pa.Array) -> pa.Array:
@@ -281,14 +281,14 @@ class _PojoRule(Rule):
         return SubclassValue(seen, java_class, whole, tag)
 
 
-class _DecodedRule(Rule):
-    """Converts what a decoder returned: fields by name, numbers that hold the same value."""
+class _DecodedRule(MigrationRule):
+    """Converts the result of a decoder: fields by name, numbers if they hold the same value."""
 
     def column(self, old: DecodedSerializer, new: TypeSerializer, column: pa.Array) -> pa.Array:
         """Convert a column to the fields of the new type."""
         if column.type != old.arrow_type:
             raise IncompatibleError(
-                f"values of {old.java_class} that are not apart from each other",
+                f"values of {old.java_class} whose ends are not known",
                 remedy="give their decoder a `length`, so that it is known where each ends",
             )
         return _fitted(column, new.arrow_type, new, old.java_class)
@@ -309,8 +309,9 @@ def _fitted(
 
     Args:
         column: The column.
-        kind: The type to convert it to.
-        serializer: The serializer of that type, if known here: it says how a new field begins.
+        kind: The new type.
+        serializer: The serializer of that type, if known here, for the initial value of a new
+            field.
         path: The path of the field, for messages.
     """
     if column.type == kind:
@@ -344,7 +345,7 @@ def _fitted(
 
 
 def _first_value(pojo: PojoSerializer, name: str, serializer: TypeSerializer) -> Any:
-    """Return the value of a Java field that nothing was read into."""
+    """Return the initial value of a Java field that is not in the bytes."""
     if name in pojo.boxed:
         return None
     if type(serializer) is BooleanSerializer:

@@ -1,4 +1,4 @@
-"""Namespaces: what scopes keyed state besides the key, mostly a window.
+"""Namespaces: the scope of keyed state in addition to the key, mostly a window.
 
 Source: `org.apache.flink.runtime.state.VoidNamespaceSerializer`,
 `org.apache.flink.streaming.api.windowing.windows.TimeWindow` and `GlobalWindow`.
@@ -42,11 +42,11 @@ class SingletonSerializer(TypeSerializer):
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> None:
-        """The one value."""
+        """Read the only value."""
         source.read_byte()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Write the one value."""
+        """Write the only value."""
         if value is not None:
             raise EncodeError(f"{value!r}, and {self.name} has one value, written as null")
         out.write_byte(0)

@@ -1,8 +1,8 @@
-"""Fields of POJOs that are null and may be of a primitive type, which Flink can't restore.
+"""Null fields of POJOs that may be of a primitive type, which Flink can't restore.
 
-A snapshot does not say whether a field is `long` or `Long`: both have one serializer, and a flag in
-front of each value that says whether it is null. Flink fails on that flag if the field is `long`.
-So a null is safe only where Flink itself wrote one before, or where someone says that it is boxed.
+A snapshot does not contain whether a field is `long` or `Long`: both have the same serializer, with
+a null flag in front of each value. Flink fails on that flag if the field is `long`. So a null is
+safe only if Flink itself wrote one before, or if the user declares the field as boxed.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ PRIMITIVE = (FixedWidthSerializer, BooleanSerializer, CharSerializer)
 
 @dataclass(frozen=True)
 class NullField:
-    """A field that is null, of a type that may be primitive.
+    """A null field, of a type that may be primitive.
 
     Attributes:
-        path: Where it is, as Parquet calls the column.
+        path: Its place: the path of the column in Parquet.
         siblings: The paths of the POJO's other fields.
         java_class: The POJO's class.
         kind: The field's type.
-        remedy: What to do instead.
+        remedy: The remedy.
     """
 
     path: str
@@ -55,12 +55,12 @@ class NullField:
     )
 
     def was_written(self, null_counts: Mapping[str, int]) -> bool:
-        """Whether counts show such a null: more than any other field of the POJO has.
+        """Return whether counts prove such a null: more than any other field of the POJO has.
 
         A POJO that is null counts as a null of each of its fields.
 
         Args:
-            null_counts: By the path of each column of a Parquet file, how many nulls it has.
+            null_counts: The number of nulls in each column of a Parquet file, by path.
         """
         others = [
             count
@@ -70,7 +70,7 @@ class NullField:
         return bool(others) and null_counts.get(self.path, 0) > min(others)
 
     def error(self) -> EncodeError:
-        """The error to raise where Flink never wrote such a null."""
+        """Return the error to raise if Flink never wrote such a null."""
         name = ".".join(part for part in self.path.split(".") if part not in WRAPPERS)
         return EncodeError(
             f"field {name} of {self.java_class} would be null, and Flink fails to restore that if"
@@ -83,12 +83,12 @@ WRAPPERS = ("list", "element", "key_value")
 
 
 def null_fields(serializer: TypeSerializer, column: pa.Array, path: str) -> Iterator[NullField]:
-    """Find fields that are null in a POJO which is not.
+    """Yield null fields in POJOs that are not null.
 
     Args:
         serializer: The values' serializer; a POJO's fields that are boxed may be null.
         column: The values.
-        path: What Parquet calls the column.
+        path: The path of the column in Parquet.
     """
     if isinstance(serializer, PojoSerializer):
         yield from _of_pojo(serializer, column, path)
@@ -120,5 +120,5 @@ def _of_pojo(serializer: PojoSerializer, column: pa.Array, path: str) -> Iterato
 
 
 def _java_name(field: TypeSerializer) -> str:
-    """What Java calls the primitive type."""
+    """Return Java's name of the primitive type."""
     return {"Integer": "int", "Character": "char"}.get(field.name, field.name.lower())

@@ -17,7 +17,7 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels.skip import EITHER, FIXED
 from statelake.state_core.serializers.basic.numbers import BooleanSerializer
 from statelake.state_core.serializers.composite.evolution import (
-    Rule,
+    MigrationRule,
     evolves,
     migrate_column,
     migrate_value,
@@ -163,7 +163,7 @@ class NullableSerializer(TypeSerializer):
 class EitherSerializer(TypeSerializer):
     """`Either`: a flag that is true for left, then the value; a struct with one side set.
 
-    Where the value itself is null (of a nullable type) its exact bytes are kept.
+    If the value itself is null (of a nullable type) its exact bytes are kept.
 
     Attributes:
         java_name: The name of the type.
@@ -258,7 +258,7 @@ class EitherSerializer(TypeSerializer):
 
 
 @evolves(NullableSerializer)
-class NullableRule(Rule):
+class NullableRule(MigrationRule):
     """Converts the values that are not null."""
 
     def column(
@@ -273,7 +273,7 @@ class NullableRule(Rule):
 
 
 @evolves(EitherSerializer)
-class EitherRule(Rule):
+class EitherRule(MigrationRule):
     """Converts each side."""
 
     def column(self, old: EitherSerializer, new: EitherSerializer, column: pa.Array) -> pa.Array:

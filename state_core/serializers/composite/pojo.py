@@ -1,12 +1,12 @@
 """POJOs and Java records: named fields, each of which may be null, and subclasses of them.
 
-A value begins with flags. Of the very class of the state, its fields follow, a null flag before
-each; of a subclass, a tag or the class name, and then a whole value of the subclass's serializer.
+A value begins with flags. For the state's own class its fields follow, a null flag before each; for
+a subclass a tag or the class name, and then a whole value of the subclass's serializer.
 
 The column is a struct of the class's own fields. A value of a subclass fills those, and its exact
-bytes, which have its other fields, are kept beside it. Where the snapshot does not describe a
-subclass (the heap backend may meet one only while it writes), the end of the value is not known:
-the row is null, with all its bytes beside it.
+bytes, which have its other fields, are kept beside it. If the snapshot does not describe a subclass
+(the heap backend may find one only while it writes), the end of the value is not known: the row is
+null, with all its bytes beside it.
 
 Source: `org.apache.flink.api.java.typeutils.runtime.PojoSerializer`.
 """
@@ -43,12 +43,12 @@ MAX_TAGS = 128
 
 
 class SubclassValue(dict[str, Any]):
-    """A value of a subclass: the fields of the base class, and what its own serializer read.
+    """A value of a subclass: the fields of the base class, and the subclass's own value.
 
     Args:
         fields: The fields of the base class.
         java_class: The subclass.
-        value: The whole value, as the subclass's serializer has it.
+        value: The whole value, from the subclass's serializer.
         tag: The index among the registered subclasses; None if it is written by name.
     """
 
@@ -71,9 +71,9 @@ class PojoSerializer(StructSerializer):
         fields: Each field's name and serializer, in the order in which they are written.
         registered: Each registered subclass and its serializer, by tag; None for a serializer
             that could not be restored.
-        non_registered: Each subclass that is written by name, and its serializer or None.
-        boxed: Fields that are `Integer` rather than `int`, and so on. Snapshots do not say it; it
-            matters for new fields only.
+        non_registered: Each subclass that is written by name, with its serializer or None.
+        boxed: Fields that are `Integer` rather than `int`, and so on. Snapshots do not contain it;
+            it matters only for new fields.
     """
 
     min_length = 1
@@ -123,7 +123,7 @@ class PojoSerializer(StructSerializer):
         }
 
     def subclass(self, java_class: str, tag: int | None = None) -> TypeSerializer | None:
-        """Return the serializer of a subclass, with its tag or by name; None if it is not known."""
+        """Return the serializer of a subclass, by tag or name; None if it is not known."""
         if tag is not None:
             return self.registered.get(java_class)
         return self.non_registered.get(java_class, self.registered.get(java_class))
@@ -144,7 +144,7 @@ class PojoSerializer(StructSerializer):
         )
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Write one POJO, of a dict of its fields, a `SubclassValue`, or None."""
+        """Write one POJO, from a dict of its fields, a `SubclassValue`, or None."""
         if value is None:
             out.write_byte(skip.IS_NULL)
         elif isinstance(value, SubclassValue):
@@ -309,7 +309,7 @@ def _decode_rows(
 
 
 def _field_of(values: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
-    """Return a field of a struct column; nulls if it has none of that name and type."""
+    """Return a field of a struct column; nulls if no field has that name and type."""
     index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
     if index < 0 or values.type.field(index).type != kind:
         return pa.nulls(len(values), kind)

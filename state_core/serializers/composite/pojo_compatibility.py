@@ -1,16 +1,16 @@
-"""Whether one POJO may follow another, by the rules of Flink's `PojoSerializerSnapshot`.
+"""Compatibility of POJOs, by the rules of Flink's `PojoSerializerSnapshot`.
 
-- Another class is another type. So is one of which a subclass's class or serializer is gone.
+- Another class is another type. So is a class that lost a subclass or a subclass's serializer.
 - A field that both have is judged by its own serializers: `int` may become `Integer`, whose
-  serializer is the same, and nothing else: Flink promotes no `int` to `long`.
-- Fields that are new or gone need a migration: what is new begins as Java has it, what is gone is
-  dropped.
-- Registered subclasses keep the tags that they have in the bytes, so an order that is not the old
-  one and then more is taken over from the old serializer; so are subclasses written by name.
+  serializer is the same, and nothing else: Flink does not promote `int` to `long`.
+- New or removed fields need a migration: a new field has Java's initial value, a removed one is
+dropped.
+- Registered subclasses keep their tags in the bytes, so unless the new order only appends to the
+old one it is taken over from the old serializer; so are subclasses written by name.
 
-Flink sees the new job's classes; here is only what the two snapshots say of them. A field belongs
-together with one of the same name if Java finds it from the class that declared it before: in
-that class itself, or further up.
+Flink sees the new job's classes; here only the two snapshots are known. Fields of the same name
+belong together if Java finds the new one from the class that declared the old one: in that class
+itself, or in a superclass.
 
 Source: `org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot`.
 """
@@ -78,7 +78,7 @@ def reconfigure(new: Pojo, old: Pojo, fields: Results, registered: Results) -> P
 
     Args:
         new: The POJO that the job declares.
-        old: The POJO that its state was written with.
+        old: The POJO of its state.
         fields: The verdict of `resolve_pojo` on each field.
         registered: Its verdict on each registered subclass.
     """
@@ -117,7 +117,7 @@ def _resolve_fields(new: Pojo, old: Pojo) -> Results:
             results[field.name] = result.under(field.name)
     names = [field.name for field in new.fields if field.name in before]
     if names != [field.name for field in old.fields if field.name in set(names)]:
-        # Flink sorts fields, so that this does not happen, and does not look
+        # Flink sorts fields and does not check, so that this does not happen
         rule = "the fields are written in another order"
         results[""] = migrate(old.java_class, new.java_class, rule)
     return results
@@ -171,7 +171,7 @@ def _resolve_registered(new: Pojo, old: Pojo) -> Results:
 
 
 def _resolve_order(new: Pojo, old: Pojo) -> list[Compatibility]:
-    """Return what the new serializer takes over of the old one's subclasses."""
+    """Return the parts of the old one's subclasses that the new serializer takes over."""
     results = []
     before, after = [[subclass.name for subclass in pojo.registered] for pojo in (old, new)]
     if after[: len(before)] != before:

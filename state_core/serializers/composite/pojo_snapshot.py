@@ -1,9 +1,9 @@
 """The snapshot of a POJO's serializer: its class, its fields and its subclasses.
 
-Three maps of names, any part of which may be gone by the time that the snapshot is written: a
-field whose Java field is no more still lies in the bytes, under the name `missing-field-at-N`.
+It has three maps of names, any part of which may be missing when the snapshot is written: a removed
+Java field is still in the bytes, under the name `missing-field-at-N`.
 
-Whether a POJO may follow another is decided by `pojo_compatibility`.
+`pojo_compatibility` decides whether a POJO may follow another.
 
 Source: `PojoSerializerSnapshot`, `PojoSerializerSnapshotData` and `PojoFieldUtils` in
 `org.apache.flink.api.java.typeutils.runtime`; `PojoTypeInfo` for the order of fields.
@@ -52,7 +52,7 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
 
     Attributes:
         pojo: Its content.
-        boxed: Fields that are known to be no Java primitive; no snapshot says it.
+        boxed: Fields that are known not to be Java primitives; snapshots do not contain it.
     """
 
     java_class = "org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot"
@@ -73,19 +73,19 @@ class PojoSerializerSnapshot(TypeSerializerSnapshot):
         declared_in: Mapping[str, str] | None = None,
         boxed: Collection[str] = (),
     ) -> Self:
-        """Return the snapshot that a new job's serializer would leave.
+        """Return the snapshot that a new job's serializer would write.
 
         Args:
-            java_class: The POJO's class, as `Class.getName` has it.
+            java_class: The POJO's class, as from `Class.getName`.
             fields: The snapshot of each field, by name; Flink sorts them.
             registered: The snapshots of registered subclasses by class, in order of registration.
             non_registered: The snapshots of subclasses that are written by name.
-            declared_in: The declaring class of a field, where it is not the POJO's own.
+            declared_in: The declaring class of a field, if it is not the POJO's own.
             boxed: Fields that are `Integer` rather than `int`, and so on: if new, such a field
-                begins as null, else as 0.
+                begins as null, otherwise as 0.
 
         Raises:
-            EncodeError: There is no field, or there are more subclasses than tags.
+            EncodeError: There are no fields, or more subclasses than tags.
         """
         if not fields:
             raise EncodeError(f"{java_class} without fields, which Flink takes for no POJO")

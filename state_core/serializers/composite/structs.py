@@ -1,4 +1,4 @@
-"""Tuples, rows and Java objects: fields one behind the other.
+"""Tuples, rows and Java objects: consecutive fields.
 
 Source: `org.apache.flink.api.java.typeutils.runtime` (`TupleSerializer`, `Tuple0Serializer`,
 `RowSerializer`, `MaskUtils`).
@@ -44,7 +44,7 @@ ROW_KINDS = ("+I", "-U", "+U", "-D")
 
 
 class StructSerializer(TypeSerializer):
-    """Named fields, one behind the other: an Arrow struct that is not null, nor are its fields.
+    """Named, consecutive fields: an Arrow struct that is not null, nor are its fields.
 
     Args:
         fields: Each field's name and serializer.
@@ -74,7 +74,7 @@ class StructSerializer(TypeSerializer):
             serializer.write(field_value, out)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """Return the programs of the fields, one behind the other."""
+        """Return the programs of the fields, concatenated."""
         programs = [serializer.skip_program() for _, serializer in self.fields]
         if any(program is None for program in programs):
             return None
@@ -111,7 +111,7 @@ class StructSerializer(TypeSerializer):
         return [values.field(name) for name, _ in self.fields]
 
     def _by_position(self, value: Any) -> list[Any]:
-        """Return the values of the fields in order, of a dict, tuple or list."""
+        """Return the values of the fields in order, from a dict, tuple or list."""
         if isinstance(value, dict):
             fields = [value.get(name) for name, _ in self.fields]
         elif isinstance(value, tuple | list):
@@ -124,11 +124,11 @@ class StructSerializer(TypeSerializer):
 
 
 class TupleSerializer(StructSerializer):
-    """`Tuple1` to `Tuple25`: the fields and nothing else, so no field and no tuple is null.
+    """`Tuple1` to `Tuple25`: only the fields, so neither a field nor a tuple is null.
 
     Args:
         elements: The fields' serializers.
-        names: The fields' names; `f0`, `f1`, ... if there are none.
+        names: The fields' names; `f0`, `f1`, ... by default.
     """
 
     def __init__(self, elements: Sequence[TypeSerializer], names: Sequence[str] = ()) -> None:
@@ -152,7 +152,7 @@ class TupleSerializer(StructSerializer):
         return to_int32(reduce(lambda code, element: 31 * code + element, codes))
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the tuple that comes next, from the bytes of its fields."""
+        """Return the hash code of the next tuple, from the bytes of its fields."""
         codes = [serializer.hash_code_at(source) for _, serializer in self.fields]
         return to_int32(reduce(lambda code, element: 31 * code + element, codes))
 
@@ -167,14 +167,14 @@ class TupleSerializer(StructSerializer):
 
 
 class ObjectSerializer(TupleSerializer):
-    """One of Flink's own Java objects: its fields under their names, none of which is null.
+    """One of Flink's own Java objects: its fields under their names, never null.
 
-    The last field may take everything up to the end; the others are self-delimiting.
+    The last field may extend to the end; the others are self-delimiting.
 
     Args:
         java_name: The name of the type.
         fields: Each field's name and serializer.
-        fixed: Whether Flink gives the type a length where all fields have one.
+        fixed: Whether Flink gives the type a length if all fields have one.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class ObjectSerializer(TupleSerializer):
         return to_int32(super().hash_code(value) + self._seed)
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the object that comes next, from the bytes of its fields."""
+        """Return the hash code of the next object, from the bytes of its fields."""
         return to_int32(super().hash_code_at(source) + self._seed)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
@@ -219,7 +219,7 @@ class RowSerializer(StructSerializer):
     The column has the fields only. A row whose kind is not `+I` keeps its exact bytes beside.
 
     Args:
-        elements: The fields' serializers; `Row` state holds no names.
+        elements: The fields' serializers; `Row` state has no names.
         with_kind: Whether the mask begins with two bits of row kind.
     """
 
@@ -262,9 +262,9 @@ class RowSerializer(StructSerializer):
                 serializer.write(field_value, out)
 
     def hash_code(self, value: Any) -> int:
-        """Return `RowUtils.deepHashCodeRow` of a row of kind `+I`; fields must be no lists or maps.
+        """Return `RowUtils.deepHashCodeRow` of a row of kind `+I`, without list or map fields.
 
-        Each field goes through `Arrays.deepHashCode` of an array of one, which adds 31.
+        Each field is hashed by `Arrays.deepHashCode` of an array of one, which adds 31.
         """
         code = 1
         for (_, serializer), field in zip(self.fields, self._by_position(value), strict=True):
@@ -275,7 +275,7 @@ class RowSerializer(StructSerializer):
         return code
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the row that comes next, which may be of any kind."""
+        """Return the hash code of the next row, which may be of any kind."""
         mask = source.read_bytes(self.mask_bytes)
         bits = [mask[index >> 3] >> (7 - (index & 7)) & 1 for index in range(self.bits)]
         kind = bits[0] + 2 * bits[1] if self.with_kind else 0

@@ -1,4 +1,4 @@
-"""What the state backends wrap around a user's types: time to live, and timers.
+"""Wrappers of the state backends around a user's types: time to live, and timers.
 
 Source: `org.apache.flink.runtime.state.ttl.TtlStateFactory$TtlSerializer`,
 `org.apache.flink.streaming.api.operators.TimerSerializer`.
@@ -72,7 +72,7 @@ class TimerSerializer(TupleSerializer):
         super().write((_flip(timestamp), key, namespace), out)
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the timer that comes next."""
+        """Return the hash code of the next timer."""
         return self.hash_code(self.read(source))
 
     def decode(self, cursor: Cursor) -> pa.Array:
@@ -128,5 +128,5 @@ TimerSerializerSnapshot = composite_snapshot(
     TimerSerializer,
     arity=2,
     outer_versions=range(1, 3),
-    delimited=slice(0),  # the backend knows where a timer's key ends, or keeps both as bytes
+    delimited=slice(0),  # the backend finds the end of a timer's key, or keeps both as bytes
 )

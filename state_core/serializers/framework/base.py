@@ -1,12 +1,12 @@
 """Serializers and their snapshots: the base classes.
 
 A `TypeSerializer` knows one type's bytes: a value at a time (`read`, `write`, `skip`) and a column
-at a time (`decode`, `sizes`, `encode`). A `TypeSerializerSnapshot` is what Flink leaves in a
-snapshot to say how its bytes were written: a class name, a version, and a payload of its own. It
-is found by name in the registry, and restores the serializer.
+at a time (`decode`, `sizes`, `encode`). A `TypeSerializerSnapshot` is the description of the bytes
+that Flink writes to a snapshot: a class name, a version, and its own payload. It is found by name
+in the registry, and restores the serializer.
 
-Values in Python are those of Arrow's `to_pylist`: a tuple or row is a `dict` of its fields, a map
-is a list of pairs.
+Values in Python have the form of Arrow's `to_pylist`: a tuple or row is a `dict` of its fields, a
+map is a list of pairs.
 
 Source: `org.apache.flink.api.common.typeutils.TypeSerializer` and `TypeSerializerSnapshot`.
 """
@@ -46,7 +46,7 @@ __all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "to_int32"]
 
 VARIABLE = -1
 SHOWN = 200
-# what Arrow says of a value that is none of its type
+# errors of Arrow for a value of another type
 _NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError)
 
 
@@ -58,8 +58,9 @@ def to_int32(value: int) -> int:
 class TypeSerializer(ABC):
     """The wire format of one type.
 
-    A subclass must have `arrow_type`, `name`, `read` and `write`; all else follows from them, a
-    value at a time. Exceptions of a user's subclass become a `StateError` that names the place.
+    A subclass must have `arrow_type`, `name`, `read` and `write`; the other methods default to
+    these, a value at a time. Exceptions of a user's subclass become a `StateError` that names the
+    place.
 
     Attributes:
         length: The bytes of every value, or -1: `TypeSerializer.getLength()`, which decides whether
@@ -83,16 +84,16 @@ class TypeSerializer(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The type as Java would write it: `Tuple2<String, Long>`."""
+        """The type in Java's syntax: `Tuple2<String, Long>`."""
 
     @property
     def wire_length(self) -> int:
-        """The bytes of every value in state, or -1: `length`, unless Flink's own is not true."""
+        """The bytes of every value in state, or -1: `length`, unless Flink's own is wrong."""
         return self.length
 
     @property
     def min_length(self) -> int:
-        """The fewest bytes of a value; 0 only where it can have none at all."""
+        """The fewest bytes of a value; 0 only if a value can have no bytes."""
         return max(1, self.length)
 
     @abstractmethod
@@ -108,7 +109,7 @@ class TypeSerializer(ABC):
         self.read(source)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program of `kernels.skip` that walks one value; None if none can."""
+        """Return the program of `kernels.skip` that walks one value; None if no program can."""
         return None
 
     def decode(self, cursor: Cursor) -> pa.Array:
@@ -124,7 +125,7 @@ class TypeSerializer(ABC):
             return self._nulled(values, cursor)
 
     def _decode_values(self, cursor: Cursor) -> list[Any]:
-        """Read the values at the cursor one by one, None where there is nothing to read."""
+        """Read the values at the cursor one by one, None for absent rows."""
         values: list[Any] = [None] * cursor.rows
         for row in range(cursor.rows):
             if cursor.present.size and not cursor.present[row]:
@@ -147,7 +148,7 @@ class TypeSerializer(ABC):
         return out.buffer == data
 
     def _nulled(self, values: list[Any], cursor: Cursor) -> pa.Array:
-        """Return the column, null and inexact where it can't hold a value: half a character."""
+        """Return the column, null and inexact for a value that it can't hold: half a character."""
         for row, value in enumerate(values):
             try:
                 pa.array([value], self.arrow_type)
@@ -179,12 +180,12 @@ class TypeSerializer(ABC):
         )
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the value that comes next, from its bytes; 0 for null."""
+        """Return the hash code of the next value, from its bytes; 0 for null."""
         value = self.read(source)
         return 0 if value is None else self.hash_code(value)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """Return the hash code of every row; 0 for null, as `Objects.hashCode` has it."""
+        """Return the hash code of every row; 0 for null, as in `Objects.hashCode`."""
         pylist = values.to_pylist()
         codes = [0 if value is None else self.hash_code(value) for value in pylist]
         return np.array(codes, np.int32)
@@ -203,7 +204,7 @@ class TypeSerializer(ABC):
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a user's `read`, `skip` or `write`, so that its errors become a `StateError`."""
+    """Wrap a user's `read`, `skip` or `write`, to convert its errors to a `StateError`."""
 
     @wraps(method)
     def guarded(serializer: TypeSerializer, *arguments: Any) -> Any:
@@ -224,16 +225,16 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TypeSerializerSnapshot(ABC):
-    """A description of how a serializer's bytes were written.
+    """A description of the bytes that a serializer wrote.
 
-    A subclass is registered under the Java class that it stands for; it takes no arguments, and
-    `read_snapshot` fills it.
+    A subclass is registered under its Java class; it takes no arguments, and `read_snapshot` fills
+    it.
 
     Attributes:
         java_class: The binary name that Flink writes.
         current_version: The version that `write_snapshot` writes; by default the last one read.
         versions: The versions that `read_snapshot` reads; by default the current one.
-        version: The version that was read; the current one if it was not read at all.
+        version: The version that was read; the current one for a new snapshot.
     """
 
     java_class: ClassVar[str]
@@ -247,13 +248,13 @@ class TypeSerializerSnapshot(ABC):
         if "versions" in members and "current_version" not in members:
             cls.current_version = cls.versions[-1]
         if "resolve_new_serializer" in members and "resolve_schema_compatibility" not in members:
-            # the older direction is all that the class has: what it inherits must not go before it
+            # the class has only the older direction, which an inherited one must not override
             ask = TypeSerializerSnapshot.resolve_schema_compatibility
             cls.resolve_schema_compatibility = ask  # type: ignore[method-assign]
 
     @abstractmethod
     def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the payload that `write_snapshot` of that version wrote."""
+        """Read the payload, as written by `write_snapshot` of that version."""
 
     @abstractmethod
     def write_snapshot(self, out: DataOutput) -> None:
@@ -296,7 +297,7 @@ class TypeSerializerSnapshot(ABC):
     def resolve_new_serializer(self, new: TypeSerializer) -> Compatibility:
         """Judge the new serializer: the direction before Flink 1.19, on the old snapshot.
 
-        Deprecated; for users' classes that have nothing else.
+        Deprecated; for users' classes without the other method.
         """
         return unknown(self.type_name, new.name, "neither snapshot class decides")
 

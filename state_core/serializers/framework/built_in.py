@@ -1,6 +1,6 @@
-"""Which module has the class for a name that Flink writes: modules are imported when one is met.
+"""The module of the class for each name that Flink writes; modules are imported when needed.
 
-Modules stand in the order in which they build on one another.
+Modules are listed in the order in which they depend on one another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Cursors and targets: how serializers read columns from bytes, and write them.
+"""Cursors and targets, with which serializers read and write columns.
 
 A `Cursor` is the position of many values at once, each at its own place in one buffer; a `Target`
-is the same for writing. A serializer reads its part at the cursor and moves it behind, so that a
-tuple is read as its fields one after the other, a column at a time.
+is the same for writing. A serializer reads its part at the cursor and moves the cursor behind it,
+so that a tuple is read field by field, a column at a time.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ class Cursor:
 
     Args:
         data: The buffer, of bytes.
-        position: The position of each row, moved by what is read.
+        position: The position of each row, moved by reading.
         end: The end of each row, never passed.
-        place: Names a position of `data` for messages: file and offset, or state and key group.
-        present: One byte a row, 0 where there is nothing to read; of size 0 if all are present.
-        inexact: One byte a row, set to 1 where the typed value alone can't give its bytes back.
-        outer: The cursor over the same rows that this one was made from.
+        place: Returns the name of a position in `data` for messages: file and offset, or state and
+            key group.
+        present: One byte a row, 0 for absent rows; of size 0 if all are present.
+        inexact: One byte a row, set to 1 if the typed value alone does not determine its bytes.
+        outer: The cursor over the same rows from which this one was created.
     """
 
     __slots__ = ("data", "end", "inexact", "outer", "place", "position", "present")
@@ -85,7 +86,7 @@ class Cursor:
         return len(self.position)
 
     def only(self, wanted: U8Array) -> Cursor:
-        """Return a cursor over the same rows, with nothing to read where `wanted` is 0."""
+        """Return a cursor over the same rows, absent where `wanted` is 0."""
         present = wanted if self.present.size == 0 else self.present & wanted
         return Cursor(self.data, self.position, self.end, self.place, present, self.inexact, self)
 
@@ -100,9 +101,9 @@ class Cursor:
             self.inexact |= (marked[first[1:]] > marked[first[:-1]]).astype(np.uint8)
 
     def expect_values(self, values: pa.Array) -> None:
-        """Mark rows inexact that are null though the flag before them says that they are not.
+        """Mark null rows inexact whose null flag is not set.
 
-        Flink reads such rows, and never writes any.
+        Flink reads such rows, but never writes them.
         """
         if values.null_count:
             hidden = 1 - present_rows(values)
@@ -111,7 +112,7 @@ class Cursor:
     def lose(self, rows: npt.NDArray[np.intp]) -> None:
         """Give up rows whose value has no known end; their exact bytes stay.
 
-        From here on nothing is read of them, and whatever they are part of is null.
+        Nothing more is read of them, and the values that contain them are null.
         """
         self.inexact[rows] = 1
         self.position[rows] = self.end[rows]
@@ -123,7 +124,7 @@ class Cursor:
             losing = losing.outer
 
     def check(self, row: int, what: str) -> None:
-        """Raise for the row that a kernel returned, if it returned one."""
+        """Raise the error for the row that a kernel returned, if it is not -1."""
         if row >= 0:
             raise self.fault(row, f"what should be {what} does not fit in its bytes")
 
@@ -167,7 +168,7 @@ class Cursor:
         return out
 
     def read_counts(self, what: str, min_bytes_each: int) -> I64Array:
-        """Read an i32 count of every row, refused where the row's bytes can't hold that many."""
+        """Read an i32 count of every row; refuse one that the row's bytes can't hold."""
         counts = self.read_int32(what).astype(np.int64)
         room = self.end - self.position
         limit = room // min_bytes_each if min_bytes_each else EMPTY_ELEMENTS.most
@@ -178,10 +179,10 @@ class Cursor:
         return counts
 
     def room(self, numerator: int = 1, denominator: int = 1) -> int:
-        """Return the most bytes that the present rows could decode to.
+        """Return the largest possible number of decoded bytes of the present rows.
 
         Raises:
-            UnsupportedFormatError: More than an Arrow column of 32-bit offsets can hold.
+            UnsupportedFormatError: It is more than an Arrow column with 32-bit offsets can hold.
         """
         size = int(decode.room(self.position, self.end, self.present))
         if size > MAX_COLUMN_BYTES:
@@ -194,11 +195,11 @@ class Cursor:
 
 
 class Target:
-    """The position that each row's next value is written to.
+    """The position at which each row's next value is written.
 
     Args:
         out: The buffer.
-        position: The position of each row, moved by what is written.
+        position: The position of each row, moved by writing.
         present: The rows that have a value, as in `Cursor`.
     """
 
@@ -210,7 +211,7 @@ class Target:
         self.present = present
 
     def only(self, wanted: U8Array) -> Target:
-        """Return a target for the same rows, with nothing to write where `wanted` is 0."""
+        """Return a target for the same rows, absent where `wanted` is 0."""
         present = wanted if self.present.size == 0 else self.present & wanted
         return Target(self.out, self.position, present)
 
@@ -234,7 +235,7 @@ def validity(present: U8Array) -> tuple[pa.Buffer | None, int]:
 
 
 def present_rows(values: pa.Array) -> U8Array:
-    """Return one byte a row, 0 where it is null; of size 0 if none is."""
+    """Return one byte a row, 0 where it is null; of size 0 without nulls."""
     if values.null_count == 0:
         return ALL_PRESENT
     if pa.types.is_null(values.type):
@@ -246,7 +247,7 @@ def present_rows(values: pa.Array) -> U8Array:
 
 
 def written_rows(values: pa.Array, present: U8Array) -> U8Array:
-    """Return one byte a row, 0 where it is null or not present; of size 0 if no row is."""
+    """Return one byte a row, 0 where it is null or absent; of size 0 if all rows are written."""
     valid = present_rows(values)
     if present.size == 0 or valid.size == 0:
         return valid if present.size == 0 else present
@@ -254,7 +255,7 @@ def written_rows(values: pa.Array, present: U8Array) -> U8Array:
 
 
 def require_values(values: pa.Array, present: U8Array, what: str) -> None:
-    """Refuse nulls where a value is to be written.
+    """Refuse nulls where a value must be written.
 
     Raises:
         EncodeError: There is a null, and the type has no form for it.
@@ -292,7 +293,7 @@ def variable_sizes(values: pa.Array, present: U8Array = ALL_PRESENT, head: int =
     Args:
         values: The array.
         present: The rows that have a value, as in `Cursor`.
-        head: Bytes that stand before those of each present row, such as its length.
+        head: Bytes in front of those of each present row, such as its length.
     """
     sizes: I64Array = np.diff(variable_values(values)[0]).astype(np.int64) + head
     return sizes * present if present.size else sizes
@@ -321,7 +322,7 @@ def variable_values(values: pa.Array) -> tuple[I32Array, U8Array]:
 
 
 def list_offsets(values: pa.Array) -> I64Array:
-    """Return where each row's elements begin in `values.values`, and where the last row's end."""
+    """Return the start of each row's elements in `values.values`, and the end of the last row's."""
     buffer = values.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(len(values) + 1, np.int64)

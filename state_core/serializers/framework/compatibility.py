@@ -1,19 +1,19 @@
 """Schema compatibility: whether state written by one serializer can be used by another.
 
-The **new** snapshot gives a verdict on the old one: one of Flink's four results, or `UNKNOWN` where
-the bytes do not say enough. A verdict always has reasons.
+The **new** snapshot gives a verdict on the old one: one of Flink's four results, or `UNKNOWN` if
+the bytes are not enough to decide. A verdict always has reasons.
 
 ==============================================  ==============================================
 `COMPATIBLE_AS_IS`                              same schema, bytes are used as they are
 `COMPATIBLE_WITH_RECONFIGURED_SERIALIZER`       the same, once the new serializer has taken over
-                                                what the old one had learned
+                                                the old one's configuration
 `COMPATIBLE_AFTER_MIGRATION`                    read with the old, written with the new
-`UNKNOWN`                                       only code that is not here could say
+`UNKNOWN`                                       only the Java code could decide
 `INCOMPATIBLE`                                  not possible
 ==============================================  ==============================================
 
 Of nested serializers the worst verdict counts, in the order of this table: one field that needs
-migration makes the whole need it.
+migration is enough to migrate the whole.
 
 Source: `TypeSerializerSchemaCompatibility`, `CompositeTypeSerializerUtil` in
 `org.apache.flink.api.common.typeutils`; the key's rule is that of the state backends.
@@ -83,9 +83,9 @@ class Compatibility:
 
     Attributes:
         verdict: The result.
-        reasons: Why it is not `COMPATIBLE_AS_IS`; empty if it is.
-        reconfigured: For `COMPATIBLE_WITH_RECONFIGURED_SERIALIZER`, the snapshot of the new
-            serializer as it must be written from now on.
+        reasons: The reasons why it is not `COMPATIBLE_AS_IS`; empty if it is.
+        reconfigured: For `COMPATIBLE_WITH_RECONFIGURED_SERIALIZER`, the new serializer's snapshot
+            to write from now on.
     """
 
     verdict: Verdict
@@ -94,7 +94,7 @@ class Compatibility:
 
     @property
     def usable(self) -> bool:
-        """Whether Flink would use the state, migrating it where needed."""
+        """Return whether Flink would use the state, migrating it if necessary."""
         return self.verdict <= Verdict.COMPATIBLE_AFTER_MIGRATION
 
     def under(self, field: str) -> Compatibility:
@@ -126,7 +126,7 @@ def migrate(old: str, new: str, rule: str) -> Compatibility:
 
 
 def unknown(old: str, new: str, settled_by: str) -> Compatibility:
-    """Return the verdict where the bytes do not say enough; `settled_by` says what would."""
+    """Return the verdict if the bytes are not enough; `settled_by` names what would be."""
     return Compatibility(Verdict.UNKNOWN, (Reason("", old, new, settled_by),))
 
 
@@ -138,8 +138,9 @@ def incompatible(old: str, new: str, rule: str) -> Compatibility:
 def worst_of(results: Iterable[Compatibility]) -> Compatibility:
     """Return the worst of several verdicts, with the reasons of all that are not as is.
 
-    Reasons come worst first, so that the first line of a report is the one to act on. What was
-    reconfigured is not combined: a composite snapshot makes its own from its nested ones.
+    Reasons come worst first, so that the first line of a report is the most important one.
+    Reconfigured snapshots are not combined: a composite snapshot builds its own from its nested
+    ones.
     """
     ordered = sorted(results, key=lambda result: -result.verdict)
     if not ordered or ordered[0].verdict is Verdict.COMPATIBLE_AS_IS:

@@ -1,16 +1,16 @@
-"""Serializer snapshots in the form of before Flink 1.7, as far as they can be understood.
+"""Serializer snapshots in the form from before Flink 1.7, as far as they can be parsed.
 
-A `TypeSerializerConfigSnapshot` did not say how to make its serializer, so the serializer itself
-was written beside it with Java serialization. Flink 1.7 to 1.16 still wrote that form for classes
-that had nothing newer::
+A `TypeSerializerConfigSnapshot` could not restore its serializer, so the serializer itself was
+written beside it with Java serialization. Flink 1.7 to 1.16 still wrote that form for classes
+without a newer one::
 
     UTF class of the config snapshot, i32 0x7a53c4f0,
     i32 1, i32 length, the serializer as a Java object stream,
     the config's own payload: for `ParameterlessTypeSerializerConfig` i32 1, UTF serializer class
 
-Flink 1.17 and later refuse it. Here the stream's class name is read as data: where that class alone
-fixes the format (numbers, strings, primitive arrays, windows) its serializer is known, and written
-back it is in today's form.
+Flink 1.17 and later refuse it. Here the stream's class name is read as data: if that class alone
+determines the format (numbers, strings, primitive arrays, windows) its serializer is known, and is
+written back in the current form.
 
 Source: `TypeSerializerConfigSnapshot`, `TypeSerializerSerializationUtil`,
 `ParameterlessTypeSerializerConfig` in `org.apache.flink.api.common.typeutils`, Flink 1.4 to 1.16.
@@ -40,11 +40,11 @@ Classes = Mapping[str, type[TypeSerializerSnapshot]]
 def read_config_snapshot(
     class_name: str, source: DataInput, classes: Classes
 ) -> TypeSerializerSnapshot:
-    """Return the snapshot, in today's form, of a serializer whose class determines its format.
+    """Return the snapshot, in the current form, of a serializer whose class determines its format.
 
     Args:
         class_name: The class of the config snapshot, which was read before, with `ADAPTER_VERSION`.
-        source: The stream behind them.
+        source: The input behind both.
         classes: The registered snapshot classes.
 
     Raises:
@@ -66,7 +66,7 @@ def read_config_snapshot(
 
 
 def read_parameterless(source: DataInput, classes: Classes) -> TypeSerializerSnapshot:
-    """Return the snapshot of such a serializer from Flink 1.6 or older, where only its config is.
+    """Return the snapshot of a serializer of Flink 1.6 or older, from its config alone.
 
     Raises:
         UnsupportedFormatError: The class does not determine the format.

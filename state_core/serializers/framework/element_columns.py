@@ -1,4 +1,4 @@
-"""The elements of lists and maps in columns: where they lie, which are present, where they go.
+"""The elements of lists and maps in columns: their positions, presence, and targets.
 
 Source: `ListSerializer` and `MapSerializer` in `org.apache.flink.api.common.typeutils.base`, which
 write an i32 count and then the elements.
@@ -39,17 +39,17 @@ __all__ = [
 
 
 def offsets_of(sizes: I64Array) -> I64Array:
-    """Return where values of these sizes begin, one behind the other, and where the last ends."""
+    """Return the starts of consecutive values of these sizes, and the end of the last one."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
 
 
 def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSerializer) -> Cursor:
     """Return a cursor over the elements of all rows; this one moves behind them.
 
-    A row with an element whose end can't be known is lost: `first` then gives it no elements.
+    A row with an element whose end can't be found is lost: `first` then gives it no elements.
 
     Args:
-        cursor: The cursor, which stands at each row's first element.
+        cursor: The cursor, at each row's first element.
         counts: The number of elements of each row.
         first: The index of each row's first element, and the number of all elements.
         element: The serializer of an element.
@@ -123,7 +123,7 @@ def entries_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, 
 
 
 def _without_hidden(values: pa.Array, present: U8Array) -> pa.Array:
-    """Drop the elements of rows that are null or not present: Arrow lets these have some."""
+    """Drop the elements of rows that are null or absent, which Arrow allows."""
     written = written_rows(values, present)
     if written.size == 0:
         return values
@@ -134,7 +134,7 @@ def _without_hidden(values: pa.Array, present: U8Array) -> pa.Array:
 
 
 def place_elements(target: Target, first: I64Array, sizes: I64Array) -> Target:
-    """Write the counts at the target, and return the places of the elements behind them."""
+    """Write the counts at the target, and return the targets of the elements behind them."""
     within = offsets_of(sizes)
     encode.write_fixed32(
         np.diff(first).astype(np.int32), target.present, target.out, target.position
@@ -164,7 +164,7 @@ def without_null_keys(
         items: The values of all rows.
 
     Returns:
-        Which rows are present, and offsets, keys and values without the dropped maps.
+        The presence of rows, and offsets, keys and values without the dropped maps.
     """
     if not keys.null_count:
         return cursor.present, first, keys, items

@@ -1,7 +1,7 @@
-"""Values that only their own class understands: carried as bytes, wherever their end is known.
+"""Values that only their own class understands: carried as bytes if their end is known.
 
 A class that Kryo writes is such a type, and so is every composite type with a part whose end can't
-be told from its bytes.
+be found in its bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["OpaqueSerializer"]
 class OpaqueSerializer(TypeSerializer):
     """A type whose bytes only its own class understands: they are kept as they are.
 
-    A value takes everything up to the end of its entry, so it can only stand last in one.
+    A value extends to the end of its entry, so it must be the last part.
     """
 
     arrow_type = pa.binary()

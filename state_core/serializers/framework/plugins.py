@@ -1,10 +1,10 @@
 """Plugins: users' code that registers serializers and decoders, here and in other processes.
 
-They come from three places: modules or files that a user names (`load_plugin`), those that the
-environment variable `STATELAKE_PLUGINS` names, separated by commas, and the entry points of
-installed distributions in the group `statelake.serializers`. The latter two are loaded when a class
-is met that is not known. An entry point names a module, which registers as it is imported, or a
-function without arguments that does.
+There are three sources: modules or files that a user names (`load_plugin`), those in the
+environment variable `STATELAKE_PLUGINS`, separated by commas, and the entry points of installed
+distributions in the group `statelake.serializers`. The latter two are loaded at the first unknown
+class. An entry point names a module, which registers on import, or a function without arguments
+that does.
 
 Other processes (Spark's workers) load the same plugins: `loaded_plugins` returns them, by name or,
 for a file, with its text, and `restore_plugins` loads them there.
@@ -52,7 +52,7 @@ class Plugin:
 
     Attributes:
         name: The module's name.
-        path: The file that it is from; empty for a module that Python finds by its name.
+        path: Its file; empty for a module that Python finds by its name.
         text: The content of that file.
         declares: Whether `forget_declarations` forgets it, so that it can be loaded again.
     """
@@ -75,7 +75,7 @@ class _State:
 
 
 _state = _State()
-_forgetting: list[Callable[[], None]] = []  # what makes modules forget what was declared
+_forgetting: list[Callable[[], None]] = []  # functions that make modules forget declarations
 
 
 def note_change() -> None:
@@ -84,12 +84,12 @@ def note_change() -> None:
 
 
 def changes() -> int:
-    """Return how often something was registered."""
+    """Return the number of registrations so far."""
     return _state.changes
 
 
 def failures() -> tuple[str, ...]:
-    """Return the failures of entry points; each was also given as a warning."""
+    """Return the failures of entry points; each was also reported as a warning."""
     return tuple(_state.failures)
 
 
@@ -97,7 +97,7 @@ def load_plugin(named: str) -> types.ModuleType:
     """Import a module, or run a Python file as one; once, however often this is called.
 
     Args:
-        named: The module, as in `acme.flink_types`, or the path of a file that ends in `.py`.
+        named: The module, such as `acme.flink_types`, or the path of a file that ends in `.py`.
 
     Raises:
         PluginError: The module does not exist, or fails when imported.
@@ -122,18 +122,18 @@ def load_text(path: str, text: bytes, *, declares: bool = False) -> types.Module
     Raises:
         PluginError: The module fails while it runs.
     """
-    # by content, so that what is loaded here and there, or again, is one module
+    # by content, so that equal files are one module in all processes
     name = f"statelake_plugin_{Path(path).stem}_{hashlib.sha256(text).hexdigest()[:12]}"
     return _load(Plugin(name, path, text, declares))
 
 
 def forget_with(forget: Callable[[], None]) -> None:
-    """Have `forget_declarations` call a function."""
+    """Register a function that `forget_declarations` calls."""
     _forgetting.append(forget)
 
 
 def forget_declarations() -> None:
-    """Forget what was declared, and the plugins that declared it."""
+    """Forget all declarations, and the plugins that made them."""
     with _state.lock:
         for plugin in _declaring(_state.plugins.values()):
             del _state.plugins[plugin.name]
@@ -154,7 +154,7 @@ def loaded_plugins() -> tuple[Plugin, ...]:
 
 
 def restore_plugins(plugins: Iterable[Plugin]) -> None:
-    """Load the plugins that another process had loaded; what it did not declare is forgotten.
+    """Load the plugins of another process; forget other declarations.
 
     Raises:
         PluginError: A plugin does not exist here, or it fails.
@@ -168,9 +168,9 @@ def restore_plugins(plugins: Iterable[Plugin]) -> None:
 
 
 def load_installed() -> None:
-    """Load the plugins of the environment and of installed distributions, unless that was done.
+    """Load the plugins of the environment and of installed distributions, once.
 
-    A failing entry point gives a warning; the other ones are loaded all the same.
+    A failing entry point gives a warning; the other ones are still loaded.
 
     Raises:
         PluginError: A plugin that `STATELAKE_PLUGINS` names can't be loaded.
@@ -178,7 +178,7 @@ def load_installed() -> None:
     with _state.lock:
         if _state.installed:
             return
-        _state.installed = True  # before, as what is loaded may meet unknown classes itself
+        _state.installed = True  # set first, as plugins may meet unknown classes themselves
         try:
             for named in os.environ.get(ENVIRONMENT, "").split(","):
                 if named.strip():
@@ -230,7 +230,7 @@ def _load(plugin: Plugin) -> types.ModuleType:
 
 
 def _run(plugin: Plugin) -> types.ModuleType:
-    """Run a file as a module of its own, which pickling finds by name."""
+    """Run a file as its own module, which pickling finds by name."""
     module = types.ModuleType(plugin.name)
     module.__file__ = plugin.path
     code = compile(plugin.text, plugin.path, "exec")

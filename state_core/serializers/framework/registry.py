@@ -1,9 +1,9 @@
-"""From the class names that Flink writes to the classes that read them.
+"""The classes that read serializer snapshots, by the class names that Flink writes.
 
-A snapshot holds, for every serializer, the name of its snapshot class. Names are looked up here
-and nowhere else; nothing is ever loaded by a name that a file holds. What is built in is imported
-when its name is met, from the module that `built_in` has for it. Users add their own classes with
-`register`, in a module that is imported before, or that `plugins` finds.
+A snapshot contains the name of the snapshot class of every serializer. Names are looked up only
+here; nothing is ever loaded by a name in a file. Built-in classes are imported when needed, from
+their module in `built_in`. Users add their own classes with `register`, in a module that is
+imported before, or that `plugins` finds.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _classes: dict[str, type[TypeSerializerSnapshot]] = {}
 def register(snapshot_class: _SnapshotClass, *, replace: bool = False) -> _SnapshotClass:
     """Register a snapshot class under its `java_class`; also usable as a decorator.
 
-    From then on a snapshot that names that Java class is read by this class, and its
-    `restore_serializer` returns the serializer that reads and writes the values.
+    From then on this class reads snapshots with that Java class, and its `restore_serializer`
+    returns the serializer that reads and writes the values.
 
     Args:
-        snapshot_class: A class at the top level of a module that can be made without arguments,
+        snapshot_class: A class at the top level of a module that takes no arguments,
             with `java_class`, an int `current_version` and `resolve_schema_compatibility`; the
             only snapshot class of its serializer.
-        replace: Whether it may replace another class, such as one that is built in.
+        replace: Whether it may replace another class, such as a built-in one.
 
     Raises:
         EncodeError: The class does not meet these conditions, or the name is taken.
@@ -109,7 +109,7 @@ def _problem(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> 
 
 
 def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> str:
-    """Return which other class has its name or its serializer; empty if none has."""
+    """Return the other class that has its name or its serializer; empty if both are free."""
     name = snapshot_class.java_class
     classes = _classes if _is_ours(snapshot_class) else registered_classes()
     other_class = classes.get(name, snapshot_class)
@@ -140,7 +140,7 @@ def _is_same(old: type, new: type) -> bool:
 
 
 def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:
-    """Return why a snapshot, or the serializer it names, can't be made; empty if it can."""
+    """Return why a snapshot, or its serializer, can't be created; empty if it can."""
     try:
         instance = snapshot_class()
     except TypeError:
@@ -159,19 +159,19 @@ def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:
 
 
 def changes() -> int:
-    """Return how often users registered anything: caches made before are outdated then."""
+    """Return the number of users' registrations: earlier caches are outdated then."""
     return plugins.changes()
 
 
 def registered_class(java_class: str) -> type[TypeSerializerSnapshot] | None:
-    """Return the class of that Java name; None if there is none."""
-    if java_class in _MODULES:  # imported or not: another thread may be at it
+    """Return the class of a Java name; None if it is not registered."""
+    if java_class in _MODULES:  # imported or not: another thread may be importing it
         importlib.import_module(_MODULES[java_class])
     return _classes.get(java_class)
 
 
 def registered_classes() -> dict[str, type[TypeSerializerSnapshot]]:
-    """Return every registered class, by Java name: those that are built in, then those of users."""
+    """Return every registered class, by Java name: built-in ones, then those of users."""
     for module in BUILT_IN:
         importlib.import_module(module)
     return {name: _classes[name] for name in _MODULES} | _classes

@@ -1,4 +1,4 @@
-"""Serializers as tables can hold them: what is too wide or too deep for columns becomes bytes."""
+"""Serializers within the limits of tables: values too wide or too deep become bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _is_key: ContextVar[bool] = ContextVar("is_key", default=False)
 
 
 def restore_bounded(snapshot: TypeSerializerSnapshot) -> TypeSerializer:
-    """The snapshot's serializer, or bytes under its name if it has too many columns."""
+    """Return the snapshot's serializer, or bytes under its name if it has too many columns."""
     serializer = snapshot.restore_serializer()
     columns, levels = _measure(serializer.arrow_type)
     if columns <= COLUMNS.most and levels <= COLUMN_NESTING.most:
@@ -30,7 +30,8 @@ def restore_bounded(snapshot: TypeSerializerSnapshot) -> TypeSerializer:
 def as_key() -> Iterator[None]:
     """Restore serializers of keys and namespaces in this thread, until the context ends.
 
-    Entries are found by the bytes of these: what one value may have several of stays bytes.
+    Entries are found by these bytes, so a type whose equal values may have several forms stays
+    bytes.
     """
     token = _is_key.set(True)
     try:
@@ -45,18 +46,18 @@ def is_key() -> bool:
 
 
 def restore_key(snapshot: TypeSerializerSnapshot) -> TypeSerializer:
-    """The serializer of a key or a namespace, as `restore_bounded` gives it."""
+    """Return the serializer of a key or a namespace, as `restore_bounded` does."""
     with as_key():
         return restore_bounded(snapshot)
 
 
 def count_columns(schema: pa.Schema) -> int:
-    """The columns of a state, with those within them."""
+    """Return the number of a state's columns, including nested ones."""
     return sum(_measure(field.type)[0] for field in schema)
 
 
 def _measure(kind: pa.DataType) -> tuple[int, int]:
-    """How many columns a type is, with those within it, and how deep they are nested."""
+    """Return the number of a type's columns, including nested ones, and their depth."""
     columns, deepest = 1, 0
     struct = pa.types.is_struct(kind)
     for field in kind if struct else [kind.field(i) for i in range(kind.num_fields)]:

@@ -1,6 +1,7 @@
-"""Equality of two columns, row by row: nested ones too, and without making Python values.
+"""Equality of two columns, row by row, nested ones too, without creating Python values.
 
-Floats are compared bit by bit, so a NaN is itself and 0.0 is not -0.0; a null is a null.
+Floats are compared bit by bit, so a NaN is equal to itself and 0.0 is not equal to -0.0; nulls are
+equal.
 """
 
 from __future__ import annotations

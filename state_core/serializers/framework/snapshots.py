@@ -54,7 +54,7 @@ MIN_SNAPSHOT_BYTES = 6
 
 
 class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
-    """A snapshot whose class says everything.
+    """A snapshot whose class is the whole schema.
 
     Version 3 has no payload; version 2 had the serializer's class name.
     """
@@ -72,7 +72,7 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
         """Write nothing."""
 
     def restore_serializer(self) -> TypeSerializer:
-        """Return the serializer that this class stands for."""
+        """Return the serializer of this class."""
         return self.serializer_class()
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
@@ -88,14 +88,14 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
 def simple_snapshot(
     java_class: str, serializer_class: type[TypeSerializer]
 ) -> type[SimpleTypeSerializerSnapshot]:
-    """Make and register the simple snapshot class of a serializer."""
+    """Create and register the simple snapshot class of a serializer."""
     module = serializer_class.__module__
     attributes = {"java_class": java_class, "serializer_class": serializer_class}
     return _made(SimpleTypeSerializerSnapshot, module, attributes)
 
 
 def _made(base: type[Any], module: str, attributes: dict[str, Any]) -> type[Any]:
-    """Make and register a snapshot class that differs from its base by data alone."""
+    """Create and register a snapshot class that differs from its base only by data."""
     java_class = attributes["java_class"]
     name = java_class.rpartition("$")[2].rpartition(".")[2]
     named = {"__doc__": f"`{java_class}`.", "__module__": module, "__qualname__": name}
@@ -106,15 +106,14 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     """A snapshot with nested snapshots.
 
     Attributes:
-        outer_version: The version of the outer payload that is written; by default the last of
-            those that are read.
+        outer_version: The version of the outer payload to write; by default the last of those that
+            are read.
         outer_versions: The versions of the outer payload that are read.
         arity: The number of nested snapshots; None for any number.
         nested_names: The names of the nested serializers in a reason's path.
-        unnamed: The pattern for the names of others, of their index.
-        delimited: Which nested serializers must be self-delimiting: all, unless others only stand
-            where a value may take everything up to the end of its entry. If one is not, values
-            are carried as bytes.
+        unnamed: The pattern for the names of other ones, by index.
+        delimited: The nested serializers that must be self-delimiting: all, except those that are
+            the last part of an entry. If one is not, values are carried as bytes.
         same_bytes: Other snapshot classes, by Java name, whose serializers write the same bytes.
         nested: The nested snapshots.
         outer_version_read: The version of the outer payload that was read.
@@ -140,13 +139,13 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
     @classmethod
     def around(cls, *nested: TypeSerializerSnapshot) -> Self:
-        """Return the snapshot that a new job's serializer would leave.
+        """Return the snapshot that a new job's serializer would write.
 
         Args:
             nested: The snapshots of the nested serializers.
 
         Raises:
-            EncodeError: There must be more of them, or fewer.
+            EncodeError: Their number is wrong.
         """
         if cls.arity is not None and len(nested) != cls.arity:
             raise EncodeError(f"{cls.__name__} takes {cls.arity} nested types, not {len(nested)}")
@@ -175,7 +174,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
             raise source.fault(f"{self.java_class} with {len(self.nested)} nested serializers")
 
     def write_snapshot(self, out: DataOutput) -> None:
-        """Write the current form of what `read_snapshot` reads."""
+        """Write the current form of the snapshot."""
         out.write_int(COMPOSITE_MAGIC)
         out.write_int(self.outer_version)
         self.write_outer_snapshot(out)
@@ -190,7 +189,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     def restore_serializer(self) -> TypeSerializer:
         """Return the outer serializer around the nested ones.
 
-        Where the end of a nested value is not known but must be, values are carried as bytes.
+        If the end of a nested value is not known but must be, values are carried as bytes.
         """
         nested = tuple(serializer.restore_serializer() for serializer in self.nested)
         if all(serializer.self_delimiting for serializer in nested[self.delimited]):
@@ -199,7 +198,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
     @property
     def opaque_name(self) -> str:
-        """The class that values are named by where they are carried as bytes."""
+        """The class that names values which are carried as bytes."""
         return self.java_class
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
@@ -240,25 +239,25 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
 
 class _ComposedSnapshot(CompositeTypeSerializerSnapshot):
-    """A composite snapshot of nothing but nested ones."""
+    """A composite snapshot that has only nested ones."""
 
     composer: Callable[..., TypeSerializer]
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return what the composer makes of the nested serializers."""
+        """Return the composer's result for the nested serializers."""
         return self.composer(*nested)
 
 
 def composite_snapshot(
     java_class: str, composer: Callable[..., TypeSerializer], *, arity: int, **attributes: Any
 ) -> type[CompositeTypeSerializerSnapshot]:
-    """Make and register the snapshot class of a serializer around others.
+    """Create and register the snapshot class of a serializer around others.
 
     Args:
         java_class: The binary name that Flink writes.
         composer: Takes the nested serializers; mostly the serializer's class.
         arity: The number of nested serializers.
-        attributes: Others of `CompositeTypeSerializerSnapshot`.
+        attributes: Other attributes of `CompositeTypeSerializerSnapshot`.
     """
     attributes |= {"java_class": java_class, "composer": staticmethod(composer), "arity": arity}
     return _made(_ComposedSnapshot, composer.__module__, attributes)
@@ -268,12 +267,12 @@ class FlaggedSnapshot(CompositeTypeSerializerSnapshot):
     """A composite snapshot whose outer payload is one flag, for a part that values may lack.
 
     The current outer version writes the flag. Of the older versions, values of `always` always have
-    the part, and values of others never.
+    the part, and other ones never.
 
     Attributes:
-        always: The outer version whose values always have the part; 0 if there is none.
+        always: The outer version whose values always have the part; 0 without such a version.
         forms: The names of values without and with the part, for reasons.
-        change: What a migration between both forms changes.
+        change: The change of a migration between both forms.
         flag: Whether values have the part.
     """
 

@@ -1,8 +1,8 @@
 """Objects as Arrow's values, and back.
 
-A class whose fields or elements are known is a struct, a list or a map; what may be anything is
-JSON. A collection or a map is written back as the usual class (`ArrayList`, `HashSet`, `HashMap`)
-where its field's type is an interface; if it was another one, its bytes stay beside the value.
+A class with known fields or elements is a struct, a list or a map; a value of any type is JSON. A
+collection or a map is written back as the usual class (`ArrayList`, `HashSet`, `HashMap`) if its
+field's type is an interface; if it was another class, its bytes stay beside the value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Column", "EnumColumn", "JsonColumn", "column_of"]
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
-# the class that a field of an interface's type is written as
+# the written class for a field whose type is an interface
 _USUAL = {
     "List": "ArrayList", "Collection": "ArrayList", "Set": "HashSet", "Map": "HashMap",
     "SortedSet": "TreeSet", "NavigableSet": "TreeSet", "SortedMap": "TreeMap",
@@ -50,7 +50,7 @@ class Column(ABC):
 
     Attributes:
         arrow_type: The column's type.
-        closed: Whether its type alone says what values may have within, however deep.
+        closed: Whether its type alone determines all nested values.
     """
 
     arrow_type: pa.DataType
@@ -66,16 +66,16 @@ class Column(ABC):
 
     @abstractmethod
     def from_arrow(self, value: Any) -> Any:
-        """Return the item, or the primitive, of a value as `to_pylist` has it.
+        """Return the item, or the primitive, for a value from `to_pylist`.
 
         Raises:
-            EncodeError: There is none.
+            EncodeError: The value is not of the type.
         """
 
 
 @dataclass(frozen=True)
 class _Scalar(Column):
-    """Values that are shown by a function, and taken back by another."""
+    """Values that one function shows, and another converts back."""
 
     java_class: str
     arrow_type: pa.DataType
@@ -84,7 +84,7 @@ class _Scalar(Column):
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """Whether Kryo of both versions writes it in a form that is known."""
+        """Return whether both versions of Kryo write it in a known form."""
         return self.java_class != "java.util.Locale"
 
     def to_arrow(self, value: Any) -> Any:
@@ -96,13 +96,13 @@ class _Scalar(Column):
         return _show(self.show, value.value)
 
     def from_arrow(self, value: Any) -> Any:
-        """Make the item."""
+        """Return the item."""
         return None if value is None else Item(self.java_class, _keep(self.keep, value))
 
 
 @dataclass(frozen=True)
 class EnumColumn(Column):
-    """Constants of an enum, those with a class of their own too."""
+    """Constants of an enum, including those with their own class."""
 
     java_class: str
     classes: Classes
@@ -117,13 +117,13 @@ class EnumColumn(Column):
         return value.value
 
     def from_arrow(self, value: Any) -> Any:
-        """Make the item."""
+        """Return the item."""
         return None if value is None else Item(self.java_class, value)
 
 
 @dataclass(frozen=True)
 class _Primitive(Column):
-    """Primitives in an object's fields and in arrays, which are no items."""
+    """Primitives in an object's fields and in arrays, which are not items."""
 
     box: _Scalar
 
@@ -137,7 +137,7 @@ class _Primitive(Column):
         return _show(self.box.show, value)
 
     def from_arrow(self, value: Any) -> Any:
-        """Take the number."""
+        """Return the number."""
         if value is None:
             raise EncodeError(f"null for a primitive of {self.box.java_class}")
         return _keep(self.box.keep, value)
@@ -174,11 +174,11 @@ class JsonColumn(Column):
         self.classes = classes
 
     def to_arrow(self, value: Any) -> Any:
-        """Make JSON of the item."""
+        """Return the item as JSON."""
         return None if value is None else JsonValues(self.classes).text(value)
 
     def from_arrow(self, value: Any) -> Any:
-        """Make the item of JSON."""
+        """Return the item of a JSON text."""
         return None if value is None else JsonValues(self.classes).item(str(value))
 
 
@@ -196,7 +196,7 @@ class _List(Column):
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """Whether the elements are."""
+        """Return whether the elements' type determines all nested values."""
         return self.element.closed
 
     def to_arrow(self, value: Any) -> Any:
@@ -208,7 +208,7 @@ class _List(Column):
         return [self.element.to_arrow(element) for element in value.value]
 
     def from_arrow(self, value: Any) -> Any:
-        """Make the items."""
+        """Return the items."""
         if value is None:
             return None
         return Item(self.java_class, [self.element.from_arrow(element) for element in value])
@@ -229,7 +229,7 @@ class _Map(Column):
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """Whether keys and values are."""
+        """Return whether the types of keys and values determine all nested values."""
         return self.key.closed and self.value.closed
 
     def to_arrow(self, value: Any) -> Any:
@@ -242,7 +242,7 @@ class _Map(Column):
         return pairs
 
     def from_arrow(self, value: Any) -> Any:
-        """Make the items."""
+        """Return the items."""
         if value is None:
             return None
         pairs = [(self.key.from_arrow(key), self.value.from_arrow(item)) for key, item in value]
@@ -263,7 +263,7 @@ class _Struct(Column):
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """Whether the fields are."""
+        """Return whether the types of the fields determine all nested values."""
         return all(field.closed for field in self.fields.values())
 
     def to_arrow(self, value: Any) -> Any:
@@ -275,7 +275,7 @@ class _Struct(Column):
         return {name: column.to_arrow(value.value[name]) for name, column in self.fields.items()}
 
     def from_arrow(self, value: Any) -> Any:
-        """Make the items."""
+        """Return the items."""
         if value is None:
             return None
         fields = {name: column.from_arrow(value.get(name)) for name, column in self.fields.items()}
@@ -291,7 +291,7 @@ def _instant(seconds: int, nanos: int) -> datetime:
 
 
 def _since(moment: datetime) -> tuple[int, int]:
-    """Seconds since 1970, and nanoseconds."""
+    """Return seconds since 1970, and nanoseconds."""
     micros = (moment - EPOCH) // timedelta(microseconds=1)
     return micros // 1_000_000, micros % 1_000_000 * 1000
 
@@ -311,7 +311,7 @@ def _local_parts(moment: datetime) -> tuple[int, ...]:
 
 
 def _clock(value: tuple[int, ...]) -> str:
-    """A `LocalTime` as `toString` has it."""
+    """Return the text of `LocalTime.toString`."""
     hour, minute, second, nanos = value
     text = f"{hour:02}:{minute:02}"
     if second or nanos:
@@ -337,7 +337,7 @@ def _big(value: int) -> Decimal:
 
 
 def _parts(*names: str) -> tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
-    """A struct of some numbers."""
+    """Return the type of a struct of some numbers, with its conversions."""
     return (
         pa.struct({name: pa.int64() for name in names}),
         lambda value: dict(zip(names, value, strict=True)),
@@ -410,9 +410,9 @@ def column_of(
 
     Args:
         kind: The type.
-        classes: What is known of classes.
-        within: The classes that it is a part of: one that has itself within is JSON there.
-        levels: Of columns, with this one; what is deeper than a table has them is JSON.
+        classes: The known classes.
+        within: The classes that contain it: a class that contains itself is JSON there.
+        levels: The depth of the column; a deeper one than tables allow is JSON.
     """
     if levels >= COLUMN_NESTING.most:
         return JsonColumn(classes)

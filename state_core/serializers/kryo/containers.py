@@ -1,7 +1,7 @@
-"""Collections, maps, arrays of objects, and what has one object within.
+"""Collections, maps, arrays of objects, and wrappers of one object.
 
-Kryo 2.24 writes the class of each element, unless a field's type arguments say it and it is final.
-Kryo 5 writes it once where all elements have the same.
+Kryo 2.24 writes the class of each element, unless a field's type arguments give it and it is final.
+Kryo 5 writes it once if all elements have the same class.
 
 Source: `CollectionSerializer`, `MapSerializer`, `DefaultSerializers`, `ObjectArraySerializer`,
 `OptionalSerializers`, `ImmutableCollectionsSerializers`; chill's `ArraysAsListSerializer` and
@@ -22,14 +22,14 @@ ELEMENTS = "elements"
 
 
 def _known(reader: ObjectReader | ObjectWriter, arguments: tuple[JavaType, ...], at: int) -> str:
-    """The class of elements that a field's type says; empty if it is not final."""
+    """Return the class of elements from a field's type; empty if it is not final."""
     if len(arguments) <= at or not reader.classes.is_final(arguments[at].name):
         return ""
     return arguments[at].name
 
 
 def _inner(version: KryoVersion, arguments: tuple[JavaType, ...], at: int) -> tuple[JavaType, ...]:
-    """The type arguments of the elements, which only Kryo 5 passes on."""
+    """Return the type arguments of the elements, which only Kryo 5 passes on."""
     if version is KryoVersion.FLINK_1 or len(arguments) <= max(at, 0):
         return ()
     return arguments[at].arguments
@@ -40,9 +40,9 @@ class CollectionForm(Form):
     """A collection: its value is a list.
 
     Attributes:
-        sorted: Whether a comparator stands before the elements, kept in `extra`.
-        nulls: Whether Kryo 5 allows for null.
-        asked: Whether a field's type arguments count: chill's own serializers do not ask for them.
+        sorted: Whether a comparator precedes the elements, kept in `extra`.
+        nulls: Whether Kryo 5 allows null.
+        asked: Whether a field's type arguments are used: chill's own serializers ignore them.
     """
 
     sorted: bool = False
@@ -149,8 +149,8 @@ class MapForm(Form):
     """A map: its value is a list of pairs.
 
     Attributes:
-        sorted: Whether a comparator stands before the entries, kept in `extra`: in Kryo 5, in both.
-        nulls: Whether Kryo 5 allows for null.
+        sorted: Whether a comparator precedes the entries, kept in `extra`: in Kryo 5, in both.
+        nulls: Whether Kryo 5 allows null.
     """
 
     sorted: tuple[bool, bool] = (False, False)
@@ -230,7 +230,7 @@ class ArrayForm(Form):
 
 
 def _final_component(reader: ObjectReader | ObjectWriter, item: Item) -> str:
-    """The class of an array's elements, if it is final: arrays are, whatever is in them."""
+    """Return the class of an array's elements, if it is final, as arrays of any type are."""
     component = component_of(item.java_class)
     return component if component.startswith("[") or reader.classes.is_final(component) else ""
 
@@ -251,7 +251,7 @@ class _AsList(CollectionForm):
 
 
 class _Queue(CollectionForm):
-    """`PriorityQueue`: Flink 1's serializer asks for no type arguments."""
+    """`PriorityQueue`: Flink 1's serializer ignores type arguments."""
 
     def _read_older(self, reader: ObjectReader, item: Item, _: str) -> None:
         super()._read_older(reader, item, "")
@@ -262,7 +262,7 @@ class _Queue(CollectionForm):
 
 @dataclass(frozen=True)
 class _Single(Form):
-    """What holds so many objects, each with its class; its value is a list of them."""
+    """A class that contains a fixed number of objects, each with its class; its value is a list."""
 
     count: int
 
@@ -279,7 +279,7 @@ class _Single(Form):
 
 
 class _Empty(Form):
-    """What holds nothing, and takes no bytes; its value is an empty list."""
+    """A class without content, which takes no bytes; its value is an empty list."""
 
     def read(self, _reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
         """Read nothing."""

@@ -1,9 +1,9 @@
-"""The decoder of a class that Kryo writes, and which Kryo wrote its bytes.
+"""The decoder of a class that Kryo writes, and the version of Kryo.
 
 A snapshot of Flink 1 and one of Flink 2 describe a `KryoSerializer` in the same bytes, but the
-values differ. Which of them it was is said by the user, in a file for `--kryo`; without one nothing
-is decoded. What the snapshot itself says goes before that: the serializer of Avro's arrays does,
-where a job has Avro, and the mark of what was rewritten here.
+values differ. The user declares the version, in a file for `--kryo`; without it nothing is decoded.
+The snapshot itself takes precedence, if it determines the version: by the serializer of Avro's
+arrays, if a job has Avro, and by the mark of values that were rewritten here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from statelake.state_core.serializers.opaque.decoders import Decoder
 
 __all__ = ["KryoDecoder", "KryoValues", "declare_classes", "is_declared", "kryo_decoder"]
 
-# types of which no value is, that hold values of well-known classes
+# types that hold values of well-known classes, but are never a value's class
 _INTERFACES = frozenset(
     f"java.util.{name}"
     for name in ("Collection", "List", "Set", "Map", "SortedMap", "SortedSet", "Queue", "Deque",
@@ -54,13 +54,13 @@ _OF_CLASS = ("fields", "enum", "final")
 
 
 class _Declared:
-    """What users have declared in this process."""
+    """The declarations of users in this process."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Reset the declarations."""
         self.classes: dict[str, UserClass] = {}
         self.types: dict[str, JavaType] = {}
         self.version: KryoVersion | None = None
@@ -71,17 +71,18 @@ plugins.forget_with(lambda: _declared.forget())  # noqa: PLW0108 - whichever it 
 
 
 def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
-    """Declare classes of a user that Kryo writes field by field, and enums.
+    """Declare a user's classes that Kryo writes field by field, and enums.
 
     Args:
-        said: `flink`, 1 or 2: which Flink wrote what is read; `classes`, by binary name
-            `{fields: {name: type}}` or `{enum: [constants]}`, each with `final: true` where no
-            class extends it; `types`, by a state's class its type with arguments, such as
+        said: The declaration: `flink`, 1 or 2, the version that wrote the values; `classes`, by
+            binary name
+            `{fields: {name: type}}` or `{enum: [constants]}`, each with `final: true` if no class
+            extends it; `types`, by a state's class its type with arguments, such as
             `java.util.List: List<Long>`.
-        place: Where the declaration stands, for messages.
+        place: The place of the declaration, for messages.
 
     Raises:
-        EncodeError: The declaration is not of that form.
+        EncodeError: The declaration does not have that form.
     """
     wrong = [key for key in said if key not in _KEYS]
     if wrong:
@@ -113,7 +114,7 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
 
 
 def is_declared() -> bool:
-    """Return whether a user has said which Flink wrote what is read."""
+    """Return whether a user has declared which version of Flink wrote the values."""
     return _declared.version is not None
 
 
@@ -167,10 +168,10 @@ class KryoValues:
     """The values of a state whose serializer is `KryoSerializer`.
 
     Args:
-        registered: The classes that its snapshot registers, in order, each with whether it has a
-            serializer of its own.
+        registered: The classes that its snapshot registers, in order, each with whether it has its
+            own serializer.
         version: The Kryo that wrote the values.
-        recorded: Whether the snapshot says so, and not a user.
+        recorded: Whether the version comes from the snapshot, and not from a user.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class KryoValues:
 
         Raises:
             IncompatibleError: The bytes are of the other version.
-            StateError: The bytes are not understood.
+            StateError: The bytes can't be parsed.
         """
         try:
             return self._read(data, self.version)
@@ -201,10 +202,10 @@ class KryoValues:
         return item
 
     def _check_other(self, data: bytes | memoryview) -> None:
-        """Refuse a version that is wrong: what is edited would be written for another Flink.
+        """Refuse a wrong version, with which edited values would be written for another Flink.
 
         Raises:
-            IncompatibleError: The bytes make sense as the other version.
+            IncompatibleError: The bytes are valid in the other version.
         """
         (other,) = (version for version in KryoVersion if version is not self.version)
         try:
@@ -221,10 +222,10 @@ class KryoValues:
         )
 
     def read_next(self, source: DataInput, version: KryoVersion) -> Item | None:
-        """Return the value that comes next.
+        """Return the next value.
 
         Raises:
-            StateError: The value is not understood.
+            StateError: The value can't be parsed.
         """
         return ObjectReader(source, version, self.classes).class_and_object()
 
@@ -243,7 +244,7 @@ class KryoDecoder(Decoder):
     """The decoder of a state's values that Kryo writes.
 
     Args:
-        values: What reads and writes them.
+        values: The reader and writer of the values.
         kind: The type of the values.
     """
 
@@ -256,7 +257,7 @@ class KryoDecoder(Decoder):
         self.declared = _digest(values, kind, column)
 
     def decode(self, data: bytes) -> Any:
-        """Return the value, or None for bytes that are not understood, which then stay."""
+        """Return the value, or None for bytes that can't be parsed, which then stay."""
         try:
             item = self.values.read(data)
             check_expanded_size(item, len(data))
@@ -276,10 +277,10 @@ class KryoDecoder(Decoder):
 
 
 class _MeasuringDecoder(KryoDecoder):
-    """One whose values can stand inside others, since all that they may have within is known."""
+    """A decoder of values that can be nested, since all their parts are known."""
 
     def standing_last(self) -> KryoDecoder:
-        """Return one that takes all bytes, those of values whose form is not known too."""
+        """Return a decoder that takes all bytes, and so also reads values of unknown form."""
         return KryoDecoder(self.values, self.kind)
 
     def length(self, data: memoryview) -> int:
@@ -300,12 +301,12 @@ class _MeasuringDecoder(KryoDecoder):
 def kryo_decoder(
     java_class: str, registered: Iterable[tuple[str, bool]], version: KryoVersion | None
 ) -> KryoDecoder | None:
-    """Return the decoder of a state's class; None without a declaration, or if none suffices.
+    """Return the decoder of a state's class; None without a sufficient declaration.
 
     Args:
         java_class: The class.
-        registered: As `KryoValues` has it.
-        version: What the snapshot says of it, which goes before what users say.
+        registered: The registered classes, as in `KryoValues`.
+        version: The version from the snapshot, which takes precedence over users' declarations.
     """
     declared = _declared.version
     if declared is None:
@@ -320,7 +321,7 @@ def kryo_decoder(
 
 
 def _digest(values: KryoValues, kind: JavaType, column: Column) -> str:
-    """Eight digits of all that was declared of what values of a type may have within."""
+    """Return eight digits of all declarations that determine a type's values."""
     users = values.classes.users
     reached: dict[str, UserClass] = {}
     todo = [kind] if column.closed else [JavaType(name) for name in users]

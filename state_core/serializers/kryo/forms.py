@@ -1,7 +1,7 @@
-"""Values that have no objects within: numbers, text, dates and times, arrays of numbers.
+"""Values without nested objects: numbers, text, dates and times, arrays of numbers.
 
 Source: `DefaultSerializers`, `DefaultArraySerializers`, `TimeSerializers`, `OptionalSerializers`,
-and chill's serializers, which Flink 1 registers in their stead.
+and chill's serializers, which Flink 1 registers instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 __all__ = ["SIMPLE_FORMS", "TIMES", "Simple", "decimal_parts", "decimal_text", "primitive"]
 
-OFFSET_ELSEWHERE = 127  # of an offset that is no quarter of an hour: seconds follow
+OFFSET_ELSEWHERE = 127  # an offset that is not a multiple of a quarter of an hour: seconds follow
 QUARTER = 900
 
 
@@ -82,7 +82,7 @@ def _array(element: Simple) -> Simple:
 
 
 def _less_one(reader: ObjectReader, what: str) -> int:
-    """A length that is written as one more, since 0 is null, which stands elsewhere."""
+    """Read a length that is written as one more; 0 would be null, which has its own place."""
     count = reader.varint()
     if count == 0:
         raise reader.source.fault(f"null for {what}")
@@ -136,7 +136,7 @@ def _put_uuid(writer: ObjectWriter, value: str) -> None:
 
 
 def _get_timestamp(reader: ObjectReader) -> tuple[int, int]:
-    """Milliseconds of whole seconds, and nanoseconds."""
+    """Return milliseconds of whole seconds, and nanoseconds."""
     millis, nanos = reader.varlong(), reader.varint()
     return millis - (nanos // 1_000_000 if reader.version is KryoVersion.FLINK_1 else 0), nanos
 
@@ -197,7 +197,7 @@ def _put_date(writer: ObjectWriter, value: tuple[int, ...]) -> None:
 
 
 def _get_time(reader: ObjectReader) -> tuple[int, ...]:
-    """Hour, minute, second and nanosecond; the last that is not 0 is inverted, but nanoseconds."""
+    """Return hour, minute, second and nanosecond; the last unit that is not 0 is inverted."""
     parts: list[int] = []
     for _ in range(3):
         part = reader.source.read_byte()
@@ -236,7 +236,7 @@ def _put_offset(writer: ObjectWriter, value: tuple[int, ...]) -> None:
 
 
 def _numbers(*kinds: str) -> Simple:
-    """Some numbers: `+` rarely negative, `b` a byte, `L` a fixed and `l` a short long."""
+    """Return the form of numbers: `+` rarely negative, `b` a byte, `L` fixed, `l` short longs."""
     gets: dict[str, Callable[[ObjectReader], int]] = {
         "+": lambda r: r.signed_varint(),
         "b": lambda r: r.source.read_byte(),
@@ -258,7 +258,7 @@ def _numbers(*kinds: str) -> Simple:
 
 
 def _joined(*parts: tuple[Simple, int]) -> Simple:
-    """Times that are made of others, each of so many numbers."""
+    """Return the form of times that are composed of others, each with a number of numbers."""
 
     def put(writer: ObjectWriter, value: tuple[int, ...]) -> None:
         for form, count in parts:
@@ -274,12 +274,12 @@ _OFFSET = Simple(_get_offset, _put_offset)
 
 @dataclass(frozen=True)
 class _Time(Form):
-    """A class of `java.time`: Kryo 5 has forms for them, Kryo 2.24 writes their fields.
+    """A class of `java.time`: Kryo 5 has its own forms, Kryo 2.24 writes the fields.
 
     Its value is a tuple of numbers, largest unit first.
 
     Attributes:
-        newer: As Kryo 5 writes it.
+        newer: The form in Kryo 5.
         older: The fields in their order, each a primitive type or a class of `java.time`.
         places: For each number of the fields, its place in the value.
     """
@@ -348,7 +348,7 @@ _TIME_FORMS = {
     "java.time.YearMonth": _Time(_numbers("+", "b"), ("int", "int"), (1, 0)),
     "java.time.MonthDay": _Time(_numbers("b", "b"), ("int", "int"), (1, 0)),
 }
-# by class, of how many numbers its value is
+# by class, the number of numbers in its value
 TIMES = {name: len(form.places) for name, form in _TIME_FORMS.items()}
 
 SIMPLE_FORMS: dict[str, Form] = {
@@ -376,13 +376,13 @@ SIMPLE_FORMS: dict[str, Form] = {
 
 
 def decimal_text(unscaled: int, scale: int) -> str:
-    """Return a `BigDecimal` as `toString` has it."""
+    """Return the text of `BigDecimal.toString`."""
     digits = tuple(map(int, str(abs(unscaled))))
     return str(Decimal((int(unscaled < 0), digits, -scale)))
 
 
 def decimal_parts(text: str) -> tuple[int, int]:
-    """Return the unscaled number and the scale of a `BigDecimal`: the reverse."""
+    """Return the unscaled number and the scale of a `BigDecimal`'s text."""
     sign, digits, exponent = Decimal(text).as_tuple()
     if not isinstance(exponent, int):
         raise EncodeError(f"{text} is no number")

@@ -1,8 +1,8 @@
-"""Objects as Kryo writes them: each with its class and its references.
+"""Objects in Kryo's form: each with its class and its references.
 
-A class is written as an id, if it is registered, or by name, the first time, and then by the number
-of that name. Before each object that is no box of a primitive stands whether it comes now, is null,
-or which earlier one it is. In Kryo 5 enums have no such mark.
+A class is written as an id, if it is registered, or by name the first time, and then by the number
+of that name. Each object, except boxes of primitives, is preceded by a mark: a new object, null, or
+the number of an earlier one. In Kryo 5 enums have no such mark.
 
 Source: `com.esotericsoftware.kryo.Kryo`, `DefaultClassResolver`, `MapReferenceResolver`.
 """
@@ -27,16 +27,15 @@ from statelake.state_core.serializers.kryo.wire import KryoInput, KryoOutput, Kr
 
 __all__ = ["Classes", "Form", "Item", "ObjectReader", "ObjectWriter", "check_expanded_size"]
 
-NULL, NEW, FIRST_REFERENCE = 0, 1, 2  # what stands before an object
-NO_CLASS, BY_NAME, FIRST_ID = 0, 1, 2  # what stands before an object whose class is not known
+NULL, NEW, FIRST_REFERENCE = 0, 1, 2  # marks in front of an object
+NO_CLASS, BY_NAME, FIRST_ID = 0, 1, 2  # marks in front of an object of unknown class
 DEEPEST = 100
 BOXES = frozenset(box for box, _ in PRIMITIVES.values())
-# what objects that are shared may come to, said once for each time that they are met: values, and
-# characters and bytes of them
+# limits for shared objects, counted at each reference: values, and their characters and bytes
 MOST_OF_A_BYTE, MOST_AT_ALL = 32, 10_000
-NUMBER_BITS = 14_000  # Python makes text of no more than 4,300 digits
+NUMBER_BITS = 14_000  # Python converts at most 4,300 digits to text
 CLASS_NAME = 512
-# of which the JVM has one object each: empty collections, and offsets of quarters of an hour
+# classes with a single object in the JVM: empty collections, and offsets of quarters of an hour
 EMPTY, ZONE_OFFSET, QUARTER = "java.util.Collections$Empty", "java.time.ZoneOffset", 900
 
 
@@ -46,9 +45,9 @@ class Item:
 
     Attributes:
         java_class: The object's class, as it was written.
-        value: What its form makes of it: a number, text, a list, ...; for an object with fields
-            their values by name. Objects within are items, or None for null.
-        extra: What some classes have beside: a comparator, the class of an array's elements.
+        value: Its value, from its form: a number, text, a list, ...; for an object with fields
+            their values by name. Nested objects are items, or None for null.
+        extra: Additional content of some classes: a comparator, the class of an array's elements.
     """
 
     java_class: str
@@ -57,7 +56,7 @@ class Item:
 
 
 class Form(ABC):
-    """How the values of a class are written, behind their class and reference."""
+    """The bytes of a class's values, behind their class and reference."""
 
     @abstractmethod
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
@@ -70,10 +69,10 @@ class Form(ABC):
 
 @dataclass(frozen=True)
 class Classes:
-    """What is known of classes.
+    """The known classes of a job.
 
     Attributes:
-        forms: The forms of the classes that are known, by class.
+        forms: The forms of the known classes, by class.
         final: Classes that no class extends.
         enums: Enums.
         ids: The classes that are registered, by their ids.
@@ -87,7 +86,7 @@ class Classes:
     users: Mapping[str, UserClass] = field(default_factory=dict)
 
     def form_of(self, java_class: str) -> Form | None:
-        """Return a class's form, of an enum's constants with a body too; None if it is unknown."""
+        """Return a class's form, also for an enum constant with a body; None if it is unknown."""
         form = self.forms.get(java_class)
         if form is None and java_class.startswith("["):
             component = component_of(java_class)
@@ -95,14 +94,14 @@ class Classes:
         return form or (self.forms.get(self.enum_of(java_class)) if "$" in java_class else None)
 
     def enum_of(self, java_class: str) -> str:
-        """Return the enum that a class is, or is the body of a constant of; empty if it is none."""
+        """Return the enum of a class or of a constant with a body; empty if it is not an enum."""
         if java_class in self.enums:
             return java_class
         name, _, number = java_class.rpartition("$")
         return name if name in self.enums and number.isdecimal() else ""
 
     def is_final(self, java_class: str) -> bool:
-        """Return whether a field of the class holds nothing but it, so that no class is written."""
+        """Return whether a field of the class holds only that class, so that it is not written."""
         element = java_class.lstrip("[")
         if element != java_class:
             java_class = component_of(f"[{element}")
@@ -116,12 +115,12 @@ class Classes:
 
 
 class ObjectReader(KryoInput):
-    """Reads objects.
+    """A reader of objects.
 
     Args:
         source: The bytes.
         version: The Kryo that wrote the objects.
-        classes: What is known of classes.
+        classes: The known classes.
     """
 
     def __init__(self, source: DataInput, version: KryoVersion, classes: Classes) -> None:
@@ -133,20 +132,20 @@ class ObjectReader(KryoInput):
         self.empty = 0
 
     def take_empty(self, count: int) -> None:
-        """Allow for elements that take no bytes.
+        """Count elements that take no bytes.
 
         Raises:
-            OversizedError: There are too many in all of the value.
+            OversizedError: The whole value has too many.
         """
         self.empty += count
         EMPTY_ELEMENTS.check(self.empty, self.source)
 
     def read_class(self) -> str | None:
-        """A class; None where there is null.
+        """Read a class; return None for null.
 
         Raises:
-            UnsupportedFormatError: Nothing is registered under its id, or its name is too long.
-            CorruptSnapshotError: The class is the number of a name that was not read.
+            UnsupportedFormatError: Its id is not registered, or its name is too long.
+            CorruptSnapshotError: It refers to a name that was not read.
         """
         number = self.varint()
         if number == NO_CLASS:
@@ -167,16 +166,16 @@ class ObjectReader(KryoInput):
         return self.names[number]
 
     def class_and_object(self) -> Item | None:
-        """An object of any class, or null."""
+        """Read an object of any class, or null."""
         java_class = self.read_class()
         return None if java_class is None else self.known(java_class)
 
     def known_or_null(self, java_class: str, arguments: tuple[JavaType, ...] = ()) -> Item | None:
-        """An object of a known class, or null."""
+        """Read an object of a known class, or null."""
         return self._object(java_class, arguments, may_be_null=True)
 
     def known(self, java_class: str, arguments: tuple[JavaType, ...] = ()) -> Item:
-        """An object of a known class."""
+        """Read an object of a known class."""
         item = self._object(java_class, arguments, may_be_null=False)
         if item is None:
             raise self.source.fault(f"null, where a {java_class} must be")
@@ -208,7 +207,7 @@ class ObjectReader(KryoInput):
         return item
 
     def unknown(self, what: str) -> UnsupportedFormatError:
-        """The error to raise for what is not known here."""
+        """Return the error for an unknown class."""
         return UnsupportedFormatError(
             f"{what}, whose form is not known",
             place=self.source.place,
@@ -217,24 +216,24 @@ class ObjectReader(KryoInput):
 
 
 class ObjectWriter(KryoOutput):
-    """Writes objects: the reverse of `ObjectReader`.
+    """A writer of objects.
 
     Args:
-        version: The Kryo that is to read them.
-        classes: What is known of classes.
+        version: The version of Kryo to write.
+        classes: The known classes.
     """
 
     def __init__(self, version: KryoVersion, classes: Classes) -> None:
         super().__init__(version)
         self.classes = classes
         self.ids = {name: number for number, name in classes.ids.items()}
-        # each object that was written, kept so that no other gets its identity, and its number
+        # each written object with its number, kept so that no other object gets its identity
         self.items: dict[object, tuple[Item, int]] = {}
         self.names: dict[str, int] = {}
         self.depth = 0
 
     def write_class(self, java_class: str | None) -> None:
-        """A class, or null."""
+        """Write a class, or null."""
         if java_class is None:
             self.varint(NO_CLASS)
             return
@@ -253,13 +252,13 @@ class ObjectWriter(KryoOutput):
         self.string(java_class, always=self.version is KryoVersion.FLINK_2)
 
     def class_and_object(self, item: Item | None) -> None:
-        """An object of any class, or null."""
+        """Write an object of any class, or null."""
         self.write_class(None if item is None else item.java_class)
         if item is not None:
             self.known(item)
 
     def known_or_null(self, item: Item | None, arguments: tuple[JavaType, ...] = ()) -> None:
-        """An object whose class is known, or null."""
+        """Write an object whose class is known, or null."""
         if item is None:
             self.varint(NULL)
             return
@@ -268,7 +267,7 @@ class ObjectWriter(KryoOutput):
         self.known(item, arguments)
 
     def known(self, item: Item, arguments: tuple[JavaType, ...] = ()) -> None:
-        """An object whose class is known."""
+        """Write an object whose class is known."""
         if self.classes.has_references(item.java_class, self.version):
             who = self._identity(item)
             if who in self.items:
@@ -289,7 +288,7 @@ class ObjectWriter(KryoOutput):
         self.depth -= 1
 
     def _identity(self, item: Item) -> object:
-        """What an object is one by: of some there is but one in a JVM."""
+        """Return the identity of an object; some classes have a single object in a JVM."""
         name, value = item.java_class, item.value
         if self.classes.enum_of(name):
             return self.classes.enum_of(name), value
@@ -301,15 +300,15 @@ class ObjectWriter(KryoOutput):
 
 
 def check_expanded_size(item: Item | None, size: int) -> None:
-    """Refuse objects that come to more than suits their bytes, written out without references.
+    """Refuse objects that are too large for their bytes when written without references.
 
     Args:
         item: The objects.
-        size: The bytes that they were read from.
+        size: The size of their bytes.
 
     Raises:
-        UnsupportedFormatError: An object has itself within, shared ones expand too far, or a number
-            has too many digits to be shown.
+        UnsupportedFormatError: An object contains itself, shared ones expand too far, or a number
+            has too many digits to show.
     """
     left = MOST_AT_ALL + MOST_OF_A_BYTE * size
     within: set[int] = set()
@@ -318,12 +317,12 @@ def check_expanded_size(item: Item | None, size: int) -> None:
         nonlocal left
         left -= len(part) if isinstance(part, (str, bytes)) else 1
         if left < 0:
-            raise UnsupportedFormatError("objects that are shared come to too many values")
+            raise UnsupportedFormatError("shared objects expand to too many values")
         if isinstance(part, int) and part.bit_length() > NUMBER_BITS:
             raise UnsupportedFormatError(f"a number of {part.bit_length()} bits")
         if isinstance(part, Item):
             if id(part) in within:
-                raise UnsupportedFormatError(f"a {part.java_class} that has itself within")
+                raise UnsupportedFormatError(f"a {part.java_class} that contains itself")
             within.add(id(part))
             walk(part.value)
             walk(part.extra)

@@ -1,4 +1,4 @@
-"""Types of Java, as declarations have them: `java.util.Map<java.lang.String, int[]>`.
+"""Types of Java in declarations: `java.util.Map<java.lang.String, int[]>`.
 
 A class has its binary name (`com.acme.Shop$Order`), which is what Kryo writes.
 """
@@ -43,7 +43,7 @@ DEEPEST = 32
 
 @dataclass(frozen=True)
 class JavaType:
-    """A type: a class, by its binary name, and its type arguments; a primitive, by its own."""
+    """A type: a class, by its binary name, with its type arguments, or a primitive type."""
 
     name: str
     arguments: tuple[JavaType, ...] = ()
@@ -60,8 +60,8 @@ class UserClass:
 
     Attributes:
         name: The class's binary name.
-        fields: The types of its fields, by name, those of its superclasses too; neither static nor
-            transient ones.
+        fields: The types of its fields, by name, including those of its superclasses, but not
+            static or transient ones.
         constants: An enum's constants, in order.
         final: Whether no class can extend it.
     """
@@ -83,10 +83,10 @@ def component_of(name: str) -> str:
 
 
 def parse_java_type(text: str) -> JavaType:
-    """Return the type that a person wrote; well-known classes need no package.
+    """Return the type in a text; well-known classes need no package.
 
     Raises:
-        EncodeError: The text is no type.
+        EncodeError: The text is not a type.
     """
     tokens, at = [], 0
     while at < len(text.rstrip()):

@@ -1,7 +1,7 @@
-"""Objects as JSON, where no type says what a column could hold.
+"""Objects as JSON, if no declared type determines a column.
 
-What JSON has is as JSON has it: null, text, `Boolean`, `Integer`, `Double`, an `ArrayList`, a
-`HashMap` with keys that are text. All else says its class, as in `{"@class": "java.lang.Long",
+Types that JSON has are plain JSON: null, text, `Boolean`, `Integer`, `Double`, an `ArrayList`, a
+`HashMap` whose keys are text. Other values have their class, as in `{"@class": "java.lang.Long",
 "value": 5}`; a map's value is a list of pairs, an object's its fields.
 """
 
@@ -29,44 +29,44 @@ BARE = {
 
 
 class JsonValues:
-    """Makes JSON of objects, and objects of JSON.
+    """A converter between objects and JSON.
 
     Args:
-        classes: What is known of classes.
+        classes: The known classes.
     """
 
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
 
     def text(self, item: Item | None) -> str:
-        """The JSON of an object."""
-        text = json.dumps(self.said(item), ensure_ascii=False)
+        """Return an object as JSON text."""
+        text = json.dumps(self.to_json(item), ensure_ascii=False)
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:  # half of a character
             return json.dumps(json.loads(text))
         return text
 
-    def said(self, item: Item | None) -> Any:
-        """What JSON has for an object."""
+    def to_json(self, item: Item | None) -> Any:
+        """Return an object as a JSON value."""
         if item is None:
             return None
         content: Any
         form = self.classes.form_of(item.java_class)
         if isinstance(form, FieldForm):
             content = {
-                name: _number(value) if not isinstance(value, Item) else self.said(value)
+                name: _number(value) if not isinstance(value, Item) else self.to_json(value)
                 for name, value in item.value.items()
             }
         elif isinstance(form, MapForm) or _pairs(item):
-            content = [[self.said(part) for part in pair] for pair in item.value]
+            content = [[self.to_json(part) for part in pair] for pair in item.value]
             keys = [key for key, _ in content]
             plain = all(isinstance(key, str) and not key.startswith("@") for key in keys)
             if item.java_class == BARE[dict] and plain and len(set(keys)) == len(keys):
                 content = dict(content)
         elif isinstance(item.value, list):
             content = [
-                self.said(part) if isinstance(part, Item) or part is None else _number(part)
+                self.to_json(part) if isinstance(part, Item) or part is None else _number(part)
                 for part in item.value
             ]
         elif item.java_class == "java.math.BigDecimal":
@@ -78,22 +78,22 @@ class JsonValues:
         tagged = {CLASS: item.java_class, "value": content}
         if item.extra is not None:
             extra = item.extra
-            tagged["with"] = self.said(extra) if isinstance(extra, Item) else extra
+            tagged["with"] = self.to_json(extra) if isinstance(extra, Item) else extra
         return tagged
 
     def item(self, text: str) -> Item | None:
-        """The object of JSON.
+        """Return the object in a JSON text.
 
         Raises:
-            EncodeError: The text is no JSON, or no object that is known.
+            EncodeError: The text is not JSON, or not a known object.
         """
         try:
-            return self.made(json.loads(text))
+            return self.from_json(json.loads(text))
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise EncodeError(f"{text[:200]!r} is no value of Kryo's ({error})") from error
 
-    def made(self, said: Any) -> Item | None:
-        """The object of what JSON has."""
+    def from_json(self, said: Any) -> Item | None:
+        """Return the object for a JSON value."""
         if said is None:
             return None
         java_class, extra = BARE[type(said)], None
@@ -103,19 +103,19 @@ class JsonValues:
             said = list(said.items())
         form = self.classes.form_of(java_class)
         if isinstance(extra, dict):
-            extra = self.made(extra)
+            extra = self.from_json(extra)
         item = Item(java_class, said, extra)
         if isinstance(form, FieldForm):
             item.value = {
                 name: _unsaid(said[name], kind.box)
                 if kind.name in PRIMITIVES
-                else self.made(said[name])
+                else self.from_json(said[name])
                 for name, kind in form.fields.items()
             }
         elif isinstance(form, MapForm) or (said and java_class.endswith("SingletonMap")):
-            item.value = [tuple(self.made(part) for part in pair) for pair in said]
+            item.value = [tuple(self.from_json(part) for part in pair) for pair in said]
         elif isinstance(form, (CollectionForm, ArrayForm)) or java_class.startswith(HOLDERS):
-            item.value = [self.made(part) for part in said]
+            item.value = [self.from_json(part) for part in said]
         else:
             item.value = _unsaid(said, java_class)
         return item
@@ -126,7 +126,7 @@ def _pairs(item: Item) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """What JSON has for a value without objects."""
+    """Return the JSON value for a value without objects."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, bytes):
@@ -135,7 +135,7 @@ def _number(value: Any) -> Any:
 
 
 def _unsaid(content: Any, java_class: str) -> Any:
-    """The value without objects of what JSON has."""
+    """Return the value without objects for a JSON value."""
     if java_class == "java.math.BigDecimal":
         return decimal_parts(content)
     if java_class == "[B":

@@ -1,7 +1,7 @@
 """Objects field by field, enums, and the table of all forms.
 
-Fields stand in the order of their names. A primitive is written by itself; a field whose class is
-final as an object of that class or null; any other with its class.
+Fields are in the order of their names. A primitive is written by itself; a field of a final class
+as an object of that class or null; any other with its class.
 
 Source: `FieldSerializer`, `ObjectField`, `ReflectField`, `EnumSerializer`; Flink's `KryoUtils`.
 """
@@ -41,7 +41,7 @@ ENUMS = {
     ),
     "java.util.Comparators$NaturalOrderComparator": ("INSTANCE",),
 }  # fmt: skip
-# what has no fields
+# types without fields
 _EMPTY = ("java.util.Collections$ReverseComparator", "java.lang.String$CaseInsensitiveComparator",
           "java.lang.Object")  # fmt: skip
 _FINAL = frozenset(
@@ -95,17 +95,17 @@ class EnumForm(Form):
 
 @dataclass(frozen=True)
 class FieldForm(Form):
-    """An object with fields: its value is theirs by name, numbers and text for primitives.
+    """An object with fields: its value has theirs by name, numbers and text for primitives.
 
     Attributes:
-        fields: The type of each.
+        fields: The type of each field.
     """
 
     fields: Mapping[str, JavaType]
 
     @cached_property
     def in_order(self) -> list[tuple[str, JavaType]]:
-        """The fields as they are written: in the order of Java's strings."""
+        """The fields in the order in which they are written: that of Java's strings."""
         return sorted(self.fields.items(), key=lambda field: field[0].encode("utf-16-be"))
 
     def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
@@ -136,11 +136,11 @@ class FieldForm(Form):
 
 
 def classes_of(registered: Iterable[tuple[str, bool]], users: Mapping[str, UserClass]) -> Classes:
-    """Return what is known of classes in a job.
+    """Return the known classes of a job.
 
     Args:
-        registered: The classes that its snapshot registers, in order, and whether each has a
-            serializer of its own, whose form is not known.
+        registered: The classes that its snapshot registers, in order, and whether each has its own
+            serializer, whose form is not known.
         users: The classes that a user has declared, by name.
     """
     forms = SIMPLE_FORMS | CONTAINER_FORMS
@@ -155,7 +155,7 @@ def classes_of(registered: Iterable[tuple[str, bool]], users: Mapping[str, UserC
         name = JavaType(given).box
         if custom:
             forms.pop(name, None)
-        elif name in classes:  # Flink leaves it with the id that it has
+        elif name in classes:  # Flink keeps its id
             continue
         classes.add(name)
         ids[number] = name

@@ -1,10 +1,10 @@
 """`KryoSerializerSnapshot`: a state's class, and the classes that the job has registered.
 
 Each registration is a class and, if the job gave one, its serializer, by its class or as a Java
-object. That object is passed over: only its class's name is looked for.
+object. That object is skipped: only its class name is used.
 
-Nothing in it says which Flink wrote the values. What was rewritten for Flink 2 gets a mark, behind
-the first class's name, where Flink reads no further, so that it is known here.
+It does not contain which Flink wrote the values. Values that were rewritten for Flink 2 are
+recognised by a mark behind the first class's name, which Flink ignores.
 
 Source: `KryoSerializerSnapshot`, `KryoSerializerSnapshotData` of Flink 1.20 and 2.3.
 """
@@ -35,13 +35,13 @@ __all__ = ["KryoSerializerSnapshot"]
 
 UNSPECIFIED, INSTANCE = 0, 2
 MARK = b"statelake: flink 2"
-# what Flink 2 has for Avro's arrays where a job has Avro: the serializer as a Java object
+# Flink 2's serializer of Avro's arrays, if a job has Avro, as a Java object
 AVRO_ARRAY = "org.apache.avro.generic.GenericData$Array"
 _AVRO_HOLDER = "org.apache.flink.api.common.SerializableSerializer"
 _AVRO_SERIALIZER = (
     "org.apache.flink.formats.avro.utils.AvroKryoSerializerUtils$AvroGenericDataArraySerializer"
 )
-# the classes of a Java object that holds a serializer, by the Flink that has them
+# the classes of a Java object with a serializer, by version of Flink
 _HOLDERS = {
     KryoVersion.FLINK_1: b"org.apache.flink.api.common.ExecutionConfig$SerializableSerializer",
     KryoVersion.FLINK_2: b"org.apache.flink.api.common.SerializableSerializer",
@@ -71,14 +71,14 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         if any((entry.key or b"").endswith(MARK) for entry in self.maps[0]):
             self.kryo = KryoVersion.FLINK_2
         self.registered = tuple(map(_registration, self.maps[0]))
-        # of classes of the JDK: which of them it counts for only Java's class hierarchy says
+        # interfaces of the JDK, which apply to more classes by Java's class hierarchy
         defaults = (*self.maps[1], *self.maps[2])
         self.overridden = any(entry.name.startswith("java.") for entry in defaults)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Return the decoder of the class, of a user or our own, or else a serializer of bytes.
+        """Return the decoder of the class, a user's or ours, or otherwise a serializer of bytes.
 
-        Keys and namespaces are never decoded by our own: one value may have several forms.
+        Keys and namespaces are never decoded by ours, as one value may have several forms.
         """
         if decoder_of(self.type_class) is None and not is_undecoded() and not is_key():
             decoder = self.decoder()
@@ -87,20 +87,20 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         return opaque_serializer(self.type_class)
 
     def decoder(self) -> KryoDecoder | None:
-        """Return the decoder of the class; None without a declaration of it."""
+        """Return the decoder of the class; None without a declaration."""
         if self.overridden:
             return None
         return kryo_decoder(self.type_class, self.registered, self.kryo)
 
     def values(self, version: KryoVersion) -> KryoValues:
-        """Return what reads and writes the values as that Flink does."""
+        """Return the reader and writer of the values in that version of Flink."""
         return KryoValues(self.registered, version, recorded=self.kryo is version)
 
     def for_flink_2(self) -> KryoSerializerSnapshot:
         """Return the snapshot of values that were rewritten for Flink 2.
 
         Raises:
-            UnsupportedFormatError: No class is registered, and so there is no place for the mark.
+            UnsupportedFormatError: No class is registered, so there is no place for the mark.
         """
         if not self.maps[0]:
             raise UnsupportedFormatError(
@@ -120,7 +120,7 @@ class KryoSerializerSnapshot(CarriedSnapshot):
 
 
 def _registration(entry: RawEntry) -> tuple[str, bool]:
-    """The class of an entry, and whether it has a serializer of its own."""
+    """Return the class of an entry, and whether it has its own serializer."""
     if entry.value is None:
         return entry.name, True
     value = DataInput(entry.value)
@@ -132,7 +132,7 @@ def _registration(entry: RawEntry) -> tuple[str, bool]:
 
 
 def _for_flink_2(entry: RawEntry) -> RawEntry:
-    """A registration as Flink 2 has it: that of Avro's arrays is an object of another class."""
+    """Return a registration for Flink 2, which has another class for Avro's arrays."""
     if entry.name != AVRO_ARRAY or _HOLDERS[KryoVersion.FLINK_1] not in (entry.value or b""):
         return entry
     out = DataOutput()
@@ -143,7 +143,7 @@ def _for_flink_2(entry: RawEntry) -> RawEntry:
 
 
 def _avro_object() -> bytes:
-    """A `SerializableSerializer` with the serializer of Avro's arrays, as Java writes objects."""
+    """Return a `SerializableSerializer` with the serializer of Avro's arrays, as a Java object."""
     out = DataOutput()
     out.write_bytes(bytes.fromhex("aced00057372"))
     out.write_utf(_AVRO_HOLDER)

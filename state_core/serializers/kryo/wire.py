@@ -1,4 +1,4 @@
-"""Numbers and text as Kryo writes them: 2.24 in Flink 1, 5.6 in Flink 2.
+"""Numbers and text of Kryo: 2.24 in Flink 1, 5.6 in Flink 2.
 
 Variable-length numbers and text have one form in both; fixed ones are big-endian in 2.24 and
 little-endian in 5.6.
@@ -15,26 +15,26 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 
 __all__ = ["KryoInput", "KryoOutput", "KryoVersion"]
 
-LAST = 0x80  # of the last character of ASCII text; of a first byte: a length in characters follows
+LAST = 0x80  # in the last character of ASCII text; in a first byte: a length in characters follows
 MORE = 0x40
 # the longest text that is written as ASCII, without a length
 LONGEST_ASCII = {1: 63, 2: 32}
 
 
 class KryoVersion(enum.IntEnum):
-    """The Kryo of a version of Flink, by that version."""
+    """The version of Kryo, by the version of Flink."""
 
     FLINK_1 = 1  # Kryo 2.24
     FLINK_2 = 2  # Kryo 5.6
 
     @property
     def order(self) -> str:
-        """The order of bytes of fixed numbers, as `struct` has it."""
+        """The byte order of fixed numbers, for `struct`."""
         return ">" if self is KryoVersion.FLINK_1 else "<"
 
 
 class KryoInput:
-    """Reads what Kryo writes.
+    """A reader of Kryo's numbers and text.
 
     Args:
         source: The bytes.
@@ -46,30 +46,30 @@ class KryoInput:
         self.version = version
 
     def fixed(self, form: str) -> int | float:
-        """A number of fixed length, of a `struct` format character."""
+        """Read a number of fixed length, by its `struct` format character."""
         form = self.version.order + form
         value: int | float = struct.unpack(form, self.source.read_bytes(struct.calcsize(form)))[0]
         return value
 
     def varint(self) -> int:
-        """A number of 32 bits that is rarely negative, as unsigned."""
+        """Read a 32-bit number that is rarely negative, as unsigned."""
         value = self._unsigned(5)
         if value >> 32:
             raise self.source.fault("a variable-length number of more than 32 bits")
         return value
 
     def zigzag(self, bits: int) -> int:
-        """A signed number of 32 or 64 bits, small ones of either sign short."""
+        """Read a signed number of 32 or 64 bits; small ones of either sign are short."""
         value = self.varint() if bits == 32 else self._unsigned(9)
         return value >> 1 ^ -(value & 1)
 
     def varlong(self) -> int:
-        """A signed number of 64 bits that is rarely negative."""
+        """Read a signed 64-bit number that is rarely negative."""
         value = self._unsigned(9)
         return value - (1 << 64) if value >> 63 else value
 
     def signed_varint(self) -> int:
-        """A signed number of 32 bits that is rarely negative."""
+        """Read a signed 32-bit number that is rarely negative."""
         value = self.varint()
         return value - (1 << 32) if value >> 31 else value
 
@@ -77,7 +77,7 @@ class KryoInput:
         value = 0
         for index in range(most):
             byte = self.source.read_unsigned_byte()
-            if index == 8:  # the ninth byte has all of its bits
+            if index == 8:  # the ninth byte has eight bits
                 return value | byte << 56
             value |= (byte & 0x7F) << 7 * index
             if byte < LAST:
@@ -85,7 +85,7 @@ class KryoInput:
         raise self.source.fault(f"a variable-length number of more than {most} bytes")
 
     def flagged(self) -> tuple[bool, int]:
-        """A flag and a number of 32 bits."""
+        """Read a flag and a 32-bit number."""
         first = self.source.read_unsigned_byte()
         value = first & 0x3F
         if first & MORE:
@@ -97,7 +97,7 @@ class KryoInput:
         return bool(first & LAST), value & 0xFFFFFFFF
 
     def string(self) -> str | None:
-        """Text."""
+        """Read text."""
         source = self.source
         if source.remaining and source.data[source.position] & LAST:
             _, length = self.flagged()
@@ -112,7 +112,7 @@ class KryoInput:
         return text.decode("ascii")
 
     def _characters(self, count: int) -> str:
-        """So many UTF-16 code units, each in UTF-8 by itself."""
+        """Read `count` UTF-16 code units, each in its own UTF-8."""
         source = self.source
         if count > source.remaining:
             raise source.fault(f"a string of {count} characters, {source.remaining} bytes left")
@@ -139,10 +139,10 @@ class KryoInput:
         return byte & 0x3F
 
     def length(self, what: str, count: int | None = None) -> int:
-        """A number of things that take a byte each at least; or one that was read already.
+        """Return a count of things of at least a byte each, read here or before.
 
         Raises:
-            CorruptSnapshotError: What is left has no room for them.
+            CorruptSnapshotError: Fewer bytes are left.
         """
         count = self.varint() if count is None else count
         if count > self.source.remaining:
@@ -152,26 +152,26 @@ class KryoInput:
 
 
 class KryoOutput:
-    """Writes what Kryo writes: the reverse of `KryoInput`."""
+    """A writer of Kryo's numbers and text."""
 
     def __init__(self, version: KryoVersion) -> None:
         self.version = version
         self.out = DataOutput()
 
     def fixed(self, form: str, value: float) -> None:
-        """A number of fixed length."""
+        """Write a number of fixed length."""
         self.out.write_bytes(struct.pack(self.version.order + form, value))
 
     def varint(self, value: int) -> None:
-        """A number of 32 bits that is rarely negative."""
+        """Write a 32-bit number that is rarely negative."""
         self._unsigned(value & 0xFFFFFFFF)
 
     def zigzag(self, value: int, bits: int) -> None:
-        """A signed number."""
+        """Write a signed number."""
         self._unsigned((value << 1 ^ value >> bits - 1) & (1 << bits) - 1)
 
     def varlong(self, value: int) -> None:
-        """A signed number of 64 bits that is rarely negative."""
+        """Write a signed 64-bit number that is rarely negative."""
         self._unsigned(value & (1 << 64) - 1)
 
     def _unsigned(self, value: int) -> None:
@@ -183,7 +183,7 @@ class KryoOutput:
         self.out.write_byte(value)
 
     def flagged(self, flag: bool, value: int) -> None:
-        """A flag and a number."""
+        """Write a flag and a number."""
         first = value & 0x3F | (LAST if flag else 0)
         value >>= 6
         if not value:
@@ -193,12 +193,12 @@ class KryoOutput:
         self._unsigned(value)
 
     def string(self, text: str | None, *, plain: bool = True, always: bool = False) -> None:
-        """Text.
+        """Write text.
 
         Args:
-            text: It.
+            text: The text.
             plain: Whether short ASCII is written without a length.
-            always: Whether long ASCII is, too.
+            always: Whether long ASCII is written without a length, too.
         """
         if text is None:
             self.out.write_byte(LAST)

@@ -1,8 +1,9 @@
 """Users' decoders, for values that only their own Java classes understand.
 
-Kryo and its like leave bytes under a class name. A user who knows what the class writes registers a
-`Decoder` for it: the column then is typed, and the exact bytes stay beside every row that the typed
-value could not be written back from. As ever, what is exported unchanged is what Flink wrote.
+Kryo and similar serializers write bytes under a class name. A user who knows the format of the
+class registers a `Decoder` for it: the column is typed then, and the exact bytes stay beside every
+row that could not be written back from its typed value. Unchanged values are exported as Flink
+wrote them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 SHOWN = 200
-DECODED = " as "  # in the names of types that were decoded, as tables have them
+DECODED = " as "  # in the names of decoded types in tables
 _decoders: dict[str, Decoder] = {}
 _undecoded: ContextVar[bool] = ContextVar("undecoded", default=False)
 _NO_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -44,13 +45,13 @@ class Decoder(ABC):
     """A user's decoder of the values of a class.
 
     A subclass has `arrow_type` and `decode`. With `encode` values can be edited; with `length` they
-    can stand inside lists, maps, tuples and POJOs, and before a namespace, where nothing else says
-    where a value ends.
+    can be inside lists, maps, tuples and POJOs, and before a namespace, where the end of a value is
+    not known otherwise.
 
     Attributes:
         arrow_type: The type of the column.
-        declared: What tells decoders of a class apart that make other values of the same bytes;
-            kept with every table, which none but the same can read.
+        declared: A text that distinguishes decoders of a class with different results for the same
+            bytes; kept with every table, which only the same decoder can read.
     """
 
     arrow_type: pa.DataType
@@ -58,13 +59,13 @@ class Decoder(ABC):
 
     @abstractmethod
     def decode(self, data: bytes) -> Any:
-        """Return the value of exactly these bytes, as Arrow takes it: a struct is a dict.
+        """Return the value of exactly these bytes, in Arrow's form: a struct is a dict.
 
-        Return None for bytes that are not understood: the column is null there, and the bytes stay.
+        Return None for bytes that can't be decoded: the column is null there, and the bytes stay.
         """
 
     def encode(self, value: Any) -> bytes:
-        """Return the bytes of a value, as Flink reads them; leave it out if they are not known."""
+        """Return the bytes of a value for Flink; leave it out if the format is not known."""
         raise NotImplementedError
 
     def length(self, data: memoryview) -> int:
@@ -72,7 +73,7 @@ class Decoder(ABC):
         raise NotImplementedError
 
     def standing_last(self) -> Decoder:
-        """Return the decoder for where a value's end is known; this one, as a rule."""
+        """Return the decoder for a value with a known end; by default this one."""
         return self
 
 
@@ -85,7 +86,7 @@ def register_decoder(java_class: str, decoder: Decoder, *, replace: bool = False
         replace: Whether it may replace another class's decoder.
 
     Raises:
-        EncodeError: It is no decoder, has no Arrow type, or the class has another decoder.
+        EncodeError: It is not a decoder, has no Arrow type, or the class has another decoder.
     """
     problem = ""
     other = _decoders.get(java_class)
@@ -103,7 +104,7 @@ def register_decoder(java_class: str, decoder: Decoder, *, replace: bool = False
 
 
 def decoder_of(java_class: str) -> Decoder | None:
-    """Return the decoder of a class; None if there is none."""
+    """Return the decoder of a class; None without a decoder."""
     if _undecoded.get():
         return None
     if java_class not in _decoders:
@@ -113,7 +114,7 @@ def decoder_of(java_class: str) -> Decoder | None:
 
 @contextmanager
 def undecoded() -> Iterator[None]:
-    """Act in this thread as if no decoder were registered, until the context ends."""
+    """Ignore all decoders in this thread, until the context ends."""
     token = _undecoded.set(True)
     try:
         yield
@@ -122,12 +123,12 @@ def undecoded() -> Iterator[None]:
 
 
 def is_undecoded() -> bool:
-    """Return whether this thread acts as if no decoder were registered."""
+    """Return whether this thread ignores decoders."""
     return _undecoded.get()
 
 
 def opaque_serializer(java_class: str) -> TypeSerializer:
-    """Return the serializer of a class that only its decoder understands, or else one of bytes."""
+    """Return the serializer of a class by its decoder, or otherwise one of bytes."""
     decoder = decoder_of(java_class)
     if decoder is None:
         return OpaqueSerializer(java_class)
@@ -135,7 +136,7 @@ def opaque_serializer(java_class: str) -> TypeSerializer:
 
 
 class DecodedSerializer(TypeSerializer):
-    """A type that a user's decoder understands.
+    """A type that a user decoder decodes.
 
     Args:
         java_class: The class of the values.
@@ -149,17 +150,17 @@ class DecodedSerializer(TypeSerializer):
         self.self_delimiting = type(decoder).length is not Decoder.length
 
     def standing_last(self) -> DecodedSerializer:
-        """Return the serializer for where a value's end is known."""
+        """Return the serializer for a value with a known end."""
         decoder = self.decoder.standing_last()
         return self if decoder is self.decoder else DecodedSerializer(self.java_class, decoder)
 
     @property
     def name(self) -> str:
-        """The class, and what it is decoded to."""
+        """The class, and its decoded type."""
         return f"{self.java_class}{DECODED}{self.arrow_type}"
 
     def read(self, source: DataInput) -> Any:
-        """Read one value; if the decoder has no `length`, from all bytes that are left."""
+        """Read one value; without the decoder's `length`, from all bytes that are left."""
         place = source.place
         data = source.read_bytes(self._length(source))
         with self._errors("decode", place):
@@ -210,7 +211,7 @@ class DecodedSerializer(TypeSerializer):
             out.write_bytes(self.decoder.encode(value))
 
     def _nulled(self, values: list[Any], cursor: Any) -> pa.Array:
-        """Raise for a value that is not of the decoder's type: a mistake in the decoder."""
+        """Raise an error for a value of another type: a mistake in the decoder."""
         for row, value in enumerate(values):
             try:
                 pa.array([value], self.arrow_type)
@@ -225,7 +226,7 @@ class DecodedSerializer(TypeSerializer):
 
 
 def described_type(serializer: TypeSerializer) -> str:
-    """The name of a type, and by which declarations its values, or parts of them, are decoded."""
+    """Return the name of a type, with the declarations that decode its values or their parts."""
     declared: set[str] = set()
     met: set[int] = set()
     todo: list[Any] = [serializer]

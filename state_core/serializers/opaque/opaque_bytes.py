@@ -1,7 +1,7 @@
 """Serializers whose bytes only their own Java classes understand.
 
-Their snapshots are walked (they are framed, or of a known form), carried whole, and written back
-as they were; their values are `binary`, unless a user has registered a decoder for the class.
+Their snapshots are walked (they are framed, or of a known form), carried as a whole, and written
+back unchanged; their values are `binary`, unless a user has registered a decoder for the class.
 
 Source: `GenericTypeSerializerSnapshot`.
 """
@@ -40,14 +40,14 @@ class CarriedSnapshot(TypeSerializerSnapshot):
         self.payload = bytes(source.data[start : source.position])
 
     def walk(self, source: DataInput) -> None:
-        """Move behind what follows the class name; nothing by default."""
+        """Skip the bytes behind the class name; none by default."""
 
     def write_snapshot(self, out: DataOutput) -> None:
         """Write the payload as it was read."""
         out.write_bytes(self.payload)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Return the decoder of the type's class, or else a serializer of bytes."""
+        """Return the decoder of the type's class, or otherwise a serializer of bytes."""
         return opaque_serializer(self.type_class)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:

@@ -1,7 +1,7 @@
-"""`LinkedOptionalMap`: a map of names whose keys and values may each have gone missing.
+"""`LinkedOptionalMap`: a map of names whose keys and values may each be missing.
 
-Every key and every value lies in a frame with its length before it, so what is not understood is
-carried as it is. Here the values are serializer snapshots.
+Every key and every value is in a frame with its length, so unknown ones are carried as they are.
+Here the values are serializer snapshots.
 
 Source: `org.apache.flink.util.LinkedOptionalMap` and `LinkedOptionalMapSerializer`.
 """
@@ -38,7 +38,7 @@ __all__ = [
 
 HEADER = 0x4F2C69A3D70
 MIN_ENTRY_BYTES = 4
-FRAME_BYTES = 256  # of a frame, which is kept, and so are those within it, count as a thing
+FRAME_BYTES = 256  # bytes of kept frames, including nested ones, that count as one thing
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class FramedSnapshot:
 
     Attributes:
         snapshot: The snapshot; None if its class, or its version, is not known here.
-        encoded: The bytes that it was read from, which are written back; empty for one that was
-            made here, or that is to be written in its current version.
+        encoded: The original bytes, which are written back; empty for a new snapshot, or one to be
+            written in its current version.
     """
 
     snapshot: TypeSerializerSnapshot | None
@@ -72,7 +72,7 @@ class FramedSnapshot:
         return self if self.snapshot is None else FramedSnapshot(self.snapshot)
 
     def resolve_schema_compatibility(self, old: FramedSnapshot) -> Compatibility:
-        """Return the verdict of the snapshots, where both are known."""
+        """Return the verdict of the snapshots, if both are known."""
         if self.snapshot is None:
             rule = "its snapshot class decides in its own code; register one for it here"
             return unknown(old.type_name, self.type_name, rule)
@@ -82,7 +82,7 @@ class FramedSnapshot:
         return self.snapshot.resolve_schema_compatibility(old.snapshot)
 
     def write(self, out: DataOutput) -> None:
-        """Write the bytes that it was read from, or else its current form."""
+        """Write the original bytes, or otherwise the current form."""
         if self.encoded or self.snapshot is None:
             out.write_bytes(self.encoded)
         else:
@@ -105,18 +105,18 @@ class OptionalEntry:
 
     @property
     def present(self) -> bool:
-        """Whether both key and value are known."""
+        """Return whether both key and value are known."""
         return self.key is not None and self.value is not None
 
 
 @dataclass(frozen=True, slots=True)
 class RawEntry:
-    """An entry whose key and value are not looked into.
+    """An entry whose key and value are not parsed.
 
     Attributes:
         name: The name.
-        key: The bytes of the key; None if it has gone missing.
-        value: The bytes of the value; None if it has gone missing.
+        key: The bytes of the key; None if it is missing.
+        value: The bytes of the value; None if it is missing.
     """
 
     name: str
@@ -130,9 +130,9 @@ def read_optional_map(
     """Read a map; a snapshot whose class or version is not known stays bytes.
 
     Args:
-        source: The stream, which stands at the map.
-        what: The name of what it holds, for messages.
-        bound: How many entries it may have.
+        source: The input, at the map.
+        what: The name of its entries, for messages.
+        bound: The bound of its entries.
 
     Raises:
         OversizedError: The map has more entries.
@@ -152,7 +152,7 @@ def read_optional_map(
 
 
 def read_raw_map(source: DataInput) -> tuple[RawEntry, ...]:
-    """Read a map whose keys and values are something else, as the bytes that they are."""
+    """Read a map of other keys and values, as bytes."""
     if source.read_long() != HEADER:
         raise source.fault("a map of optional entries without its magic number")
     entries = []

@@ -1,10 +1,9 @@
-"""Snapshots of unknown classes: kept as bytes, though their length is stored nowhere.
+"""Snapshots of unknown classes: kept as bytes, although their length is not stored.
 
-A serializer snapshot is a class name, a version and a payload without a length, so where the
-payload of an unknown class ends can't be read. It can be found where the end of *everything* is
-known, which it is: a header ends where the first key group or element begins. Of all the lengths
-that the payload may have, the least is taken with which all that follows is understood, down to the
-very last byte.
+A serializer snapshot is a class name, a version and a payload without a length, so the end of an
+unknown class's payload can't be read. But the end of the *whole* is known: a header ends where the
+first key group or element begins. Of all possible lengths of the payload, the smallest is taken
+with which all following bytes can be parsed, to the last one.
 
 Source: `TypeSerializerSnapshot.readVersionedSnapshot`, which leaves the length to the class.
 """
@@ -26,7 +25,7 @@ __all__ = ["UnknownSerializerSnapshot", "read_whole"]
 
 _Read = TypeVar("_Read")
 _CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*")
-ATTEMPT_WORK = 1 << 12  # of an attempt, however little it reads
+ATTEMPT_WORK = 1 << 12  # the least work of an attempt, however little it reads
 SEARCHED_AT_ONCE = 64
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 MAX_VERSION = 1 << 16
@@ -37,13 +36,13 @@ class UnknownSerializerSnapshot(TypeSerializerSnapshot):
     """The snapshot of a class that is not registered, as bytes.
 
     Args:
-        java_class: The class that it names.
+        java_class: The name of the class.
         version: The version of its payload.
         payload: The bytes of its payload.
     """
 
     def __init__(self, java_class: str, version: int, payload: bytes) -> None:
-        # of the one snapshot, not of a class
+        # of this snapshot, not of its class
         self.java_class = java_class  # type: ignore[misc]
         self.current_version = version  # type: ignore[misc]
         self.version = version
@@ -59,7 +58,7 @@ class UnknownSerializerSnapshot(TypeSerializerSnapshot):
         out.write_bytes(self.payload)
 
     def restore_serializer(self) -> TypeSerializer:
-        """Return the decoder of the snapshot's class, or else a serializer of bytes."""
+        """Return the decoder of the snapshot's class, or otherwise a serializer of bytes."""
         return opaque_serializer(self.java_class)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
@@ -69,15 +68,15 @@ class UnknownSerializerSnapshot(TypeSerializerSnapshot):
 
 
 def read_whole(source: DataInput, read: Callable[[DataInput], _Read]) -> _Read:
-    """Read content that takes all of a source and may have snapshots of unknown classes in it.
+    """Read the whole content of a source that may contain snapshots of unknown classes.
 
     Args:
-        source: The source, of which everything that is left is read.
-        read: The reader, which leaves the source behind what it has read.
+        source: The source, which is read to its end.
+        read: The reader, which moves the source behind its content.
 
     Raises:
-        UnknownSerializerError: A class is unknown, and no length of its payload, or combination of
-            lengths of several, makes sense of all that follows.
+        UnknownSerializerError: A class is unknown, and the rest can't be parsed with any length of
+            its payload, or any combination of lengths of several.
         StateError: The errors of `read`.
     """
     start = source.position
@@ -93,7 +92,7 @@ def read_whole(source: DataInput, read: Callable[[DataInput], _Read]) -> _Read:
 
 
 class _Search(Generic[_Read]):
-    """Tries lengths of payloads, depth first, the shortest first."""
+    """A search for lengths of payloads, depth first, the shortest first."""
 
     def __init__(self, source: DataInput, start: int, read: Callable[[DataInput], _Read]) -> None:
         self.source = source
@@ -102,7 +101,7 @@ class _Search(Generic[_Read]):
         self.work = 0
 
     def run(self, lengths: list[int]) -> _Read | None:
-        """Return what is read if the first payloads have these lengths; None if nothing can be."""
+        """Return the content for these lengths of the first payloads; None if parsing fails."""
         if self._is_tired:
             return None
         payloads = _Payloads(lengths)
@@ -135,7 +134,7 @@ class _Search(Generic[_Read]):
         return None if source.remaining else read
 
     def _lengths(self, begin: int, same: int | None) -> Iterator[int]:
-        """Yield the lengths that a payload may have, first that of another of its class."""
+        """Yield the possible lengths of a payload, first that of another of its class."""
         if same is not None and begin + same <= self.source.limit:
             yield same
         for end in range(begin, self.source.limit + 1):
@@ -166,14 +165,14 @@ class _Search(Generic[_Read]):
 
 
 class _Payloads:
-    """Makes snapshots of unknown classes, with payloads of given lengths."""
+    """A factory of unknown classes' snapshots, with payloads of given lengths."""
 
     def __init__(self, lengths: list[int]) -> None:
         self.lengths = lengths
         self.named: list[tuple[str, int]] = []
 
     def __call__(self, java_class: str, version: int, source: DataInput) -> TypeSerializerSnapshot:
-        """Return the snapshot whose payload comes next."""
+        """Return the snapshot with the next payload."""
         self.named.append((java_class, version))
         if len(self.named) > len(self.lengths):
             raise UnknownSerializerError(f"{java_class!r} is unknown", place=source.place)
@@ -182,13 +181,13 @@ class _Payloads:
 
     @property
     def plausible(self) -> bool:
-        """Whether the last name has no length yet, and looks like a class."""
+        """Return whether the last name has no length yet, and looks like a class."""
         if len(self.named) <= len(self.lengths):
             return False
         java_class, version = self.named[-1]
         return bool(_CLASS.fullmatch(java_class)) and 0 <= version < MAX_VERSION
 
     def same(self) -> int | None:
-        """Return the length of a payload of the same class and version; None if there is none."""
+        """Return the length of a payload of the same class and version; None without one."""
         *before, last = self.named
         return dict(zip(before, self.lengths, strict=True)).get(last)

@@ -1,4 +1,4 @@
-"""What pattern detection (flink-cep) keeps for a key: partial matches, and events in a buffer.
+"""State of pattern detection (flink-cep) for a key: partial matches, and buffered events.
 
 An operator has three states of these types: `nfaStateName` with an `NFAState`, and two maps whose
 values are counted references: `sharedBuffer-events`, from `EventId` to the event, and
@@ -106,7 +106,7 @@ class SharedBufferNodeSerializer(ListSerializer):
 
 
 class _NoTimestampSerializer(TypeSerializer):
-    """The time of the previous event, where the state was written without it (before 1.19)."""
+    """The time of the previous event, in state without it (before 1.19)."""
 
     name = "Long"
     length = 0
@@ -118,7 +118,7 @@ class _NoTimestampSerializer(TypeSerializer):
         return 0
 
     def read(self, source: DataInput) -> int:
-        """Read nothing, and return what Flink takes for it."""
+        """Read nothing, and return Flink's default."""
         return NO_TIMESTAMP
 
     def write(self, value: Any, out: DataOutput) -> None:
@@ -173,7 +173,7 @@ class NFAStateSerializer(ObjectSerializer):
         super().__init__("NFAState", [("partial_matches", states), ("completed_matches", states)])
 
 
-# the only one with a type of the user's inside
+# the only snapshot with a type of the user's inside
 evolves(LockableSerializer)(PositionRule)
 
 simple_snapshot(

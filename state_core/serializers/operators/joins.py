@@ -1,4 +1,4 @@
-"""What Flink's own join operators keep: an element of one of two inputs, or one with a mark.
+"""Values of Flink's own join operators: an element of one of two inputs, or one with a mark.
 
 Source: `CoGroupedStreams$UnionSerializer`, `IntervalJoinOperator$BufferEntrySerializer`.
 """
@@ -72,7 +72,7 @@ class BufferEntrySerializer(StructSerializer):
         return f"BufferEntry<{self.fields[1][1].name}>"
 
 
-# of the snapshots of both inputs
+# for the snapshots of both inputs
 composite_snapshot(
     "org.apache.flink.streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot",
     UnionSerializer,

@@ -1,7 +1,7 @@
-"""What sinks that commit in two phases keep: transactions that are open, and that are to commit.
+"""State of sinks with two-phase commit: open transactions, and those to commit.
 
-Source: `TwoPhaseCommitSinkFunction$StateSerializer` of flink-streaming-java, and what Kafka's sink
-of Flink 1 puts into it (`FlinkKafkaProducer` of flink-connector-kafka).
+Source: `TwoPhaseCommitSinkFunction$StateSerializer` of flink-streaming-java, and the values of
+Kafka's sink of Flink 1 in it (`FlinkKafkaProducer` of flink-connector-kafka).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TwoPhaseCommitStateSerializer(ObjectSerializer):
     Args:
         transaction: The serializer of a transaction.
         context: The serializer of the user's context.
-        with_null: Whether a flag says if there is an open transaction.
+        with_null: Whether a flag tells if a transaction is open.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""What flows between operators, where one keeps it: the records that asynchronous I/O waits for.
+"""Stream elements in state: the pending records of asynchronous I/O.
 
-An `AsyncWaitOperator` has these in its list state: a tag, then what each kind of element has::
+An `AsyncWaitOperator` has these in its list state: a tag, then the fields of each kind of element::
 
     0  record: i64 timestamp, value          4  watermark status: i32
     1  record without timestamp: value       5  record attributes: a flag, whether of a backlog
@@ -24,7 +24,7 @@ from statelake.state_core.serializers.basic.numbers import (
     LongSerializer,
 )
 from statelake.state_core.serializers.composite.evolution import (
-    Rule,
+    MigrationRule,
     evolves,
     migrate_column,
     migrate_value,
@@ -35,7 +35,7 @@ from statelake.state_core.serializers.framework.snapshots import composite_snaps
 
 __all__ = ["StreamElementSerializer"]
 
-# what follows each tag
+# the fields behind each tag
 ELEMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("record", ("timestamp", "value")),
     ("record", ("value",)),
@@ -72,7 +72,7 @@ class OperatorIdSerializer(TypeSerializer):
 
 
 class StreamElementSerializer(TypeSerializer):
-    """`StreamElement`: a struct of all that any kind of element has, null where one has none."""
+    """`StreamElement`: a struct of the fields of all kinds, null for those of other kinds."""
 
     def __init__(self, value: TypeSerializer) -> None:
         self.value = value
@@ -124,7 +124,7 @@ class StreamElementSerializer(TypeSerializer):
 
 
 @evolves(StreamElementSerializer)
-class _StreamElementRule(Rule):
+class _StreamElementRule(MigrationRule):
     """Converts the value of a record."""
 
     def column(

@@ -1,4 +1,4 @@
-"""Scala's `Enumeration`: the number that a value was given, shown by its name.
+"""Scala's `Enumeration`: the number of a value, shown by its name.
 
 Source: `EnumValueSerializer`, `ScalaEnumSerializerSnapshot` in
 `org.apache.flink.api.scala.typeutils`.
@@ -51,7 +51,7 @@ class ScalaEnumSerializer(EnumSerializer):
         """Read one value's name."""
         number = source.read_int()
         if number not in self.index_of:
-            raise source.fault(f"value {number} of {self.enum_class}, which has none such")
+            raise source.fault(f"value {number} is not in {self.enum_class}")
         return self.constants[self.index_of[number]]
 
     def write(self, value: Any, out: DataOutput) -> None:
@@ -68,7 +68,7 @@ class ScalaEnumSerializer(EnumSerializer):
         bad = np.flatnonzero(there & indices.is_null().to_numpy(zero_copy_only=False))
         if bad.size:
             row = int(bad[0])
-            raise cursor.fault(row, f"value {numbers[row]} of {self.enum_class}, which has none")
+            raise cursor.fault(row, f"value {numbers[row]} is not in {self.enum_class}")
         names = pa.array(self.constants, pa.string()).take(indices)
         again = self._ordinals(names, cursor.present).to_numpy()
         cursor.inexact |= (there & (again != numbers)).astype(np.uint8)
@@ -111,7 +111,7 @@ class ScalaEnumSerializerSnapshot(TypeSerializerSnapshot):
         return ScalaEnumSerializer(self.enum_class, self.values)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Return as is where each old value's number is its position among the new ones.
+        """Return as is if each old value's number is its position among the new ones.
 
         Flink takes the number for a position, and refuses even an unchanged Enumeration with gaps.
         """

@@ -1,11 +1,11 @@
 """Types of Flink's Scala API (flink-scala, up to Flink 1.20).
 
 A case class is a struct `f0`, `f1`, ... (a snapshot has no names of fields), an `Option` its value
-or null, an `Either` what Java's is, a `Try` the same with what Kryo made of the exception, and any
+or null, an `Either` like Java's, a `Try` the same with Kryo's bytes of the exception, and any
 collection, maps too, a list of its elements.
 
-Keys of Scala jobs are assigned to key groups by Scala's hash codes of tuples. In these a number
-hashes as the equal number of another type does: 1 as 1L and 1.0.
+Keys of Scala jobs are assigned to key groups by Scala's hash codes of tuples. In these, equal
+numbers of different types have the same hash code: 1, 1L and 1.0.
 
 Source: `org.apache.flink.api.scala.typeutils`; `scala.util.hashing.MurmurHash3.productHash` and
 `scala.runtime.Statics.anyHash` of Scala 2.12.
@@ -70,7 +70,7 @@ SCALA = "org.apache.flink.api.scala.typeutils."
 
 
 class CaseClassSerializer(TupleSerializer):
-    """A case class or a Scala tuple: its fields, one behind the other.
+    """A case class or a Scala tuple: its fields, consecutively.
 
     Args:
         case_class: Its Java class.
@@ -94,7 +94,7 @@ class CaseClassSerializer(TupleSerializer):
         return product_hash([_field_hash(serializer, field) for (_, serializer), field in fields])
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the case class that comes next, from the bytes of its fields."""
+        """Return the hash code of the next case class, from the bytes of its fields."""
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, None)
         codes = [
@@ -135,7 +135,7 @@ def number_hash(serializer: TypeSerializer, value: Any) -> int:
     if isinstance(value, int):
         return _long_hash(value)
     if math.isfinite(value):
-        whole = min(max(int(value), LONGS[0]), LONGS[1])  # as a cast to long has it
+        whole = min(max(int(value), LONGS[0]), LONGS[1])  # as in a cast to long
         if float(whole) == value:
             return _long_hash(whole)
     if isinstance(serializer, DoubleSerializer) and _is_float(value):
@@ -148,7 +148,7 @@ def _long_hash(value: int) -> int:
 
 
 def _is_float(value: float) -> bool:
-    """Return whether a float holds exactly this value; none holds NaN, which equals nothing."""
+    """Return whether a float holds exactly this value; false for NaN, which equals nothing."""
     try:
         (rounded,) = struct.unpack(">f", struct.pack(">f", value))
     except OverflowError:
@@ -175,11 +175,11 @@ class OptionSerializer(NullableSerializer):
         return f"Option<{self.value.name}>"
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Raise: not even the hash code of `None` can be derived."""
+        """Raise an error: not even the hash code of `None` can be derived."""
         return self.hash_code(None)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
-        """Raise: the hash code can't be derived."""
+        """Raise an error: the hash code can't be derived."""
         self.hash_code(None)
         return super().hash_codes(values)
 
@@ -214,17 +214,17 @@ class UnitSerializer(ConstantSerializer):
 
 
 class NothingSerializer(TypeSerializer):
-    """`Nothing`, the type of no value at all, such as the elements of an empty list."""
+    """`Nothing`, the type without values, such as the elements of an empty list."""
 
     name = "Nothing"
     arrow_type = pa.bool_()
 
     def read(self, source: DataInput) -> Any:
-        """Raise: there are no values of this type."""
+        """Raise an error: this type has no values."""
         raise source.fault("a value of type Nothing")
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Raise: there are no values of this type."""
+        """Raise an error: this type has no values."""
         raise EncodeError(f"{value!r}, and there are no values of type Nothing")
 
 

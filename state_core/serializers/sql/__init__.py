@@ -1,4 +1,4 @@
-"""Flink SQL's types: rows, arrays and maps in its binary format, and what its operators keep.
+"""Flink SQL's types: rows, arrays and maps in its binary format, and its operators' values.
 
 ====================  ===============================================================
 `types/`              logical types: their text, their Java streams, their objects
@@ -9,7 +9,7 @@
 `table_timestamps`    timestamps
 `table_variants`      variants
 `table_collections`   lists and maps of the table runtime
-`table_structures`    what the runtime's own operators keep
+`table_structures`    values of the runtime's own operators
 `table_views`         list and map views of aggregate functions
 ====================  ===============================================================
 

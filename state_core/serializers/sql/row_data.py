@@ -1,6 +1,6 @@
 """Snapshots of `RowData`, `ArrayData` and `MapData`, whose values are in `section_data`.
 
-They hold logical types as Java object streams, and name no field of the outermost row:
+They contain logical types as Java object streams, without names for the outermost row:
 its columns are `f0`, `f1`, ... A stream that was read is written back as it was.
 
 Source: `RowDataSerializer`, `BinaryRowDataSerializer`, `ArrayDataSerializer` and
@@ -164,7 +164,7 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
 class BinaryRowDataSerializerSnapshot(NumbersSnapshot):
     """`BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot`: the number of fields.
 
-    Its values are carried as bytes: without types a slot's content is not known.
+    Its values are carried as bytes: a slot's content is not known without types.
     """
 
     java_class = f"{TYPEUTILS}BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot"

@@ -105,7 +105,7 @@ class RowDataSerializer(SectionSerializer):
         return self.hash_code_at(DataInput(out.to_bytes()))
 
     def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the row that comes next, whatever its kind and layout."""
+        """Return the hash code of the next row, of any kind and layout."""
         return _hash_bytes(source.read_bytes(source.read_length("bytes")))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
@@ -122,7 +122,7 @@ class RowDataSerializer(SectionSerializer):
 
 
 class BinarySerializer(ByteArraySerializer):
-    """A section behind its size whose content is not known: kept as bytes."""
+    """A section of unknown content behind its size: kept as bytes."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -50,9 +50,9 @@ COMPARATOR = f"{RUNTIME}operators.rank.ComparableRecordComparator"
 
 
 class LinkedListSerializer(TypeSerializer):
-    """`LinkedList`: an i32 count, a bit mask of nulls where there is one, the elements.
+    """`LinkedList`: an i32 count, a bit mask of nulls in some versions, the elements.
 
-    It stands within RAW values only, whose column is binary, so it has no fast path.
+    It occurs only within RAW values, whose column is binary, so it has no fast path.
     """
 
     min_length = 4
@@ -94,7 +94,7 @@ class LinkedListSerializer(TypeSerializer):
                 self.element.write(element, out)
 
     def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks a count of elements; None if there is a mask."""
+        """Return the program that walks a count of elements; None with a mask."""
         body = None if self.with_mask else self.element.skip_program()
         return None if body is None else (REPEAT, len(body), *body)
 
@@ -102,7 +102,7 @@ class LinkedListSerializer(TypeSerializer):
 class NullAwareMapSerializer(TypeSerializer):
     """`MapView` of Flink's heap: an i32 count, then key and value, each behind a null flag.
 
-    A map of Arrow has no null keys, so it is a list of pairs. It stands within RAW values only.
+    A map of Arrow has no null keys, so it is a list of pairs. It occurs only within RAW values.
     """
 
     min_length = 4

@@ -66,12 +66,12 @@ __all__ = [
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
 LONG_DIGITS = 18
 MAX_DIGITS = 38
-# the widest decimal, with room to notice what does not fit
+# the widest decimal, with room to detect larger ones
 _EXACT = Context(prec=60)
 
 
 def locate_sized(cursor: Cursor, what: str) -> tuple[I64Array, I64Array]:
-    """Return where the bytes behind an i32 length begin and end; the cursor moves behind them."""
+    """Return the bounds of bytes behind an i32 length; the cursor moves behind them."""
     starts, ends = np.empty(cursor.rows, np.int64), np.empty(cursor.rows, np.int64)
     failed = binary_rows.locate_sized(
         cursor.data, cursor.position, cursor.end, cursor.present, starts, ends
@@ -81,7 +81,7 @@ def locate_sized(cursor: Cursor, what: str) -> tuple[I64Array, I64Array]:
 
 
 def presence(cursor: Cursor) -> U8Array:
-    """Return what is to be read of each row: a value or nothing."""
+    """Return for each row whether it is read: a value, or absent."""
     if cursor.present.size == 0:
         return np.full(cursor.rows, VALUE, np.uint8)
     return np.where(cursor.present == 0, ABSENT, VALUE).astype(np.uint8)
@@ -167,7 +167,7 @@ class DecimalDataSerializer(TypeSerializer):
         return 8 if self.small else 5
 
     def read(self, source: DataInput) -> Decimal | None:
-        """Read one decimal; None where it has more digits than the type."""
+        """Read one decimal; None if it has more digits than the type."""
         if self.small:
             unscaled = source.read_long()
         else:
@@ -215,7 +215,7 @@ class DecimalDataSerializer(TypeSerializer):
         return (FIXED, 8) if self.small else (SIZED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
-        """Read decimals of 128 bits; null where there are more digits than the type has."""
+        """Read decimals of 128 bits; null for more digits than the type has."""
         state = presence(cursor)
         if not self.small:
             starts, ends = locate_sized(cursor, f"a {self.name}")
@@ -257,7 +257,7 @@ class DecimalDataSerializer(TypeSerializer):
 
 
 class RawValueDataSerializer(ByteArraySerializer):
-    """`RawValueData`: an i32 size and what another serializer wrote, kept as bytes."""
+    """`RawValueData`: an i32 size and another serializer's bytes, kept as they are."""
 
     def __init__(self, inner: TypeSerializer) -> None:
         self.inner = inner
@@ -270,12 +270,12 @@ StringDataSerializerSnapshot = simple_snapshot(
 
 
 class NumbersSnapshot(TypeSerializerSnapshot):
-    """A snapshot of nothing but numbers, which never change.
+    """A snapshot that consists only of numbers, which never change.
 
     Attributes:
         serializer_of: Returns the serializer for the numbers; mostly its class.
         label: The type in messages, with a place for each number.
-        rule: Why other numbers are refused.
+        rule: The reason to refuse other numbers.
         numbers: The numbers.
     """
 
@@ -293,7 +293,7 @@ class NumbersSnapshot(TypeSerializerSnapshot):
 
     @abstractmethod
     def is_valid(self, *numbers: int) -> bool:
-        """Return whether there is a type of these numbers."""
+        """Return whether these numbers make a valid type."""
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read the numbers."""

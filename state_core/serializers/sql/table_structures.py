@@ -1,4 +1,4 @@
-"""Structures that Flink SQL's operators keep in state: windows, keys, the upsert sink's multiset.
+"""Structures of Flink SQL's operators in state: windows, keys, the upsert sink's multiset.
 
 ==================================  ==========================================================
 `WindowKeySerializerSnapshot`       window end and key

@@ -44,7 +44,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class TimestampDataSerializer(TypeSerializer):
     """`TimestampData`: i64 milliseconds, and above 3 digits i32 nanoseconds of the millisecond.
 
-    The column has microseconds without a time zone: the bytes don't say whether there is one.
+    The column has microseconds without a time zone: the bytes don't contain whether there is one.
     """
 
     arrow_type = timestamp_type(local=False)
@@ -60,7 +60,7 @@ class TimestampDataSerializer(TypeSerializer):
         return f"TimestampData({self.precision})"
 
     def read(self, source: DataInput) -> datetime | None:
-        """Read one timestamp, cut to microseconds; None where the year has not four digits."""
+        """Read one timestamp, cut to microseconds; None if the year does not have four digits."""
         millis, nanos = source.read_long(), 0 if self.small else source.read_int()
         if not FIRST_MILLI <= millis <= LAST_MILLI or not 0 <= nanos <= 999_999:
             return None

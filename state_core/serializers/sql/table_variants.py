@@ -68,7 +68,7 @@ class VariantSerializer(StructSerializer):
             out.write_bytes(part)
 
     def skip_program(self) -> None:
-        """Return None: both lengths stand before the parts, which no program walks."""
+        """Return None: both lengths precede the parts, which no program walks."""
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a struct of two binary columns."""

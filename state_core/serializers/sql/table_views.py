@@ -31,7 +31,7 @@ for _view in ("MapView", "ListView"):
 class ExternalSerializerSnapshot(CompositeTypeSerializerSnapshot):
     """`ExternalSerializer$ExternalSerializerSnapshot`: a `DataType`, kept as its Java stream.
 
-    State has the internal form; the data type only says what Java code sees of it.
+    State has the internal form; the data type is only for Java code.
     """
 
     java_class = f"{TYPEUTILS}ExternalSerializer$ExternalSerializerSnapshot"

@@ -217,7 +217,7 @@ def test_a_commands_own_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) ->
 
 
 DEMO = Path(cli.__file__).parent / "demo" / "savepoints" / "monday"
-EXTRA = "pyspark,py4j,dagster,matplotlib,filelock,confluent_kafka"
+EXTRA = "pyspark,py4j,dagster,filelock,confluent_kafka"
 SLOW = "deltalake,pandas,numba,llvmlite,yaml"
 
 

@@ -168,7 +168,7 @@ def test_a_new_environment_has_all_that_reading_needs(installed: Installed) -> N
     listed = installed.run("pip", "list", "--format", "json")
     names = {load["name"].lower() for load in json.loads(listed)}
     assert "deltalake" in names
-    assert not names & {"pyspark", "delta-spark", "dagster", "matplotlib", "pandas"}
+    assert not names & {"pyspark", "delta-spark", "dagster", "pandas"}
 
     def statelake(*words: object) -> str:
         return installed.run("statelake", *words)

@@ -45,7 +45,7 @@ TABLES = {
 }  # fmt: skip
 OTHERS = ("savepoint", "state_tables", "restore_plan", "exported_savepoint", "migrated_tables")
 NAME = "statelake.dagster.StateLake"
-PICTURE = "](data:image/png;base64,"
+PICTURE = "](data:image/svg+xml;base64,"
 
 
 def fill(base: Path) -> None:

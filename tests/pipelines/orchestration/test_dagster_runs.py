@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
     for golden_case in golden_cases("kinds")
     if "rocksdb-canonical-snappy-p3" in golden_case.name
 )
-PICTURE = re.compile(r"!\[[^\]]+\]\(data:image/png;base64,iVBORw0KGgo[A-Za-z0-9+/=]+\)")
+PICTURE = re.compile(r"!\[[^\]]+\]\(data:image/svg\+xml;base64,PHN2Zy[A-Za-z0-9+/=]+\)\n\n.+\.")
 NAME = "savepoint-1"
 TABLES = {
     f"orders/kinds/{name}"

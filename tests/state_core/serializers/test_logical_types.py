@@ -12,9 +12,9 @@ from statelake.state_core.errors import CorruptSnapshotError, EncodeError, State
 from statelake.state_core.files.java_stream import (
     JavaArray,
     JavaClass,
+    JavaClassLiteral,
     JavaObject,
     JavaString,
-    JavaType,
     read_java_stream,
     write_java_stream,
 )
@@ -262,13 +262,13 @@ class TestObjects:
         """A `java.lang.Class` comes back as what it is."""
         described = java_class("java.lang.String", 5)
         holder = java_class("[Ljava.lang.Class;", 1)
-        value = JavaType(described)
+        value = JavaClassLiteral(described)
         raw = write_java_stream(JavaArray(holder, [value, value]))
         again = read_java_stream(DataInput(raw))
         assert isinstance(again, JavaArray)
         first, second = again.items
         assert first is second
-        assert isinstance(first, JavaType)
+        assert isinstance(first, JavaClassLiteral)
         assert first.java_class.name == "java.lang.String"
         assert write_java_stream(again) == raw
 

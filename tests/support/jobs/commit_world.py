@@ -20,7 +20,7 @@ from statelake.state_core.commit import (
     MemoryDisk,
     SystemStreamPartition,
 )
-from statelake.state_core.commit.backends.changelog import Change, Changelog, no_matter
+from statelake.state_core.commit.backends.changelog import Change, Changelog, never_cancel
 
 _T = TypeVar("_T")
 
@@ -157,7 +157,7 @@ class _Changelog:
         return self._log.newest()
 
     def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = no_matter
+        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
     ) -> Iterator[Change]:
         return self._log.read(start, end, waiting)
 

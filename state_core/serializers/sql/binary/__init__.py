@@ -1,9 +1,9 @@
-"""The binary format of Flink SQL's rows: fixed slots, and sections that they point to.
+"""The binary format of Flink SQL's rows: fixed slots, and sections behind references.
 
 ====================  ===============================================================
 `slots`               each type's eight bytes in a row
 `sections`            rows, arrays and maps as sections
-`formats`             which slot or section a logical type has
+`formats`             the slot or section of each logical type
 `columns`             whole rows as Arrow columns and back
 ====================  ===============================================================
 

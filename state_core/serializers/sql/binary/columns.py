@@ -1,7 +1,7 @@
-"""Arrow columns of Flink SQL's values, and back to what slots hold.
+"""Arrow columns of Flink SQL's values, and back to the content of slots.
 
-`state` says of each row whether there is a value (`state_core.kernels.binary_rows`); what a column
-can't hold is null in it, and marked inexact.
+`state` tells for each row whether it has a value (`state_core.kernels.binary_rows`); a value that a
+column can't hold is null in it, and marked inexact.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def pad(sizes: I64Array) -> I64Array:
 
 
 def write_states(values: pa.Array, present: U8Array) -> U8Array:
-    """Return what is to be written of each row: nothing, a value, or a null."""
+    """Return for each row whether it is absent, a value, or a null."""
     valid = present_rows(values)
     state = np.full(len(values), VALUE, np.uint8)
     if valid.size:

@@ -1,4 +1,4 @@
-"""The form that each logical type has in Flink SQL's binary format.
+"""The form of each logical type in Flink SQL's binary format.
 
 Source: `org.apache.flink.table.data.writer.BinaryWriter`, `InternalSerializers`.
 """
@@ -78,7 +78,7 @@ def slot_format(type_: LogicalType) -> SlotFormat | None:
         return build(type_.precision, type_.scale)
     if isinstance(type_, TimestampType):
         return _timestamp_format(type_)
-    if type_.root == "RAW":  # of any class that says so
+    if type_.root == "RAW":  # any class may have that root
         return BinaryFormat(inline=False)
     section = section_format(type_)
     return None if section is None else ReferenceFormat(section)
@@ -128,8 +128,8 @@ def row_format(types: Sequence[LogicalType], names: Sequence[str] = ()) -> RowFo
 
     Args:
         types: The types of the fields.
-        names: The names of the fields; `f0`, `f1`, ... if there are none, or if Delta and Spark
-            could not have columns of these names.
+        names: The names of the fields; `f0`, `f1`, ... by default, or if Delta and Spark do not
+            allow these names.
     """
     fields = [slot_format(type_) for type_ in types]
     if any(field is None for field in fields):

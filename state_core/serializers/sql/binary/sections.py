@@ -1,8 +1,7 @@
 """Rows, arrays and maps in Flink SQL's binary format: sections of slots and longer values.
 
-A section lies in one piece. Standing by itself in state it has its size in front (`SectionFormat`
-under a serializer of `section_data`); within another section a slot says where it
-lies (`ReferenceFormat`).
+A section is one piece of bytes. By itself in state it has its size in front (`SectionFormat` under
+a serializer of `section_data`); within another section a slot has its position (`ReferenceFormat`).
 
 Source: `BinaryRowData`, `BinaryArrayData`, `BinaryMapData` in
 `org.apache.flink.table.data.binary`.
@@ -48,7 +47,7 @@ from statelake.state_core.serializers.sql.binary.slots import (
 
 __all__ = ["ArrayFormat", "MapFormat", "ReferenceFormat", "RowFormat", "SectionFormat"]
 
-# a column of no fields at all can't be stored in Parquet
+# Parquet can't store a column without fields
 EMPTY_ROW = pa.struct([pa.field("empty", pa.bool_())])
 
 
@@ -170,7 +169,7 @@ class ArrayFormat(SectionFormat):
         return list_array(self.arrow_type, first, cursor.present, items)
 
     def decode_items(self, cursor: Cursor) -> tuple[I64Array, pa.Array]:
-        """Return where each row's elements begin, and the elements of all rows."""
+        """Return the start of each row's elements, and the elements of all rows."""
         counts, expected = np.empty(cursor.rows, np.int64), np.empty(cursor.rows, np.int64)
         base, end, width = cursor.position, cursor.end, self.element.width
         failed = reading.open_arrays(
@@ -308,7 +307,7 @@ class ReferenceFormat(SlotFormat):
         """Write the section at its target."""
         valid = (places.state == VALUE).astype(np.uint8)
         sizes = self.section.sizes(values, valid)
-        # what pads a map, whose size is no multiple of 8
+        # padding of a map, whose size is not a multiple of 8
         writing.zero_ranges(places.out, places.targets + sizes, pad(sizes) - sizes)
         writing.write_references(
             sizes, places.state, places.slots, places.base, places.owner, places.targets, places.out

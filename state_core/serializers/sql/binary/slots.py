@@ -1,4 +1,4 @@
-"""What stands in a slot of Flink SQL's binary format: numbers, and references to longer values.
+"""Slots of Flink SQL's binary format: numbers, and references to longer values.
 
 A `SlotFormat` is the form that one SQL type has in a slot of a row or an array. It reads a field
 of many sections at once (`Slots`) into an Arrow column, and writes it back (`Places`). A value
@@ -53,7 +53,7 @@ OF_THEIR_OWN: I64Array = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Slots:
-    """One field of many sections, to be read.
+    """One field of many sections, for reading.
 
     Attributes:
         data: The bytes.
@@ -61,11 +61,11 @@ class Slots:
         state: The state of each slot, as in `state_core.kernels.binary_rows`.
         base: The start of each section.
         end: The end of each section.
-        owner: The section of each slot; of size 0 if each slot has a section of its own.
+        owner: The section of each slot; of size 0 if each slot has its own section.
         cursor: The position in each section where its next longer value is expected.
         padding: The minimum width of a slot: 8 in a row, 0 in an array.
-        inexact: One byte a slot, set to 1 where the typed value can't give its bytes back.
-        place: Names a position for messages.
+        inexact: One byte a slot, set to 1 if the typed value does not determine its bytes.
+        place: Returns the name of a position, for messages.
     """
 
     data: U8Array
@@ -80,7 +80,7 @@ class Slots:
     place: Callable[[int], str]
 
     def check(self, slot: int, what: str) -> None:
-        """Raise for the slot that a kernel returned, if it returned one."""
+        """Raise the error for the slot that a kernel returned, if it is not -1."""
         if slot >= 0:
             raise CorruptSnapshotError(
                 f"{what} that leads out of its row or array",
@@ -89,7 +89,7 @@ class Slots:
             )
 
     def locate(self, *, inline: bool, what: str) -> tuple[I64Array, I64Array]:
-        """Return where the bytes of longer values begin and end."""
+        """Return the start and end of longer values."""
         starts, ends = np.empty(len(self.slots), np.int64), np.empty(len(self.slots), np.int64)
         failed = binary_values.locate_values(
             self.data, self.slots, self.state, self.base, self.end, self.owner, self.cursor, inline,
@@ -105,15 +105,15 @@ class Slots:
 
 @dataclass(frozen=True)
 class Places:
-    """One field of many sections, to be written into a zeroed buffer.
+    """One field of many sections, for writing into a zeroed buffer.
 
     Attributes:
         out: The buffer.
         slots: The position of each slot.
         state: The state of each slot: absent, a value, or null.
         base: The start of each section.
-        owner: The section of each slot; of size 0 if each slot has a section of its own.
-        targets: The position that each slot's longer value is written to.
+        owner: The section of each slot; of size 0 if each slot has its own section.
+        targets: The position at which each slot's longer value is written.
     """
 
     out: U8Array
@@ -141,10 +141,10 @@ class SlotFormat(ABC):
 
     @abstractmethod
     def encode(self, values: pa.Array, places: Places) -> None:
-        """Write the column, which `reserve` has checked."""
+        """Write the column, after `reserve` has checked it."""
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array | None:
-        """Return the bytes of each value outside its slot, a multiple of 8; None if never any.
+        """Return the bytes of each value outside its slot, a multiple of 8; None if always inside.
 
         Raises:
             EncodeError: A value has no form in this type.
@@ -214,7 +214,7 @@ class SmallTimestampFormat(SlotFormat):
         self.arrow_type = arrow_type
 
     def decode(self, slots: Slots) -> pa.Array:
-        """Read milliseconds as microseconds, which is what Spark has."""
+        """Read milliseconds as microseconds, Spark's unit."""
         millis = read_numbers(slots, 8)
         return timestamp_column(self.arrow_type, millis, None, slots.state, slots.inexact)
 
@@ -315,7 +315,7 @@ class WideDecimalFormat(SlotFormat):
 
 
 class BinaryFormat(SlotFormat):
-    """Bytes: up to 7 in the slot if they may be inline, else outside.
+    """Bytes: up to 7 in the slot if they may be inline, otherwise outside.
 
     Args:
         inline: Whether they may: those of BINARY and VARBINARY; not of RAW, VARIANT and BITMAP.
@@ -376,7 +376,7 @@ _NUMBERS: dict[int, tuple[Any, Any, type]] = {
 
 
 def read_numbers(slots: Slots, width: int) -> npt.NDArray[Any]:
-    """Read little-endian numbers of this width; 0 where there is none."""
+    """Read little-endian numbers of this width; 0 without a value."""
     read, _, dtype = _NUMBERS[width]
     out: npt.NDArray[Any] = np.empty(len(slots.slots), dtype)
     padding = max(0, slots.padding - width)

@@ -1,10 +1,10 @@
-"""Logical types of Flink SQL, in each form in which a snapshot has them.
+"""Logical types of Flink SQL, in each of their forms in snapshots.
 
 ==========================  =========================================================
-`logical_types`             the types themselves, and where two of them differ
+`logical_types`             the types themselves, and differences between two of them
 `logical_type_parser`       from their text
-`logical_type_streams`      from Java streams, as old snapshots have them
-`logical_type_objects`      what those streams hold, object by object
+`logical_type_streams`      from Java streams, in old snapshots
+`logical_type_objects`      the objects in those streams
 `serializer_streams`        serializers in Java streams
 ==========================  =========================================================
 

@@ -1,6 +1,6 @@
-"""Logical types as Java has them: the objects and class descriptors of Flink 2.3.0.
+"""Logical types as Java objects, with the class descriptors of Flink 2.3.0.
 
-What `ObjectOutputStream` would write of a type follows from these.
+They determine the output of `ObjectOutputStream` for a type.
 
 Source: the `serialVersionUID`s and fields of `org.apache.flink.table.types.logical`.
 """
@@ -191,7 +191,7 @@ _UNMODIFIABLE = java_class(
 
 
 class JavaTypes:
-    """Makes Java objects of logical types, one object of each type, as in Java."""
+    """A factory of Java objects for logical types, one object of each type, as in Java."""
 
     def __init__(self) -> None:
         self.made: dict[int, JavaObject] = {}
@@ -201,10 +201,10 @@ class JavaTypes:
         """Return the Java object of a type.
 
         Raises:
-            EncodeError: The type holds a user's class, whose stream only Java can write.
+            EncodeError: The type contains a user's class, whose stream only Java can write.
         """
         if id(type_) not in self.made:
-            self.types.append(type_)  # so that no other type gets its id
+            self.types.append(type_)  # keeps the object, so that no other type gets its id
             self.made[id(type_)] = self._of(type_)
         return self.made[id(type_)]
 

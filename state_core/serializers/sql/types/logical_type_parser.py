@@ -46,7 +46,7 @@ def parse_logical_type(text: str) -> LogicalType:
     """Parse the SQL text of a type.
 
     Raises:
-        EncodeError: It is no type, or one that can't be written as text (RAW, a catalog's type).
+        EncodeError: It is not a type, or one that can't be written as text (RAW, a catalog's type).
     """
     parser = _Parser(text)
     parsed = parser.type(0)
@@ -106,7 +106,7 @@ class _Parser:
         return int(value)
 
     def digits(self, default: int, low: int, high: int) -> int:
-        """Parse a number in brackets; the default if there is none."""
+        """Parse a number in brackets; return the default without one."""
         if not self.accept("("):
             return default
         number = self.number(low, high)

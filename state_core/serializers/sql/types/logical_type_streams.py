@@ -18,9 +18,9 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.files.java_stream import (
     JavaArray,
     JavaClass,
+    JavaClassLiteral,
     JavaEnum,
     JavaObject,
-    JavaType,
     JavaValue,
     read_java_stream,
     write_java_stream,
@@ -56,12 +56,12 @@ __all__ = ["WrittenType", "list_items", "logical_type_of", "read_logical_type", 
 
 MAX_TYPES = 1 << 15
 MAX_SUMMARY = 1 << 16
-MAX_VIEWS = 16  # of a list, one around the other: an object may be its own
+MAX_VIEWS = 16  # nested views of a list, as an object may contain itself
 
 
 @dataclass(frozen=True)
 class WrittenType:
-    """A logical type, and the Java stream that it was read from or is written as."""
+    """A logical type with its Java stream."""
 
     type: LogicalType
     stream: bytes
@@ -71,7 +71,7 @@ class WrittenType:
         """Return the type with the stream that Flink 2.3.0 writes.
 
         Raises:
-            EncodeError: The type holds a user's class, whose stream only Java can write.
+            EncodeError: The type contains a user's class, whose stream only Java can write.
         """
         return cls(type_, write_java_stream(JavaTypes().of(type_)))
 
@@ -80,7 +80,8 @@ def read_logical_type(source: DataInput) -> WrittenType:
     """Read one Java stream with a logical type in it.
 
     Raises:
-        CorruptSnapshotError: The bytes are no such stream, or their content is no logical type.
+        CorruptSnapshotError: The bytes are not such a stream, or their content is not a logical
+            type.
     """
     start = source.position
     value = read_java_stream(source)
@@ -89,14 +90,14 @@ def read_logical_type(source: DataInput) -> WrittenType:
 
 
 def logical_type_of(value: JavaValue, source: DataInput) -> LogicalType:
-    """Return the logical type that a Java object is.
+    """Return the logical type of a Java object.
 
     Args:
         value: The object.
-        source: Names the place for messages.
+        source: The input, for the place in messages.
 
     Raises:
-        CorruptSnapshotError: The object is no logical type.
+        CorruptSnapshotError: The object is not a logical type.
     """
     return _Types(source).read(value, 0)
 
@@ -105,7 +106,7 @@ def logical_type_of(value: JavaValue, source: DataInput) -> LogicalType:
 
 
 class _Types:
-    """Converts Java objects to logical types, each object once, within bounds of size and depth."""
+    """A converter of Java objects to logical types, each once, within bounds of size and depth."""
 
     def __init__(self, source: DataInput) -> None:
         self.source = source
@@ -253,7 +254,11 @@ class _Types:
         implementation = value.values["implementationClass"]
         name = value.values.get("className")
         if not isinstance(name, str):
-            name = implementation.java_class.name if isinstance(implementation, JavaType) else ""
+            name = (
+                implementation.java_class.name
+                if isinstance(implementation, JavaClassLiteral)
+                else ""
+            )
         return StructuredType(
             name,
             self.fields(value.values["attributes"], depth),
@@ -268,7 +273,7 @@ class _Types:
 
     def raw(self, value: JavaObject, _root: str, _: int) -> LogicalType:
         java_type = value.values["clazz"]
-        if not isinstance(java_type, JavaType):
+        if not isinstance(java_type, JavaClassLiteral):
             raise self.source.fault("a RAW type of no class")
         serializer = summary(value.values["serializer"])
         return RawType(java_type.java_class.name, serializer, nullable=self.nullable(value))
@@ -306,7 +311,7 @@ _LISTS = ("java.util.ArrayList", "java.util.LinkedList", "java.util.CollSer")
 
 
 def list_items(value: JavaValue) -> list[JavaValue]:
-    """Return the elements of a Java list, which may stand behind an unmodifiable view."""
+    """Return the elements of a Java list, which may be inside an unmodifiable view."""
     for _ in range(MAX_VIEWS):
         if not isinstance(value, JavaObject):
             break
@@ -320,14 +325,14 @@ def list_items(value: JavaValue) -> list[JavaValue]:
 
 
 def summary(value: JavaValue) -> object:
-    """Return any Java object as nested tuples, so that two can be compared.
+    """Return any Java object as nested tuples, for comparison.
 
     An object that occurs again is named by the number of its first occurrence.
     """
     seen: dict[int, int] = {}
 
     def walk(node: JavaValue, depth: int = 0) -> object:
-        if isinstance(node, JavaType):
+        if isinstance(node, JavaClassLiteral):
             return ("class", node.java_class.name)
         if isinstance(node, JavaEnum):
             return (node.java_class.name, node.constant)

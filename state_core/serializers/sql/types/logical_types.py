@@ -1,8 +1,8 @@
-"""Flink SQL's logical types: what a column may hold, as a planner sees it.
+"""Flink SQL's logical types: the types of columns, for a planner.
 
-The serializers of SQL state keep these in their snapshots, as Java object streams
-(`state_core.serializers.sql.types.logical_type_streams`). Here they are values: equal where Flink's
-`LogicalType.equals` says so, and with their SQL text, which `parse_logical_type` reads back::
+The serializers of SQL state have these in their snapshots, as Java object streams
+(`state_core.serializers.sql.types.logical_type_streams`). Here they are values: equal by Flink's
+`LogicalType.equals`, and with their SQL text, which `parse_logical_type` parses::
 
     >>> str(DecimalType(10, 2, nullable=False))
     'DECIMAL(10, 2) NOT NULL'
@@ -54,7 +54,7 @@ class LogicalType:
 
     @property
     def children(self) -> tuple[LogicalType, ...]:
-        """The types that this type is made of."""
+        """The types of its parts."""
         return ()
 
     def __str__(self) -> str:
@@ -78,13 +78,13 @@ class _NamedByRoot:
 
 @dataclass(frozen=True)
 class SimpleType(_NamedByRoot, LogicalType):
-    """A type whose root says everything: BIGINT, BOOLEAN, DATE, ..."""
+    """A type that its root alone determines: BIGINT, BOOLEAN, DATE, ..."""
 
     name: str
 
     @property
     def text(self) -> str:
-        """`INT` for INTEGER, else the root."""
+        """`INT` for INTEGER, otherwise the root."""
         return "INT" if self.name == "INTEGER" else self.name
 
 
@@ -142,7 +142,7 @@ class TimestampType(_NamedByRoot, LogicalType):
     Attributes:
         precision: The digits of the second.
         name: The root.
-        kind: Whether it is a time attribute, which is no part of the type's identity.
+        kind: The kind of time attribute, which is not part of the type's identity.
     """
 
     precision: int = 6
@@ -206,7 +206,7 @@ class ArrayType(LogicalType):
 
 @dataclass(frozen=True)
 class MultisetType(LogicalType):
-    """MULTISET: elements and how often each occurs."""
+    """MULTISET: elements with their number of occurrences."""
 
     root: ClassVar[str] = "MULTISET"
     element: LogicalType
@@ -306,7 +306,7 @@ class StructuredType(LogicalType):
         class_name: The Java class; empty for a type of a catalog.
         fields: Its attributes.
         identifier: Catalog, database and name; empty for a type written inline.
-        comparison: What may be compared: NONE, EQUALS, FULL.
+        comparison: The allowed comparisons: NONE, EQUALS, FULL.
         parent: The type that it extends.
     """
 
@@ -341,7 +341,7 @@ class StructuredType(LogicalType):
 
 @dataclass(frozen=True)
 class RawType(LogicalType):
-    """RAW: whatever a Java serializer writes.
+    """RAW: any value of a Java serializer.
 
     Attributes:
         class_name: The Java class of the value.

@@ -1,9 +1,9 @@
-"""Flink SQL's serializers as Java objects, which the snapshots of arrays and maps hold.
+"""Flink SQL's serializers as Java objects, in the snapshots of arrays and maps.
 
-`ArrayDataSerializerSnapshot` and `MapDataSerializerSnapshot` write their elements' serializers
-with Java serialization, accessors included: these are lambdas, which Java writes as the names of
-the methods that javac made of them. The names below are those of Flink 2.3.0. What was read is
-carried as it was; this is for snapshots that are made here.
+`ArrayDataSerializerSnapshot` and `MapDataSerializerSnapshot` write their elements' serializers with
+Java serialization, accessors included: these are lambdas, which Java writes as the names of the
+methods that javac generates. The names below are those of Flink 2.3.0. Objects that were read are
+carried unchanged; this is for new snapshots.
 
 Source: `ArrayData.createElementGetter`, `RowData.createFieldGetter`, `InternalSerializers`,
 `java.lang.invoke.SerializedLambda`.
@@ -15,8 +15,8 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.java_stream import (
     JavaArray,
     JavaClass,
+    JavaClassLiteral,
     JavaObject,
-    JavaType,
     JavaValue,
 )
 from statelake.state_core.serializers.sql.types.logical_type_objects import (
@@ -50,10 +50,10 @@ BOXED_ONCE = 127
 
 
 def java_serializer_of(type_: LogicalType) -> JavaObject:
-    """Return the serializer that `InternalSerializers.create` gives for a type.
+    """Return the serializer of `InternalSerializers.create` for a type.
 
     Raises:
-        EncodeError: The type holds a user's class, or no state can hold it.
+        EncodeError: The type contains a user's class, or can't be in state.
     """
     return _Builder().serializer(type_)
 
@@ -175,10 +175,10 @@ _TYPES = java_class("[Lorg.apache.flink.table.types.logical.LogicalType;", 17440
 
 _OF_ARRAYS, _OF_ROWS = f"{DATA}ArrayData", f"{DATA}RowData"
 _CLASSES = {
-    name: JavaType(java_class(name.replace("/", "."), 0, flags=0))
+    name: JavaClassLiteral(java_class(name.replace("/", "."), 0, flags=0))
     for name in (_OF_ARRAYS, _OF_ROWS)
 }
-# what reads an element of an array (a method), and a field of a row (a lambda of this number)
+# the accessor of an array's element (a method), and of a row's field (a lambda with this number)
 _READERS = {
     "CHAR": (f"getString (I)L{DATA}StringData;", 1),
     "VARCHAR": (f"getString (I)L{DATA}StringData;", 1),
@@ -204,7 +204,7 @@ _READERS = {
 
 
 class _Builder:
-    """Makes Java objects of serializers, the same objects where Java has the same."""
+    """A factory of serializers as Java objects, which are shared as in Java."""
 
     def __init__(self) -> None:
         self.types = JavaTypes()
@@ -279,7 +279,7 @@ class _Builder:
         return self.array_lambda("95d74a6c$1", self.bare_getter(type_))
 
     def bare_getter(self, type_: LogicalType) -> JavaObject:
-        """Return what `createElementGetter` wraps: a lambda over numbers, or a method."""
+        """Return the inner getter of `createElementGetter`: a lambda over numbers, or a method."""
         if isinstance(type_, DistinctType):
             return self.element_getter(type_.source)
         if isinstance(type_, DecimalType):
@@ -290,7 +290,7 @@ class _Builder:
             return self.array_lambda("3705b7fb$1", len(type_.children))
         method, _, signature = _READERS[type_.root][0].partition(" ")
         getter = self.lambda_of(_OF_ARRAYS, INTERFACE, method, signature, [])
-        return self.singletons.setdefault(method, getter)  # it captures nothing, so there is one
+        return self.singletons.setdefault(method, getter)  # a single one, as it captures nothing
 
     def field_getter(self, type_: LogicalType, field: int) -> JavaObject:
         position = self.integer(field)

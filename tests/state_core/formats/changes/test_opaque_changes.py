@@ -22,7 +22,7 @@ def added(layout: KeyedLayout, content: bytes) -> dict[bytes, bytes]:
     """What a state holds after one change that adds."""
     table = table_of(layout)
     table.note(ADD, KEY + b"\0", KEY, content)
-    return dict(table.made())
+    return dict(table.apply())
 
 
 @pytest.mark.parametrize("with_ttl", [False, True])
