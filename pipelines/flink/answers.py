@@ -226,7 +226,6 @@ class Checkpoints:
     Attributes:
         completed: How many were completed.
         failed: How many failed.
-        in_progress: How many are being taken.
         restored_from: What the job was restored from, as the cluster calls it; empty if nothing.
         latest_savepoint: The last savepoint that was completed; empty if none.
         history: The checkpoints that the cluster remembers (10 by default), the oldest first.
@@ -234,7 +233,6 @@ class Checkpoints:
 
     completed: int
     failed: int
-    in_progress: int
     restored_from: str
     latest_savepoint: str
     history: tuple[Checkpoint, ...] = field(repr=False)
@@ -250,7 +248,6 @@ class Checkpoints:
         return cls(
             answered(answer, place, "counts", "completed", kind=int),
             answered(answer, place, "counts", "failed", kind=int, default=0),
-            answered(answer, place, "counts", "in_progress", kind=int, default=0),
             path("restored"),
             path("savepoint"),
             tuple(sorted(history, key=lambda checkpoint: checkpoint.number)),

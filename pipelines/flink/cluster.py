@@ -304,7 +304,6 @@ class FlinkCluster(ClusterView):
         self,
         job_id: str,
         *,
-        checkpoint: bool = True,
         timeout: float = RUNNING_SECONDS,
         report: Report | None = None,
     ) -> FlinkJobDetails:
@@ -314,7 +313,6 @@ class FlinkCluster(ClusterView):
 
         Args:
             job_id: The job.
-            checkpoint: Whether a checkpoint is waited for: the proof that its state works.
             timeout: Seconds to wait.
             report: Called with what is being waited for.
 
@@ -329,7 +327,7 @@ class FlinkCluster(ClusterView):
             if job.ended:
                 raise self._not_running(job_id, f"is {job.state}")
             if job.runs:
-                if not checkpoint or self.checkpoints(job_id).completed:
+                if self.checkpoints(job_id).completed:
                     return job
                 triggered = triggered or self._trigger_checkpoint(job_id)
                 waited = f"job {job_id} runs; waiting for a completed checkpoint"

@@ -220,12 +220,11 @@ class Connection:
 
     Args:
         settings: Where it is, and who asks.
-        retries: How often a call that may be tried again is.
     """
 
-    def __init__(self, settings: ConnectionSettings, *, retries: int = RETRIES) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
-        self.retries = retries
+        self.retries = RETRIES
         self._session = requests.Session()
         self._session.auth = _Credentials(settings)
         self._session.mount("http://", _Adapter(max_retries=0))

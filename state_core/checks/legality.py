@@ -1,8 +1,8 @@
 """The states that a function may declare and access: FLIP-433's tables as data.
 
 `ONE_INPUT` and `TWO_INPUTS` are the only place of these rules: the checks at build (`check_job`)
-and at run time (`access`, `refusal`), the messages of both, and the documentation
-(`state_core.checks.legality_document`) are derived from them.
+and at run time (`access`, `refusal`), the messages of both, and `docs/legality.md` are derived from
+them.
 
 Source: FLIP-433, "The Legitimacy of State Declaration and Access".
 """

@@ -52,7 +52,6 @@ TC_ENUM = 0x7E
 SC_WRITE_METHOD = 0x01
 SC_SERIALIZABLE = 0x02
 SC_EXTERNALIZABLE = 0x04
-SC_BLOCK_DATA = 0x08
 
 _PRIMITIVES = {
     "B": ("read_byte", "write_byte", 1),

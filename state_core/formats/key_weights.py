@@ -285,7 +285,6 @@ def weigh_operator(
     *,
     states: Iterable[str] | None = None,
     until: Sequence[int] = (),
-    key_groups: KeyGroupRange | None = None,
     threads: int | None = None,
 ) -> dict[str, StateWeights]:
     """Return the heaviest keys of each keyed state of an operator, timers included.
@@ -298,20 +297,16 @@ def weigh_operator(
         most: The number of keys, and of lists or maps, to keep for each state.
         states: The names of the states; all by default.
         until: Times in milliseconds since 1970, for `StateWeights.expiries`.
-        key_groups: The key groups; all by default.
         threads: The number of threads; by default that of the cores.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.
     """
     chosen = {state.name for state in operator.keyed_states} if states is None else set(states)
-    jobs = []
-    for piece in plan_slices(operator.keyed_files):
-        within = piece.key_groups
-        if key_groups is not None:
-            within = within.intersection(key_groups)
-        if len(within):
-            jobs.append((operator.keyed_files[piece.file], within))
+    jobs = [
+        (operator.keyed_files[piece.file], piece.key_groups)
+        for piece in plan_slices(operator.keyed_files)
+    ]
 
     def weigh(job: tuple[KeyedFile, KeyGroupRange]) -> dict[str, StateWeights]:
         return _weigh_slice(*job, most, chosen, until)

@@ -43,7 +43,6 @@ OPERATOR_KEYS = (
     "operator_states",
 )  # fmt: skip
 DEFAULTS = ("parallelism", "max_parallelism", "source")
-TYPES = ("type", "user_key_type", "namespace_type", "key_type")
 Keys = tuple[str, ...]
 
 

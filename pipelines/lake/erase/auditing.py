@@ -137,7 +137,6 @@ def audit_erasure(
     also: Sequence[str] = (),
     *,
     secret: bytes = b"",
-    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Search for what was erased, and record what was found.
@@ -147,7 +146,6 @@ def audit_erasure(
         asked: What was erased, under which request. The lake does not know it.
         also: Other places to search: directories or URIs.
         secret: The one of the erasure, by which it shows that the same was asked.
-        engine: Where files are searched.
         progress: Called with (done, total) after each file.
 
     Raises:
@@ -163,7 +161,7 @@ def audit_erasure(
             f"request {asked.request!r} asked for something else, or with another secret",
             remedy="give the keys, predicates and the secret of the erasure",
         )
-    engine = engine or LocalEngine()
+    engine = LocalEngine()
     sweep_rows(lake, ERASURE_RECORDS)  # a killed audit may have left half of a file
     there = set(all_jobs(lake))
     jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]

@@ -18,7 +18,7 @@ from statelake.state_core.errors import DamagedLakeError
 
 __all__ = ["pages_of"]
 
-DATA, DICTIONARY, DATA_V2 = 0, 2, 3
+DICTIONARY, DATA_V2 = 2, 3
 AS_THEY_ARE = {0, 2, 3, 4, 8}  # PLAIN, dictionaries, runs, bits
 BETWEEN = b"\n"  # texts, so that none goes on in the next one
 _TEXTS = (

@@ -19,7 +19,7 @@ SHORT_LIST = 15
 LEVELS = 32
 
 
-def read_struct(data: bytes, at: int = 0) -> tuple[Fields, int]:
+def read_struct(data: bytes) -> tuple[Fields, int]:
     """The fields of a struct, and where it ends.
 
     Lists are (kind of their elements, elements), maps (kind of keys, kind of values, pairs).
@@ -28,7 +28,7 @@ def read_struct(data: bytes, at: int = 0) -> tuple[Fields, int]:
         ValueError: The bytes are no struct.
     """
     try:
-        return _Reader(data).struct(at, 0)
+        return _Reader(data).struct(0, 0)
     except IndexError:
         raise ValueError("a struct that breaks off") from None
 

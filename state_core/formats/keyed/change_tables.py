@@ -35,10 +35,8 @@ NAMES = (
     "CLEAR", "SET", "SET_INTERNAL", "ADD", "MERGE_NS", "ADD_ELEMENT", "ADD_OR_UPDATE_ELEMENT",
     "REMOVE_ELEMENT", "REMOVE_FIRST_ELEMENT",
 )  # fmt: skip
-HEAD = 3  # u8 operation, i16 state id
 DELIMITER = b","
 PRESENT = b"\0"
-BATCH_ROWS = 1 << 17
 REMEDY = "the log is damaged or was not copied whole: fetch its files again"
 SAVEPOINT = "take a savepoint (flink savepoint), which holds what the changes made, too"
 

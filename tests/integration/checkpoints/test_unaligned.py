@@ -29,7 +29,7 @@ from tests.support.savepoints.backlogs import (
     unpack_backlog,
 )
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 ALL = Counter(range(RECORDS))
 FILES = "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file"

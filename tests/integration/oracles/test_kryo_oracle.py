@@ -25,7 +25,7 @@ from tests.support.savepoints.kryo_jobs import (
     kryo_vectors,
 )
 
-pytestmark = [pytest.mark.flink, pytest.mark.usefixtures("own_registry")]
+pytestmark = [pytest.mark.flink, pytest.mark.usefixtures("own_registry"), pytest.mark.full]
 
 
 @pytest.mark.parametrize(("version", "flink"), [("1.20.0", 1), ("2.3.0", 2)])

@@ -22,7 +22,7 @@ from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.command import run
 from tests.support.savepoints.change_logs import rows_of
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 KEYS, NEW_KEYS = 40, 10
 FAR = 4_000_000_000_000

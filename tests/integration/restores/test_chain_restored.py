@@ -29,7 +29,7 @@ from tests.support.savepoints.expected_contents import (
     tables_of,
 )
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 GOLDEN_KEYS = 100
 EVERY_RUN = (3, 5)

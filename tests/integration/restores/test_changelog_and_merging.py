@@ -43,7 +43,7 @@ from tests.support.savepoints.expected_contents import (
     tables_of,
 )
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(4)]
 
 KEYS, ALL_KEYS = 40, 70
 MERGED = "execution.checkpointing.file-merging.enabled"

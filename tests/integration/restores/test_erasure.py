@@ -14,7 +14,7 @@ from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 KEYS = 120
 NOTHING = {"items": [], "scores": {}} | dict.fromkeys(

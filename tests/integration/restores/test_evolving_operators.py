@@ -24,7 +24,7 @@ from tests.support.savepoints.evolving_operators import (
 )
 from tests.support.savepoints.evolving_savepoints import FOLDER, evolving_savepoint
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 JOB = "orders"
 FORMS = ("split", "union", "broadcast")

@@ -30,7 +30,7 @@ from tests.support.savepoints.evolving_savepoints import (
 )
 from tests.support.savepoints.expected_contents import same_lines
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 ENGINE = LocalEngine()
 JOB = "shop"

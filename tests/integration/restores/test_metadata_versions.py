@@ -13,7 +13,7 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(2)]
 
 CASES = {
     golden_case.name: golden_case

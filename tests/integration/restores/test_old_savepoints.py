@@ -12,7 +12,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle
 from tests.support.savepoints.golden_cases import GOLDEN
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 KEYS = 60
 FAR = 4_000_000_000_000

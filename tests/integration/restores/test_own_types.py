@@ -13,7 +13,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.savepoints.own_savepoint import FORMS, KEYS, own_lines, own_savepoint
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 
 def assert_restored(flink: FlinkOracle, savepoint: Path, work: Path, **options: Any) -> None:

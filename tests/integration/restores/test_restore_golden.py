@@ -22,7 +22,7 @@ from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.lakes import golden
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.thinned(2)]
 
 KINDS = golden("kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0")
 WINDOWS = golden("windows-hashmap-canonical-p2-m128-flink2.3.0")

@@ -17,7 +17,7 @@ from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.savepoints.expected_contents import UIDS
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(4)]
 
 CASES = golden_cases("types", "pojo")
 OLD = "flink1.20.0"

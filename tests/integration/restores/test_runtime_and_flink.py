@@ -25,7 +25,7 @@ from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.savepoints.expected_contents import UIDS
 from tests.support.savepoints.golden_cases import golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 COUNT = StateDeclarations.value_state("count", "Long")
 CASES = golden_cases("wordcount")

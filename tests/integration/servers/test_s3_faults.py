@@ -19,7 +19,7 @@ from tests.integration.s3.relay import Fault, Relay, Request
 from tests.support.command import Ran, run
 from tests.support.lakes import WORDS, Contents, entries
 
-pytestmark = pytest.mark.s3
+pytestmark = [pytest.mark.s3, pytest.mark.full]
 
 JOB = "words"
 KEY = "word-10"

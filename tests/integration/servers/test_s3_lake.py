@@ -41,7 +41,7 @@ from tests.support.engines import Interrupted, Noting
 from tests.support.jobs.alert_orders import EXAMPLE, RULES, expected, orders_of
 from tests.support.lakes import DEMO, LOCAL, WORDS, entries, golden, tiny_pieces, unit_paths
 
-pytestmark = pytest.mark.s3
+pytestmark = [pytest.mark.s3, pytest.mark.full, pytest.mark.thinned(2)]
 
 OPERATORS = "operator-hashmap-canonical-p2-m128-flink2.3.0"
 

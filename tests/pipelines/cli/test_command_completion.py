@@ -16,6 +16,8 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from tests.support.lakes import add_row
 
+pytestmark = pytest.mark.thinned(2)
+
 MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
 EVIL = [
     "$(touch pwned)",

@@ -28,6 +28,8 @@ from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers
 from tests.support.savepoints.keyed_types import KEYS, POJO, keyed_savepoint
 from tests.support.savepoints.kryo_savepoint import kryo_savepoint
 
+pytestmark = pytest.mark.thinned(2)
+
 SAMPLED = 6
 NOTHING, USAGE, BAD_INPUT = 1, 2, 3
 IN_LAKES = [KINDS, WINDOWS, WIDE, *(case.snapshot for case in golden_cases("pojo", "queries"))]

@@ -14,6 +14,8 @@ from tests.support.command import run
 from tests.support.lakes import KINDS, WINDOWS, WORDS, golden, raw_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
+pytestmark = pytest.mark.thinned(3)
+
 FLINKS_COLUMNS = [
     "checkpoint-id",
     "operator-name",

@@ -17,6 +17,8 @@ from tests.support.lakes import assert_whole, import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.operator_contents import OPERATOR_CASES, UIDS, state_of
 
+pytestmark = pytest.mark.thinned(2)
+
 DEMO = Path(__file__).parents[3] / "pipelines" / "cli" / "demo" / "savepoints"
 POJO = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
 OPERATORS = [operator_case.snapshot for operator_case in OPERATOR_CASES][:2]

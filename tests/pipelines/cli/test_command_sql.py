@@ -26,6 +26,8 @@ from statelake.state_core.errors import StateError
 from tests.support.command import run
 from tests.support.lakes import DEMO, import_as, import_golden, kept_files
 
+pytestmark = pytest.mark.thinned(2)
+
 KEY = -820795872871
 COUNT = "SELECT count(*) AS n FROM kinds.total"
 

@@ -25,6 +25,8 @@ from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers
 from tests.support.savepoints.keyed_types import KEYS, POJO, keyed_savepoint
 from tests.support.savepoints.own_savepoint import FORMS, own_savepoint
 
+pytestmark = pytest.mark.thinned(3)
+
 USAGE, BAD_INPUT = 2, 3
 ALL = 1 << 20
 

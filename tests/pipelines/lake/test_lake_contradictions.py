@@ -50,6 +50,8 @@ from tests.support.lakes import (
 from tests.support.savepoints.contradicting import CONTRADICTIONS, Contradiction, contradict
 from tests.support.savepoints.damaged import damaged
 
+pytestmark = pytest.mark.thinned(2)
+
 ROCKSDB = "kinds-rocksdb-native-p2-m128-flink2.3.0"
 every_contradiction = pytest.mark.parametrize(
     "contradiction",

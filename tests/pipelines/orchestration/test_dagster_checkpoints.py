@@ -27,6 +27,8 @@ from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.committed_job import CommittedJob
 from tests.support.lakes import KINDS, WORDS, entries, files_of, import_golden
 
+pytestmark = pytest.mark.full
+
 PICTURE = re.compile(r"!\[[^\]]+\]\(data:image/svg\+xml;base64,PHN2Zy[A-Za-z0-9+/=]+\)\n\n.+\.")
 
 

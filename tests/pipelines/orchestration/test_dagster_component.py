@@ -34,6 +34,8 @@ from statelake.pipelines.orchestration.settings import (
 from statelake.pipelines.orchestration.state_job import StateJob, table_key
 from tests.support.lakes import DEMO, WORDS
 
+pytestmark = pytest.mark.full
+
 PROJECT = Path(__file__).resolve().parents[3] / "examples" / "dagster_project"
 DEFS = PROJECT / "state_of_flink" / "defs" / "lake" / "defs.yaml"
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dagster.md"

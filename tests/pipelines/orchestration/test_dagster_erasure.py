@@ -36,6 +36,8 @@ from tests.support.lakes import DEMO, files_of, import_as, kept_files
 from tests.support.people import ALICE, BESIDE_KEYS, files_with, people_savepoint
 from tests.support.steps import do_at, stop
 
+pytestmark = [pytest.mark.full, pytest.mark.thinned(3)]
+
 SECRET = "s3cret-of-the-desk"  # noqa: S105 - to be looked for
 ASKED_AT = "2026-01-01T09:00:00Z"
 ID = "gdpr-7"

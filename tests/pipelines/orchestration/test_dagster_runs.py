@@ -20,7 +20,7 @@ from statelake.pipelines.orchestration.resources import Locations
 from tests.support.lakes import add_row, remove_rows
 from tests.support.savepoints.golden_cases import golden_cases
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 (GOLDEN_CASE,) = (
     golden_case

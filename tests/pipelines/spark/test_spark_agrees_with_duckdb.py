@@ -16,7 +16,7 @@ from statelake.pipelines.spark.sql import run_sql
 from tests.support.lakes import import_as
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 AGGREGATES = (
     "SELECT count(*) AS n, count(DISTINCT key_group) AS key_groups, min(key_group) AS least,"

@@ -12,7 +12,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
 from tests.support.lakes import KINDS, assert_whole, entries, exported, files_of, golden, import_as
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 
 

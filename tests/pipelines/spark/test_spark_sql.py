@@ -24,7 +24,7 @@ from statelake.state_core.errors import ConflictError, KeyGroupError
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.steps import EndError, do_at, stop
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 ERASED = "word-142"
 NAMES = {

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from typing_extensions import Self
-
 __all__ = [
     "ArrayType", "DecimalType", "DistinctType", "IntervalType", "LengthType", "LogicalType",
     "MapType", "MultisetType", "RawType", "RowField", "RowType", "SimpleType", "StructuredType",
@@ -59,10 +57,6 @@ class LogicalType:
 
     def __str__(self) -> str:
         return self.text if self.nullable else f"{self.text} NOT NULL"
-
-    def not_null(self) -> Self:
-        """Return the same type without NULL."""
-        return replace(self, nullable=False)
 
 
 class _NamedByRoot:

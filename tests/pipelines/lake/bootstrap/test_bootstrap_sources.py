@@ -20,6 +20,8 @@ from statelake.pipelines.operations.bootstrap import bootstrap
 from statelake.state_core.errors import ConflictError, EncodeError, StateError
 from tests.support.lakes import WORDS, entries, import_as
 
+pytestmark = pytest.mark.thinned(2)
+
 ROWS = [
     {"id": number, "name": f'größe, "{number}"\n', "at": 1_700_000_000_123 + number}
     for number in range(1000)

@@ -39,6 +39,8 @@ from tests.support.lakes import (
 )
 from tests.support.steps import Step, do_at
 
+pytestmark = pytest.mark.thinned(2)
+
 RUNS = 4
 TUMBLING = "tumbling/window-contents"
 

@@ -47,6 +47,8 @@ from tests.support.forged_lakes import (
 )
 from tests.support.lakes import LOCAL, Contents, entries, exported, forge_claim, import_as
 
+pytestmark = pytest.mark.thinned(6)
+
 Command = Callable[[Scene], object]
 
 WIDER = parse_type({"pojo": "acme.Profile", "fields": {"name": "String", "city": "String"}})

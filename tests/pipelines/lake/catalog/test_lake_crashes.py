@@ -37,6 +37,8 @@ from tests.support.lakes import (
 )
 from tests.support.steps import Step, end
 
+pytestmark = pytest.mark.thinned(3)
+
 NOTE: Step = (importing._Import, "_map", "before", 1)
 FIRST_FILE: Step = (UnitWriter, "_create", "before", 1)
 SECOND_FILE: Step = (UnitWriter, "_create", "after", 2)

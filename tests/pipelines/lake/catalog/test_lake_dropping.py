@@ -37,6 +37,8 @@ from tests.support.lakes import (
     unit_paths,
 )
 
+pytestmark = pytest.mark.thinned(2)
+
 TUMBLING = "orders/keyed/tumbling/window-contents"
 NAMES = ["first", "second", "third", "edited"]
 

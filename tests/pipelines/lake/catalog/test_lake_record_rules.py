@@ -22,6 +22,8 @@ from tests.support.forged_lakes import Scene, make_scene, places_of
 from tests.support.lakes import entries, exported, import_as
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
+pytestmark = pytest.mark.thinned(2)
+
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Scene:

@@ -65,6 +65,8 @@ from tests.support.lakes import (
 )
 from tests.support.steps import EndError, Step, as_process, die_as_gone, do_at, end, stop
 
+pytestmark = pytest.mark.thinned(3)
+
 ERASED = "key-1"
 ASKED = ErasureRequest("gdpr-4711", [ERASED], carried="keep")
 PREVIOUS: Step = (importing._Import, "_previous", "after", 1)

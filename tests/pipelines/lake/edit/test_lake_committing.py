@@ -44,6 +44,8 @@ from tests.support.lakes import (
     sorted_rows,
 )
 
+pytestmark = pytest.mark.thinned(2)
+
 COUNTS = "orders/keyed/counter/count"
 ALICE, WIDE_ALICE = 116, 244  # her key groups of 128 and 1,024
 

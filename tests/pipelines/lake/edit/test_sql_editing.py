@@ -48,6 +48,8 @@ from tests.support.lakes import (
 )
 from tests.support.steps import Step, end
 
+pytestmark = pytest.mark.thinned(4)
+
 ALICE = 116  # her key group of 128
 COUNTS = "orders/keyed/counter/count"
 FIRST = "DELETE FROM counter.count WHERE key_group = 1"

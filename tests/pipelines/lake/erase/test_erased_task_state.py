@@ -48,6 +48,8 @@ from tests.support.lakes import import_as
 from tests.support.people import ALICE, BESIDE_KEYS, files_with, people_savepoint
 from tests.support.steps import do_at
 
+pytestmark = pytest.mark.thinned(2)
+
 KEY = ALICE.encode()
 BOB = b"bob-77aa01"
 TASK = "Partition 0"

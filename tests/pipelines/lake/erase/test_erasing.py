@@ -62,6 +62,8 @@ from tests.support.lakes import (
 from tests.support.people import ALICE, BESIDE_KEYS, NEW_PROFILE, files_with, people_savepoint
 from tests.support.steps import EndError, Step, do_at, stop
 
+pytestmark = pytest.mark.thinned(3)
+
 UIDS = ("users", "places")
 RENAMED = {"clients/friends": BESIDE_KEYS["users/friends"]}
 EVERYWHERE = BESIDE_KEYS | RENAMED

@@ -39,6 +39,8 @@ from tests.support.lakes import (
 )
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 
+pytestmark = pytest.mark.thinned(4)
+
 CANONICAL = golden_cases("wordcount", "kinds", "windows", form="canonical")
 OTHERS = [
     golden_case

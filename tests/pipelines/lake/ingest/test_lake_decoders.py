@@ -42,7 +42,7 @@ from tests.support.savepoints.kryo_savepoint import (
     kryo_savepoint,
 )
 
-pytestmark = pytest.mark.usefixtures("own_registry")
+pytestmark = [pytest.mark.usefixtures("own_registry"), pytest.mark.thinned(3)]
 
 
 class Cars(Decoder):

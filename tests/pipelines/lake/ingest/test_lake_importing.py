@@ -36,6 +36,8 @@ from tests.support.lakes import (
 )
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
+pytestmark = pytest.mark.thinned(4)
+
 CASES = golden_cases("wordcount", "kinds", "windows", "churn", "sql")
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

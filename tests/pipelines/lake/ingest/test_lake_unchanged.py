@@ -28,6 +28,8 @@ from tests.support.lakes import (
     import_as,
 )
 
+pytestmark = pytest.mark.thinned(2)
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Catalog:

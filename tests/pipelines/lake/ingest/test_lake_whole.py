@@ -23,6 +23,8 @@ from tests.pipelines.lake.conftest import DEMO, JOB, WIDE
 from tests.support.savepoints.golden_cases import GOLDEN, golden_cases
 from tests.support.steps import die_as_gone
 
+pytestmark = pytest.mark.thinned(4)
+
 Listing = Callable[[Path], dict[str, str]]
 
 

@@ -36,6 +36,8 @@ from tests.support.lakes import (
     import_golden,
 )
 
+pytestmark = pytest.mark.thinned(2)
+
 EDITS = (
     ("counter/count", "key_group < 20", {"value": "value + 5"}),
     ("counter/count", "key_group BETWEEN 30 AND 50", {}),

@@ -37,6 +37,8 @@ from statelake.state_core.model.snapshot import Snapshot
 from tests.support.command import run
 from tests.support.savepoints.change_logs import CHECKPOINTS, rows_of, savepoint_of, unpack
 
+pytestmark = pytest.mark.thinned(3)
+
 LOGGED = "rocksdb/chk-1"  # of which nothing was materialized
 every_checkpoint = pytest.mark.parametrize("name", CHECKPOINTS)
 
