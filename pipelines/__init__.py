@@ -9,6 +9,7 @@
 `report/`          a snapshot as a page of HTML
 `orchestration/`   the only place with Dagster
 `cli/`             the `statelake` command
+`api`              a lake, its jobs and snapshots, for Python programs and all faces
 `engine`           where slices of work run: in this process, or on Spark
 `keys`             keys as people write them, and what a savepoint holds for one
 `times`            where the time of an operation went

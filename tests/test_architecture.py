@@ -36,8 +36,8 @@ STRATA = {
     "runtime": ("state_core.backends", "state_core.process", "state_core.commit"),
     "lake": ("pipelines", "pipelines.lake"),
     "faces": (
-        "pipelines.flink", "pipelines.spark", "pipelines.runtime", "pipelines.operations",
-        "pipelines.report", "pipelines.orchestration", "pipelines.cli",
+        "pipelines.api", "pipelines.flink", "pipelines.spark", "pipelines.runtime",
+        "pipelines.operations", "pipelines.report", "pipelines.orchestration", "pipelines.cli",
     ),
 }  # fmt: skip
 STRATUM_OF = {unit: stratum for stratum, units in STRATA.items() for unit in units}
@@ -122,12 +122,12 @@ PATHS_BY_HAND = {
     "pipelines.cli.commands.queries.query_output": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.report": ({"Directory"}, USERS_OWN),
     "pipelines.cli.commands.run": ({"pathlib"}, USERS_OWN),
-    "pipelines.cli.commands.sources.offsets": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.queries.shell": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.cli.commands.spark": ({"pathlib"}, USERS_OWN),
     "pipelines.spark.packing": ({"pathlib", "os.walk"}, "files of what is installed here"),
     "pipelines.cli.demo.run": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
     "pipelines.lake.bootstrap.bootstrap_spec": ({"pathlib"}, USERS_OWN),
+    "pipelines.lake.catalog.recorded_sources": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.edit.keeping": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.share.mask_file": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.commits.checkpoint_records": ({"Directory"}, USERS_OWN),

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.errors import NotFoundError
+from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
 from statelake.state_core.model import showing
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.key_groups import EncodedKey
@@ -260,6 +260,12 @@ class KeyedState:
         """Export the content to other libraries, by Arrow's PyCapsule interface."""
         return self.to_batch_reader().__arrow_c_stream__(requested_schema)
 
+    def to_pandas(
+        self, key_groups: KeyGroups | None = None, *, columns: Sequence[str] | None = None
+    ) -> Any:
+        """Return the content as a data frame of pandas; arguments and errors as for `to_arrow`."""
+        return self.to_arrow(key_groups, columns=columns).to_pandas()
+
     def to_arrow(
         self,
         key_groups: KeyGroups | None = None,
@@ -318,7 +324,7 @@ def _batches(
             yield file.decode(state, mine, columns)
 
 
-_State = TypeVar("_State", KeyedState, NonKeyedState)
+_State = TypeVar("_State", bound="KeyedState | NonKeyedState")
 
 
 def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:
@@ -400,7 +406,7 @@ class Operator:
         Raises:
             NotFoundError: There is no such state.
         """
-        return self._named(self.keyed_states, name, "keyed")
+        return self._named(self.keyed_states, name, "keyed ")
 
     def operator_state(self, name: str) -> NonKeyedState:
         """Return the operator state of that name.
@@ -408,15 +414,25 @@ class Operator:
         Raises:
             NotFoundError: There is no such state.
         """
-        return self._named(self.operator_states, name, "operator")
+        return self._named(self.operator_states, name, "operator ")
+
+    def __getitem__(self, name: str) -> KeyedState | NonKeyedState:
+        """Return the state of that name; a keyed state goes before an operator state.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        states: list[KeyedState | NonKeyedState] = [*self.keyed_states, *self.operator_states]
+        return self._named(states, name, "")
 
     def _named(self, states: Sequence[_State], name: str, kind: str) -> _State:
         for state in states:
             if state.name == name:
                 return state
-        known = ", ".join(repr(state.name) for state in states) or "none"
+        names = [state.name for state in states]
         raise NotFoundError(
-            f"operator {self.label} has no {kind} state {name!r}", remedy=f"it has: {known}"
+            f"operator {self.label} has no {kind}state {name!r}",
+            remedy=f"it has: {', '.join(map(repr, names)) or 'none'}{did_you_mean(name, names)}",
         )
 
     @property
@@ -519,5 +535,41 @@ class Snapshot:
         ]
         if len(matches) == 1 and len(wanted) >= 4:
             return matches[0]
-        known = ", ".join(operator.label for operator in self.operators) or "none"
-        raise NotFoundError(f"no operator {wanted!r} in {self.location}", remedy=f"it has: {known}")
+        labels = [operator.label for operator in self.operators]
+        meant = did_you_mean(wanted, [*labels, *(operator.name for operator in self.operators)])
+        raise NotFoundError(
+            f"no operator {wanted!r} in {self.location}",
+            remedy=f"it has: {', '.join(labels) or 'none'}{meant}",
+        )
+
+    def __getitem__(self, wanted: str) -> Operator:
+        """Return the operator of that uid, name or id, as `operator` does."""
+        return self.operator(wanted)
+
+    def get(self, key: object) -> dict[str, dict[str, pa.Table]]:
+        """Return all that is held for one key, by operator and state.
+
+        Args:
+            key: The key as in a column `key`; operators whose keys are of another type are left
+                out.
+
+        Returns:
+            For each operator and each of its keyed states that holds something, what its `get`
+            returns.
+
+        Raises:
+            EncodeError: No operator has keys of such a type.
+            CorruptSnapshotError: The bytes are not what the header says they are.
+        """
+        found: dict[str, dict[str, pa.Table]] = {}
+        refused: EncodeError | None = None
+        for operator in filter(lambda each: each.keyed_states, self.operators):
+            try:
+                tables = {state.name: state.get(key) for state in operator.keyed_states}
+            except EncodeError as error:  # noqa: PERF203 - of each operator
+                refused = error
+            else:
+                found[operator.label] = {name: rows for name, rows in tables.items() if len(rows)}
+        if refused is not None and not found:
+            raise refused
+        return {label: tables for label, tables in found.items() if tables}

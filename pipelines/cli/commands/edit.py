@@ -10,11 +10,7 @@ from typing import Any
 import click
 
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.sources.offsets import (
-    offsets_at,
-    print_moved,
-    read_new_offsets,
-)
+from statelake.pipelines.cli.commands.sources.offsets import print_moved
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -32,6 +28,7 @@ from statelake.pipelines.cli.options import (
     snapshot_option,
 )
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.recorded_sources import offsets_at, read_new_offsets
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 
 __all__ = ["edit", "print_edit", "report_edit"]

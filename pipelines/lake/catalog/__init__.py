@@ -11,6 +11,7 @@
 `unmanaged_state`     state without tables, kept as the bytes that it is
 `recorded_channels`   records in flight of a snapshot
 `recorded_sources`    sources and sinks of a snapshot, decoded
+`recorded_states`     operators and states of a snapshot, read as those of a savepoint
 `reading`             snapshots read as their records say, whatever happens meanwhile
 `holds`               snapshots that may not be dropped, and why
 `dropping`            snapshots are dropped, and the bytes that only they needed

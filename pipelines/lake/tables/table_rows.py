@@ -40,6 +40,7 @@ __all__ = [
     "open_unit",
     "parse_recorded",
     "read_unit",
+    "rows_of_groups",
     "rows_of_queue",
     "table_rows",
     "typed_rows",
@@ -99,7 +100,7 @@ class TableRows:
         if not tables:
             return []
         rows = pa.concat_tables(tables)
-        rows = _of_groups(rows, key_groups)
+        rows = rows_of_groups(rows, key_groups)
         states = []
         for index, state, layout in parsed:
             mine = rows_of_queue(rows, state).select(layout.schema.names).combine_chunks()
@@ -215,7 +216,7 @@ def typed_rows(
         ) from error
 
 
-def _of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
+def rows_of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
     """Only these key groups, in ascending order, otherwise in the order of the files."""
     groups = rows.column(KEY_GROUP).to_numpy()
     inside = (groups >= key_groups.first) & (groups <= key_groups.last)

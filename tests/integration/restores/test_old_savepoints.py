@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle
@@ -26,7 +26,7 @@ OLD = sorted((GOLDEN / "old").iterdir())
 )
 def test_restored_by_a_new_flink(savepoint: Path, flink: FlinkOracle, tmp_path: Path) -> None:
     """Every key's state and timer, and all elements of operator state."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(savepoint), "old", snapshot_id="s", engine="local")
     export_snapshot(lake, "old", "s", tmp_path / "out", parallelism=3, engine="local")
     lines = flink.restore("old", tmp_path / "out", keys=KEYS, parallelism=3)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.runtime import RunOptions, run_job
@@ -57,7 +57,7 @@ def job_over(data: Path, max_parallelism: int) -> Job:
 def test_there_and_back(backend: str, flink: FlinkOracle, tmp_path: Path) -> None:
     """Flink's counts, more of them here at 3, still more at 1; Flink has the sums, at 2."""
     golden = next(case for case in CASES if case.facts["backend"] == "rocksdb")
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "words"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "words"
     data.mkdir()
     import_snapshot(
         lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),

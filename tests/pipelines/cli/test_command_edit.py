@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
 from tests.support.lakes import (
     KINDS,
@@ -26,12 +26,12 @@ PLACE = ("--job", "orders", "--parent", "s", "--snapshot", "edited")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake with one snapshot."""
-    return import_golden(Lake(tmp_path / "lake"), ("s", KINDS))
+    return import_golden(Catalog(tmp_path / "lake"), ("s", KINDS))
 
 
-def test_several_changes_at_once(lake: Lake, tmp_path: Path) -> None:
+def test_several_changes_at_once(lake: Catalog, tmp_path: Path) -> None:
     """What changed is reported with entries and bytes, and the export has it."""
     ran = run(
         "edit", "--lake", lake.location, *PLACE, "--rename-uid", "kinds", "all-kinds",
@@ -52,7 +52,7 @@ def test_several_changes_at_once(lake: Lake, tmp_path: Path) -> None:
     assert lake.snapshot("orders", "edited").note == "why"
 
 
-def test_for_people(lake: Lake) -> None:
+def test_for_people(lake: Catalog) -> None:
     """One line of what was made, and a table of the states that differ."""
     ran = run("edit", "--lake", lake.location, *PLACE, "--drop-state", "kinds/total")
     assert ran.code == 0
@@ -60,7 +60,7 @@ def test_for_people(lake: Lake) -> None:
     assert "total" in ran.out
 
 
-def test_keys_that_stay(lake: Lake, tmp_path: Path) -> None:
+def test_keys_that_stay(lake: Catalog, tmp_path: Path) -> None:
     """A file of keys leaves just these; one with no key that is there is answered with no."""
     keys = sorted(set(open_snapshot(KINDS).operator("kinds").state("total").to_arrow()["key"]
                       .to_pylist()))[:3]  # fmt: skip
@@ -99,7 +99,7 @@ def test_keys_that_stay(lake: Lake, tmp_path: Path) -> None:
         (["--rename-uid", "kinds", "a", "--rename-uid", "kinds", "b"], 2, "--rename-uid names"),
     ],
 )
-def test_refusals(options: list[str], code: int, said: str, lake: Lake) -> None:
+def test_refusals(options: list[str], code: int, said: str, lake: Catalog) -> None:
     """Usage and bad input are told apart, and no snapshot is made."""
     ran = run("edit", "--lake", lake.location, *PLACE, *options)
     assert ran.code == code
@@ -107,7 +107,7 @@ def test_refusals(options: list[str], code: int, said: str, lake: Lake) -> None:
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
 
 
-def test_expiry_says_by_whose_time(lake: Lake) -> None:
+def test_expiry_says_by_whose_time(lake: Catalog) -> None:
     """Without --at it goes by the lake's time of the snapshot, which a copy may have changed."""
     words = ("edit", "--lake", lake.location, "--job", "orders", "--parent", "s", "--json")
     expire = ("--expire", "kinds/session", "1h")
@@ -136,11 +136,11 @@ def test_the_time_of_a_copy_can_be_said(tmp_path: Path) -> None:
     assert datetime.fromisoformat(ran.json["taken_at"]) == datetime(
         2026, 11, 20, 4, tzinfo=timezone.utc
     )
-    stored = Lake(tmp_path / "lake").snapshot("orders", "said").taken_at
+    stored = Catalog(tmp_path / "lake").snapshot("orders", "said").taken_at
     assert stored == datetime(2026, 11, 20, 4, tzinfo=timezone.utc)
 
 
-def purge(lake: Lake, job: str, state: str, predicate: str) -> tuple[int, str]:
+def purge(lake: Catalog, job: str, state: str, predicate: str) -> tuple[int, str]:
     """Let rows go: the exit code, and what was said."""
     ran = run(
         "edit", "--lake", lake.location, "--job", job, "--parent", "s", "--snapshot", "less",
@@ -149,7 +149,7 @@ def purge(lake: Lake, job: str, state: str, predicate: str) -> tuple[int, str]:
     return ran.code, ran.err
 
 
-def test_purged_keyed_rows(lake: Lake, tmp_path: Path) -> None:
+def test_purged_keyed_rows(lake: Catalog, tmp_path: Path) -> None:
     """The rows of which it is true go, and all others are there, entry for entry."""
     assert purge(lake, "orders", "kinds/total", "value > 10 AND key_group < 64") == (0, "")
     before = open_snapshot(KINDS).operator("kinds").state("total").to_arrow().to_pylist()
@@ -163,7 +163,7 @@ def test_purged_keyed_rows(lake: Lake, tmp_path: Path) -> None:
     assert_whole(lake)
 
 
-def test_purged_operator_state(lake: Lake, tmp_path: Path) -> None:
+def test_purged_operator_state(lake: Catalog, tmp_path: Path) -> None:
     """Elements of a list, and the rest keeps its subtask and order."""
     import_as(lake, OPERATOR, "s", "rules")
     assert purge(lake, "rules", "opstate/split", "value % 3 = 0") == (0, "")
@@ -175,7 +175,7 @@ def test_purged_operator_state(lake: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("predicate", ["nothing = 1", "value >", "value; DROP TABLE x"])
-def test_a_predicate_that_is_not_understood(predicate: str, lake: Lake) -> None:
+def test_a_predicate_that_is_not_understood(predicate: str, lake: Catalog) -> None:
     """It is told in one line, and nothing was made."""
     code, said = purge(lake, "orders", "kinds/total", predicate)
     assert code == 3

@@ -87,6 +87,20 @@ def test_what_a_page_says_can_be_typed(page: Path, clone: Path) -> None:
         assert (clone / "savepoints" / "erased" / "_metadata").is_file()
 
 
+def test_what_the_page_on_python_says_can_be_run(clone: Path) -> None:
+    """All its blocks, one after another, do README's five minutes."""
+    program = "".join(blocks(DOCS / "python.md", "python"))
+    exec(compile(program, "python.md", "exec"), {})  # noqa: S102 - our own page
+    for name in ("erased", "salvaged", "wide"):
+        assert (clone / "savepoints" / name / "_metadata").is_file()
+    records = run("snapshots", "--lake", clone / "lake", "--job", "orders", "--json").json
+    assert [each["snapshot_id"] for each in records] == ["monday", "tuesday", "smaller", "fewer"]
+    (python,) = (
+        block for block in blocks(DOCS / "one-key.md", "python") if "import statelake" in block
+    )
+    exec(compile(python.replace('"demo")', '"orders")'), "one-key.md", "exec"), {})  # noqa: S102
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_files_that_are_named_are_there(page: Path) -> None:
     """Examples, and pages that a page leads to."""

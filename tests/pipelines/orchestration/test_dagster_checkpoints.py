@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.commits.commit_measures import CommitReports, total
 from statelake.pipelines.operations import verified_savepoints as savepoints
 from statelake.pipelines.operations.verified_savepoints import (
@@ -44,7 +44,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 @pytest.fixture
 def locations(tmp_path: Path) -> Locations:
     """Places below the test's own; the job has two snapshots in the lake."""
-    import_golden(Lake(tmp_path / "lake"), ("snap-0", WORDS), ("snap-1", KINDS))
+    import_golden(Catalog(tmp_path / "lake"), ("snap-0", WORDS), ("snap-1", KINDS))
     return Locations(
         lake=str(tmp_path / "lake"),
         exports=str(tmp_path / "exports"),
@@ -178,7 +178,7 @@ def test_a_savepoint_of_another_snapshot_is_no_copy_of_this_one(
 def test_without_a_snapshot(tmp_path: Path) -> None:
     """Nothing is exported, and the schedule asks for no run."""
     with pytest.raises(NotFoundError, match="has no snapshot"):
-        take_savepoint(Lake(tmp_path / "lake"), "orders", str(tmp_path / "exports"))
+        take_savepoint(Catalog(tmp_path / "lake"), "orders", str(tmp_path / "exports"))
     empty = Locations(lake=str(tmp_path / "lake"), job="orders")
     assert "has no snapshot" in str(ticked("nightly_savepoint", empty).skip_message)
 

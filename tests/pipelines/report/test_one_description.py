@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.orchestration.history import history_metadata
 from statelake.pipelines.orchestration.metadata import savepoint_metadata, tables_metadata
 from statelake.pipelines.shown import bytes_text
@@ -45,7 +45,7 @@ def test_inspect_report_dagster_and_python_say_the_same(tmp_path: Path) -> None:
     now = as_json["operators"][0]["subtasks"]["now"]
     assert [subtask["state_bytes"] for subtask in now["subtasks"]] == sizes
 
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     done = lake.import_snapshot(str(MONDAY), job="demo", snapshot_id="monday", engine=LOCAL)
     words = ("--lake", lake.location, "--job", "demo", "--limit", 0)
     assert run("report", MONDAY, "--to", tmp_path / "savepoint.html").code == 0
@@ -83,7 +83,7 @@ def test_operator_state_has_entries_and_bytes(tmp_path: Path) -> None:
     """Of a broadcast state those of one copy; as an import into a lake counts them."""
     source = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
     described = open_snapshot(source).describe()
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     done = lake.import_snapshot(str(source), job="demo", snapshot_id="one", engine=LOCAL)
     counted = {
         (operator.label, state.name): (state.entries, state.size)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
@@ -45,17 +45,17 @@ TTL_CASES = golden("types-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """An empty lake."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def edited(lake: Lake, parent: str = "s", *, job: str = "orders", **changes: Any) -> EditResult:
+def edited(lake: Catalog, parent: str = "s", *, job: str = "orders", **changes: Any) -> EditResult:
     """The job's snapshot, edited as `edited`."""
     return edit_snapshot(lake, job, parent, "edited", SnapshotEdit(**changes), engine=LOCAL)
 
 
-def test_a_new_uid_copies_nothing(lake: Lake, tmp_path: Path) -> None:
+def test_a_new_uid_copies_nothing(lake: Catalog, tmp_path: Path) -> None:
     """The operator has Flink's id of its new uid; no file is written, and all entries stay."""
     import_golden(lake, ("s", WORDS))
     before = data_bytes(tmp_path / "lake")
@@ -74,7 +74,7 @@ def test_a_new_uid_copies_nothing(lake: Lake, tmp_path: Path) -> None:
     assert exported(lake, "s", tmp_path / "old") == entries(WORDS)
 
 
-def test_a_uid_that_is_taken(lake: Lake) -> None:
+def test_a_uid_that_is_taken(lake: Catalog) -> None:
     """Two operators can't have one uid."""
     import_golden(lake, ("s", WINDOWS))
     before = kept_files(lake)
@@ -83,7 +83,7 @@ def test_a_uid_that_is_taken(lake: Lake) -> None:
     assert kept_files(lake) == before
 
 
-def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
+def test_operators_left_out(lake: Catalog, tmp_path: Path) -> None:
     """Dropping one and keeping the other come to the same; the rest is as it was."""
     import_golden(lake, ("s", WINDOWS))
     source = open_snapshot(WINDOWS)
@@ -100,7 +100,7 @@ def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
     assert_whole(lake)
 
 
-def test_exchanges_with_records_in_flight_stay_whole(lake: Lake, tmp_path: Path) -> None:
+def test_exchanges_with_records_in_flight_stay_whole(lake: Catalog, tmp_path: Path) -> None:
     """A record in flight may lie at both ends; all operators that have some are kept, or none."""
     import_as(lake, unpack_backlog("flink-2.3.0", tmp_path / "flink"), "s", job="orders")
     cuts: list[dict[str, Any]] = [{"drop_operators": ["texts"]}, {"keep_operators": ["seen"]}]
@@ -113,7 +113,7 @@ def test_exchanges_with_records_in_flight_stay_whole(lake: Lake, tmp_path: Path)
 
 
 @pytest.mark.parametrize("state", ["total", "scores", "items"])
-def test_a_state_left_out(state: str, lake: Lake, tmp_path: Path) -> None:
+def test_a_state_left_out(state: str, lake: Catalog, tmp_path: Path) -> None:
     """All others come back entry for entry."""
     import_golden(lake, ("s", KINDS))
     done = edited(lake, drop_states=[f"kinds/{state}"])
@@ -125,7 +125,7 @@ def test_a_state_left_out(state: str, lake: Lake, tmp_path: Path) -> None:
     assert done.record.written_bytes == 0
 
 
-def test_timers_left_out(lake: Lake, tmp_path: Path) -> None:
+def test_timers_left_out(lake: Catalog, tmp_path: Path) -> None:
     """All of them, or one queue of several that share a table, whose rows go from it."""
     import_golden(lake, ("s", KINDS))
     queues = [name for _, name in entries(KINDS) if name.startswith("_timer_state/")]
@@ -139,7 +139,7 @@ def test_timers_left_out(lake: Lake, tmp_path: Path) -> None:
     assert exported(lake, "none", tmp_path / "none") == wanted
 
 
-def test_an_operator_state_left_out(lake: Lake, tmp_path: Path) -> None:
+def test_an_operator_state_left_out(lake: Catalog, tmp_path: Path) -> None:
     """The others of its operator stay."""
     import_golden(lake, ("s", OPERATOR))
     edited(lake, drop_states=["opstate/union"])
@@ -148,7 +148,7 @@ def test_an_operator_state_left_out(lake: Lake, tmp_path: Path) -> None:
     assert [state.name for state in held] == ["offsets", "split"]
 
 
-def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
+def test_snapshots_of_two_jobs_in_one(lake: Catalog, tmp_path: Path) -> None:
     """All operators of both, copied, so that dropping the other job takes nothing away."""
     raw = raw_savepoint(tmp_path / "raw")
     import_golden(lake, ("s", WORDS))
@@ -169,7 +169,7 @@ def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
     assert [state.to_arrow() for state in before] == [state.to_arrow() for state in after]
 
 
-def test_an_operator_of_both(lake: Lake) -> None:
+def test_an_operator_of_both(lake: Catalog) -> None:
     """Nothing is merged over something else."""
     import_golden(lake, ("s", WORDS))
     import_as(lake, WORDS, "other", "returns")
@@ -181,7 +181,7 @@ def test_an_operator_of_both(lake: Lake) -> None:
 
 @pytest.mark.parametrize("other", ["returns", "orders"])
 def test_an_operator_that_was_renamed_beside_one_of_its_old_name(
-    other: str, lake: Lake, tmp_path: Path
+    other: str, lake: Catalog, tmp_path: Path
 ) -> None:
     """Each has a table of its own, be they of two jobs or of one; both are what they were."""
     import_golden(lake, ("s", WORDS))
@@ -200,7 +200,7 @@ def test_an_operator_that_was_renamed_beside_one_of_its_old_name(
     assert exported(lake, "edited", tmp_path / "again") == entries(tmp_path / "out")
 
 
-def test_split_and_merged_again(lake: Lake, tmp_path: Path) -> None:
+def test_split_and_merged_again(lake: Catalog, tmp_path: Path) -> None:
     """Two halves of a snapshot make the whole again, without a copy."""
     import_golden(lake, ("s", WINDOWS))
     edit_snapshot(lake, "orders", "s", "half", SnapshotEdit(keep_operators=["sliding"]))
@@ -221,7 +221,7 @@ def test_split_and_merged_again(lake: Lake, tmp_path: Path) -> None:
         ({"merge": [("nobody", "s")]}, "no job 'nobody'"),
     ],
 )
-def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Lake) -> None:
+def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Catalog) -> None:
     """A misspelled name is told, and nothing has changed."""
     import_golden(lake, ("s", KINDS))
     before = kept_files(lake)
@@ -230,7 +230,7 @@ def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Lake) -> No
     assert kept_files(lake) == before
 
 
-def test_what_never_expires(lake: Lake) -> None:
+def test_what_never_expires(lake: Catalog) -> None:
     """A state without a time to live, and operator state, are refused."""
     import_golden(lake, ("s", KINDS))
     import_as(lake, OPERATOR, "s", "other")
@@ -240,7 +240,7 @@ def test_what_never_expires(lake: Lake) -> None:
         edited(lake, job="other", expire={"opstate/split": timedelta(days=1)})
 
 
-def test_what_has_expired(lake: Lake, tmp_path: Path) -> None:
+def test_what_has_expired(lake: Catalog, tmp_path: Path) -> None:
     """Entries go whose last access and time to live are not after the time that is asked for."""
     import_golden(lake, ("s", KINDS))
     rows = open_snapshot(KINDS).operator("kinds").state("session").to_arrow()
@@ -267,7 +267,7 @@ def _millis(value: Any) -> int:
     return value if isinstance(value, int) else round(value.timestamp() * 1000)
 
 
-def test_nothing_expired_changes_no_file(lake: Lake, tmp_path: Path) -> None:
+def test_nothing_expired_changes_no_file(lake: Catalog, tmp_path: Path) -> None:
     """Files that lose no row are the ones that they were."""
     import_golden(lake, ("s", KINDS))
     before = data_bytes(tmp_path / "lake")
@@ -280,7 +280,7 @@ def test_nothing_expired_changes_no_file(lake: Lake, tmp_path: Path) -> None:
     assert done.record.operators == lake.snapshot("orders", "s").operators
 
 
-def test_a_predicate_on_rows(lake: Lake, tmp_path: Path) -> None:
+def test_a_predicate_on_rows(lake: Catalog, tmp_path: Path) -> None:
     """The rows that it leaves are the snapshot's, and nothing beside their files was written."""
     import_golden(lake, ("s", WORDS))
     rows = open_snapshot(WORDS).operator("counter").state("count").to_arrow().to_pylist()
@@ -295,7 +295,7 @@ def test_a_predicate_on_rows(lake: Lake, tmp_path: Path) -> None:
     assert_whole(lake)
 
 
-def test_a_predicate_that_is_true_of_no_row_changes_no_file(lake: Lake) -> None:
+def test_a_predicate_that_is_true_of_no_row_changes_no_file(lake: Catalog) -> None:
     """Files that lose no row are the ones that they were."""
     import_golden(lake, ("s", WORDS))
     done = edited(lake, purge={"counter/count": "value IS NULL"})
@@ -303,7 +303,7 @@ def test_a_predicate_that_is_true_of_no_row_changes_no_file(lake: Lake) -> None:
     assert done.record.operators == lake.snapshot("orders", "s").operators
 
 
-def test_a_predicate_on_elements_of_lists(lake: Lake, tmp_path: Path) -> None:
+def test_a_predicate_on_elements_of_lists(lake: Catalog, tmp_path: Path) -> None:
     """If it says `element`, lists lose these, and a list without any goes."""
     import_golden(lake, ("s", KINDS))
     rows = open_snapshot(KINDS).operator("kinds").state("items").to_arrow().to_pylist()
@@ -318,7 +318,7 @@ def test_a_predicate_on_elements_of_lists(lake: Lake, tmp_path: Path) -> None:
     assert 0 < len(left) < len(rows)
 
 
-def test_a_predicate_reads_other_states_of_the_snapshot(lake: Lake) -> None:
+def test_a_predicate_reads_other_states_of_the_snapshot(lake: Catalog) -> None:
     """By their names, as in SQL, whichever version their tables have."""
     import_golden(lake, ("s", KINDS))
     held = {
@@ -336,7 +336,7 @@ def test_a_predicate_reads_other_states_of_the_snapshot(lake: Lake) -> None:
     }  # fmt: skip
 
 
-def test_a_predicate_on_what_is_merged_in(lake: Lake, tmp_path: Path) -> None:
+def test_a_predicate_on_what_is_merged_in(lake: Catalog, tmp_path: Path) -> None:
     """An operator of another job loses rows on its way, and that job's snapshot none."""
     import_golden(lake, ("s", KINDS))
     import_as(lake, WORDS, "other", "returns")
@@ -351,7 +351,7 @@ def test_a_predicate_on_what_is_merged_in(lake: Lake, tmp_path: Path) -> None:
     assert exported(lake, "other", tmp_path / "other", "returns") == entries(WORDS)
 
 
-def test_timers_of_a_predicate(lake: Lake, tmp_path: Path) -> None:
+def test_timers_of_a_predicate(lake: Catalog, tmp_path: Path) -> None:
     """Queues share a table, and a predicate may say which of them it means."""
     import_golden(lake, ("s", KINDS))
     edited(lake, purge={"kinds/timers": "domain = 'event'"})
@@ -374,7 +374,7 @@ def test_timers_of_a_predicate(lake: Lake, tmp_path: Path) -> None:
         ("value > (SELECT max(value) FROM read_csv('/etc/passwd'))", "disabled"),
     ],
 )
-def test_a_predicate_that_can_not_be_evaluated(predicate: str, said: str, lake: Lake) -> None:
+def test_a_predicate_that_can_not_be_evaluated(predicate: str, said: str, lake: Catalog) -> None:
     """The state and the predicate are named, and no file is left, and no snapshot."""
     import_golden(lake, ("s", KINDS))
     before = data_bytes(Path(lake.location))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
 from statelake.pipelines.lake.tables.describing import group_totals
 from statelake.pipelines.lake.tables.records import (
@@ -131,7 +131,7 @@ def test_what_flink_would_refuse(parallelism: int, top: int | None) -> None:
 @pytest.mark.parametrize("parallelism", [1, 3, 128])
 def test_the_export_does_what_the_plan_says(parallelism: int, tmp_path: Path) -> None:
     """Each subtask's file has as many entries and bytes as was planned; no data was touched."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     record = import_as(lake, WINDOWS, "s")
     before = files_of(tmp_path)
     plans = {plan.operator: plan for plan in plan_rescale(record, parallelism)}
