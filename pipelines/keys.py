@@ -20,16 +20,6 @@ from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = [
-    "KEY_LINES",
-    "KeyRows",
-    "check_states",
-    "key_from_text",
-    "keys_from_text",
-    "lines_of",
-    "rows_in_savepoint",
-]
-
 KEY_LINES = "give a text file with a key a line"
 
 _Owner = TypeVar("_Owner")

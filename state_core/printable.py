@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["bytes_text", "is_text", "printable", "printable_json"]
-
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"

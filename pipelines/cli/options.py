@@ -34,30 +34,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.tables.records import SnapshotRecord
     from statelake.state_core.model.snapshot import Snapshot
 
-__all__ = [
-    "Reading",
-    "Sharing",
-    "Source",
-    "allow_external_option",
-    "answer",
-    "configured_option",
-    "engine_option",
-    "gathered",
-    "job_option",
-    "lake_is_meant",
-    "lake_option",
-    "max_parallelism_option",
-    "metadata_version_option",
-    "operator_state_version_option",
-    "reading_options",
-    "refuse_untrusted",
-    "share_options",
-    "snapshot_argument",
-    "snapshot_named",
-    "snapshot_option",
-    "source_options",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
 

@@ -10,18 +10,6 @@ from typing import Any, TypeVar
 
 from statelake.state_core.errors import ClusterError
 
-__all__ = [
-    "ENDED",
-    "Checkpoint",
-    "Checkpoints",
-    "FlinkJob",
-    "FlinkJobDetails",
-    "Operation",
-    "answered",
-    "is_id",
-    "rows",
-]
-
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "SUSPENDED"})
 """States of jobs that do not run any more."""
 

@@ -23,8 +23,6 @@ from statelake.state_core.errors import (
     UnreachableClusterError,
 )
 
-__all__ = ["CLAIM_MODES", "FORMATS", "FlinkCluster", "Report", "new_id"]
-
 Report = Callable[[str], None]
 """Told in a few words what is waited for, each time that changes."""
 

@@ -39,8 +39,6 @@ from statelake.state_core.errors import (
     UnreachableClusterError,
 )
 
-__all__ = ["Connection", "ConnectionSettings"]
-
 TIMEOUT_SECONDS = 30.0
 LARGEST_ANSWER = 64 << 20
 """So many bytes of an answer are read."""

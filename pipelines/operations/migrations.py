@@ -22,8 +22,6 @@ from statelake.pipelines.times import Times
 from statelake.state_core.errors import ConflictError, IncompatibleError
 from statelake.state_core.serializers.framework.compatibility import worst_of
 
-__all__ = ["KryoOutcome", "Outcome", "migrate_one", "preview_migration", "upgrade_kryo_one"]
-
 
 @dataclass(frozen=True)
 class Outcome:

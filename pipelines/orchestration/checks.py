@@ -35,8 +35,6 @@ from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.printable import printable
 
-__all__ = ["job_checks"]
-
 Judgement = tuple[bool, dict[str, Any]]
 Judge = Callable[[Locations, str], Judgement]
 

@@ -17,8 +17,6 @@ from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.printable import printable
 
-__all__ = ["Growth", "changes_between", "growth_of", "history_metadata"]
-
 SHOWN_SNAPSHOTS = 30
 SHOWN_CHANGES = 50
 

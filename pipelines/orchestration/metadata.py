@@ -33,25 +33,6 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import printable
 
-__all__ = [
-    "commits_metadata",
-    "compression_metadata",
-    "export_metadata",
-    "faults_list",
-    "log_migration_metadata",
-    "markdown_table",
-    "outcome_metadata",
-    "plan_metadata",
-    "prune_metadata",
-    "run_metadata",
-    "savepoint_metadata",
-    "spark_metadata",
-    "table_metadata",
-    "tables_metadata",
-    "verdicts_metadata",
-    "verification_metadata",
-]
-
 PREVIEW_ROWS = 5
 SHOWN_SUBTASKS = 32
 MOST_OF_A_TYPE = 1000  # characters: types of rows nest

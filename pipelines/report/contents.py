@@ -7,15 +7,6 @@ from datetime import datetime
 
 from statelake.state_core.model.description import OperatorDescription
 
-__all__ = [
-    "DETAILED",
-    "DETAILED_STATES",
-    "GrowthStep",
-    "Integrity",
-    "Report",
-    "ReportedFault",
-]
-
 DETAILED = 50  # operators with details: a page that nobody can scroll through helps nobody
 DETAILED_STATES = 200  # of one operator
 

@@ -19,15 +19,6 @@ from statelake.pipelines.shown import as_markdown, bytes_text
 from statelake.state_core.model.description import Load
 from statelake.state_core.model.key_groups import key_group_ranges
 
-__all__ = [
-    "Chart",
-    "commit_charts",
-    "growth_chart",
-    "key_group_chart",
-    "subtask_chart",
-    "written_chart",
-]
-
 BARS, TIMES = 256, 96  # more can't be told apart
 FEWEST = 24  # bars of a few snapshots are not as wide as the page
 HEIGHT = 1000

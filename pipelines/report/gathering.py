@@ -28,8 +28,6 @@ from statelake.state_core.formats.reader import snapshot_directory
 from statelake.state_core.model.description import OperatorDescription, describe_operator
 from statelake.state_core.model.snapshot import Operator
 
-__all__ = ["lake_report", "savepoint_report"]
-
 
 def savepoint_report(
     path: str,

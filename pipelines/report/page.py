@@ -15,8 +15,6 @@ from statelake.pipelines.report.markup import Html, content_policy, data_text, t
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.state_core.model.description import OperatorDescription, StateDescription
 
-__all__ = ["page_of"]
-
 SHOWN_OPERATORS = 500
 SHOWN_SUBTASKS = 100
 SHOWN_KEYS = 500  # of all states of one operator

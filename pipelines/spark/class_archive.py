@@ -19,8 +19,6 @@ import pyspark
 
 from statelake.pipelines.spark.jars import cache_directory, delta_jars, java_command
 
-__all__ = ["class_archive", "sharing_options"]
-
 SECONDS = 300
 QUIET = "-Xlog:disable", "-Xlog:all=error:stderr"  # a file that can't be used is no matter
 

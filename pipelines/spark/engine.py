@@ -32,8 +32,6 @@ from statelake.state_core.serializers.framework.plugins import (
     restore_plugins,
 )
 
-__all__ = ["SparkEngine"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -46,8 +46,6 @@ from statelake.state_core.model.key_groups import key_groups_of_hashes
 from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind, plan_slices
 from statelake.state_core.serializers.framework.plugins import load_plugin
 
-__all__ = ["FlinkSavepointDataSource", "register"]
-
 KEY_GROUP = "key_group"
 DEFAULT_SLICE_BYTES = str(32 << 20)
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")

@@ -38,8 +38,6 @@ from statelake.state_core.serializers.framework.plugins import (
     restore_plugins,
 )
 
-__all__ = ["FrameRows", "frame_of_files", "frame_of_query"]
-
 OUTCOME = "outcome"
 
 

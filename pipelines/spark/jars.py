@@ -20,8 +20,6 @@ from filelock import FileLock
 
 from statelake.state_core.errors import StateError
 
-__all__ = ["JavaError", "cache_directory", "delta_jars", "require_java", "resolve_jars"]
-
 DELTA_VERSION = "4.4.0"
 DELTA_JARS = tuple(
     f"io.delta:{name}:{DELTA_VERSION}" for name in ("delta-spark_4.2_2.13", "delta-storage")

@@ -17,8 +17,6 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.object_stores import S3_SCHEMES
 from statelake.state_core.files.storage_options import options_of_environment, storage_options
 
-__all__ = ["s3a_settings", "spark_path"]
-
 HADOOP_VERSION = "3.5.0"  # that of PySpark's own Hadoop
 SDK_VERSION = "2.35.4"  # with which that Hadoop was tested; its bundle has 600 MB of other services
 SDK_MODULES = (

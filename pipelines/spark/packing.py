@@ -27,8 +27,6 @@ import statelake.state_core
 from statelake.pipelines.spark.worker_daemon import preload
 from statelake.state_core.errors import StateError
 
-__all__ = ["described", "pack"]
-
 _OURS = (statelake.state_core, statelake.pipelines)
 _OF_SPARK = {"pyspark", "py4j", "delta-spark"}  # and the JARs that these bring
 _EXTRAS = ("", "spark", "hdfs", "kafka")  # what tasks may need, as far as it is installed

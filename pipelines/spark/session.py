@@ -24,8 +24,6 @@ from statelake.pipelines.spark.jars import cache_directory, delta_jars
 from statelake.state_core.errors import MissingFileError, StateError
 from statelake.state_core.extras import require_extra
 
-__all__ = ["open_session"]
-
 GIVEN_BY_OTHERS = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
 CONNECT = "sc://"
 CONNECT_PORT, CONNECT_SECONDS = 15002, 20.0

@@ -21,8 +21,6 @@ from statelake.pipelines.lake.tables.tables import has_files_of
 from statelake.pipelines.spark.object_stores import spark_path
 from statelake.state_core.errors import StateError
 
-__all__ = ["run_sql"]
-
 # they print what is raised as well, with its Java trace
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 

@@ -16,8 +16,6 @@ from statelake.state_core.kernels import decode, encode, hashing, scan, skip
 from statelake.state_core.kernels.compiler import Kernel
 from statelake.state_core.serializers import registered_classes
 
-__all__ = ["preload"]
-
 MODULES = (
     pyarrow.parquet,
     statelake.pipelines.lake.ingest.import_slice,

@@ -25,25 +25,6 @@ from statelake.state_core.declarations.jobs import (
 from statelake.state_core.declarations.states import RedistributionMode, StateDeclaration
 from statelake.state_core.errors import LegalityError
 
-__all__ = [
-    "FLINK_DIFFERENCES",
-    "HOW_TO_DECLARE",
-    "ONE_INPUT",
-    "TABLES",
-    "TWO_INPUTS",
-    "Access",
-    "Cell",
-    "FlinkDifference",
-    "access",
-    "cell",
-    "check_job",
-    "check_operator",
-    "listed",
-    "mode_fault",
-    "refusal",
-    "require_legal",
-]
-
 
 class Cell(Enum):
     """A table's value for a side and a mode."""

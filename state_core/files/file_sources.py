@@ -31,8 +31,6 @@ from statelake.state_core.files.byte_sources import too_short
 if TYPE_CHECKING:
     from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["FileSource", "RemoteFile", "version_of"]
-
 FIRST_AHEAD = 256 << 10
 MOST_AHEAD = 16 << 20
 PART = 4 << 20

@@ -27,16 +27,6 @@ from statelake.state_core.model.showing import Table, brief, kind_text
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 from statelake.state_core.printable import bytes_text, printable_json
 
-__all__ = [
-    "HeavyKey",
-    "Load",
-    "OperatorDescription",
-    "SnapshotDescription",
-    "StateDescription",
-    "describe_operator",
-    "describe_snapshot",
-]
-
 I64Array: TypeAlias = npt.NDArray[np.int64]
 
 AUTO_COUNT_BYTES = 2 << 30

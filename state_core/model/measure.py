@@ -21,8 +21,6 @@ from statelake.state_core.kernels.hashing import fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
 
-__all__ = ["Measure", "measure_operator"]
-
 I64Array: TypeAlias = npt.NDArray[np.int64]
 
 

@@ -16,8 +16,6 @@ from statelake.state_core.errors import NotFoundError, did_you_mean
 from statelake.state_core.model import showing
 from statelake.state_core.model.handles import DistributionMode
 
-__all__ = ["NonKeyedPart", "NonKeyedState", "columns_of"]
-
 
 def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     """Return the columns of some names, in that order; all of them by default.

@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from statelake.state_core.model.operator_state import NonKeyedState
     from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 
-__all__ = [
-    "Table",
-    "brief",
-    "element_state_line",
-    "keyed_state_line",
-    "kind_text",
-    "operator_line",
-    "schema_table",
-    "snapshot_line",
-]
-
 LONGEST = 120  # characters of a name in a line or in a cell of HTML
 LONGEST_NAME = 5000  # of a name in text, of which a terminal folds the lines
 SHOWN = 100

@@ -36,8 +36,6 @@ from statelake.state_core.process.functions import OneInputBatchProcessFunction,
 from statelake.state_core.process.located_keys import LocatedKeys
 from statelake.state_core.process.state_access import StateManager
 
-__all__ = ["GLOBAL_KEY", "GLOBAL_KEY_TYPE", "Backends", "ProcessOperator"]
-
 # the single partition of a global stream, as in Flink's NullByteKeySelector
 GLOBAL_KEY, GLOBAL_KEY_TYPE = 0, "Byte"
 _FIRST = {Side.ONLY, Side.FIRST}

@@ -26,8 +26,6 @@ from statelake.pipelines.cli.options import (
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.operations.bootstrap import BootstrapResult, bootstrap
 
-__all__ = ["bootstrap_command"]
-
 
 @click.command("bootstrap")
 @click.argument("spec")

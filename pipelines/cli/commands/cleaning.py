@@ -8,8 +8,6 @@ from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.terminal import as_json, bytes_text, json_option, tell
 from statelake.pipelines.cli.options import lake_option
 
-__all__ = ["lake"]
-
 
 @click.group()
 def lake() -> None:

@@ -29,8 +29,6 @@ from statelake.pipelines.cli.options import (
 )
 from statelake.pipelines.lake.export.rescaling import OperatorPlan
 
-__all__ = ["diff", "rescale"]
-
 SHOWN_SUBTASKS = 16
 
 

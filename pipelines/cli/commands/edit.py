@@ -31,8 +31,6 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.recorded_sources import offsets_at, read_new_offsets
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 
-__all__ = ["edit", "print_edit", "report_edit"]
-
 
 @click.command()
 @lake_option

@@ -37,8 +37,6 @@ from statelake.state_core.files.held_directories import (
     stale_temporary_directories,
 )
 
-__all__ = ["export"]
-
 SAVEPOINT = "savepoint"  # what a savepoint is called in a lake of its own, as job and as snapshot
 
 

@@ -14,8 +14,6 @@ from statelake.state_core.formats.key_weights import heaviest_key
 from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.model.snapshot import Operator
 
-__all__ = ["inspect"]
-
 
 @click.command()
 @click.argument("savepoint")

@@ -35,8 +35,6 @@ from statelake.pipelines.lake.tables.names import TIMERS
 from statelake.pipelines.lake.tables.records import AnyState, SnapshotRecord
 from statelake.state_core.model.snapshot import TIMER_PREFIX
 
-__all__ = ["commit", "drop", "import_command", "snapshots"]
-
 
 @click.command("import")
 @click.argument("savepoint")

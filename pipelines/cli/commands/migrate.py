@@ -35,8 +35,6 @@ from statelake.pipelines.operations.migrations import (
 )
 from statelake.state_core.errors import StateError
 
-__all__ = ["migrate"]
-
 
 @click.command()
 @lake_option

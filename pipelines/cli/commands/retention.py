@@ -22,8 +22,6 @@ from statelake.pipelines.cli.options import (
 )
 from statelake.pipelines.operations.retention import RetentionPlan
 
-__all__ = ["hold", "release", "retain"]
-
 
 @click.command()
 @lake_option

@@ -32,8 +32,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializerSnapsh
 from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.type_spec import parse_type
 
-__all__ = ["BootstrapSpec", "OperatorSpec", "StateSpec", "read_bootstrap_spec"]
-
 KEYED = ("value", "list", "map", "reducing", "aggregating")
 MODES = ("split", "union", "broadcast")
 DOMAINS = ("event", "processing")

@@ -60,8 +60,6 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["BadRow", "Catalog", "CatalogChange", "CatalogVersion"]
-
 MANY_FILES = 64
 READINGS = 10
 """So often is a version read that others exchange meanwhile."""

@@ -20,14 +20,6 @@ from statelake.state_core.extras import require_extra
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 
-__all__ = [
-    "offsets_at",
-    "read_new_offsets",
-    "recorded_sinks",
-    "recorded_sources",
-    "sources_among",
-]
-
 PATIENCE = 20.0  # seconds that brokers have for an answer
 
 

@@ -36,8 +36,6 @@ from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_
 from statelake.state_core.model.operator_state import NonKeyedState, columns_of
 from statelake.state_core.model.snapshot import KeyedState, Operator
 
-__all__ = ["recorded_operators"]
-
 
 @dataclass(frozen=True, repr=False)
 class RecordedState(KeyedState):

@@ -19,8 +19,6 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.names import LATEST
 from statelake.state_core.errors import NotFoundError
 
-__all__ = ["resolve_snapshot"]
-
 SHOWN = 10
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?", re.ASCII)
 

@@ -38,10 +38,6 @@ from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
-__all__ = [
-    "ValueChange", "digest_of", "is_needed", "read_changes", "resolve_change", "resolve_changes",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class ValueChange:

@@ -44,8 +44,6 @@ from statelake.state_core.model.operator_ids import operator_id_of_uid
 if TYPE_CHECKING:
     from statelake.pipelines.lake.query.session import Session
 
-__all__ = ["EditResult", "SnapshotEdit", "StateChange", "changed_states", "edit_snapshot"]
-
 Operator = TypeVar("Operator", OperatorRecord, OperatorState)
 
 

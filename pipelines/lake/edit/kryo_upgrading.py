@@ -35,8 +35,6 @@ from statelake.state_core.serializers.kryo.decoding import is_declared
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
-__all__ = ["LATER", "KryoUpgrade", "Upgraded", "plan_kryo_upgrade", "upgrade_kryo"]
-
 NAME = KryoSerializerSnapshot.java_class.encode()
 LATER = "Flink 2 wrote it"
 IN_FLIGHT = "records in flight"

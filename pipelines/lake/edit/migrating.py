@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.query.session import Session
     from statelake.pipelines.lake.query.statements import PreparedExpression
 
-__all__ = ["MigrationResult", "migrate_snapshot", "refuse_disagreeing"]
-
 
 @dataclass(frozen=True)
 class MigrationResult:

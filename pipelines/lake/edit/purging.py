@@ -19,8 +19,6 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, StateRecord
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 
-__all__ = ["Expired", "refuse_lasting"]
-
 
 def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
     """Raise if a state has no time to live.

@@ -36,19 +36,6 @@ from statelake.pipelines.times import Stopwatch, phase
 from statelake.state_core.errors import ConflictError, StateError
 from statelake.state_core.formats.rewriting.value_migration import null_value_fields
 
-__all__ = [
-    "SLICE_BYTES",
-    "RewriteTask",
-    "TableLayout",
-    "TableRewriter",
-    "Transform",
-    "kept_rows",
-    "layout_of",
-    "pieces_of",
-    "rewrite_pieces",
-    "successor_of",
-]
-
 SLICE_BYTES = 16 << 20
 SLICES = 8  # at least so many tasks, if there are as many pieces
 TableLayout: TypeAlias = KeyGroupLayout | SubtaskLayout

@@ -43,8 +43,6 @@ from statelake.state_core.errors import EncodeError, NoMatchError
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 from statelake.state_core.model.snapshot import StateKind
 
-__all__ = ["ChangedRows", "check_statements", "edit_by_sql", "rows_where", "session_over"]
-
 STAGED = "staged"  # the directory of rows that an attempt is to insert
 _ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
 

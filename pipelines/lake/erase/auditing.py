@@ -44,8 +44,6 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["AuditResult", "Hit", "audit_erasure"]
-
 PIECE_BYTES = 64 << 20
 PARQUET = b"PAR1"
 ROCKSDB = bytes.fromhex("f7cff485b741e288")  # the end of a table of RocksDB's

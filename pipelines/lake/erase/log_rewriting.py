@@ -25,8 +25,6 @@ from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import ATTEMPT_KEY, StateTable, TableFile
 from statelake.state_core.errors import DamagedLakeError, UnreadableTableError
 
-__all__ = ["check_log", "named_files", "rewrite_log"]
-
 Action: TypeAlias = "dict[str, Any]"
 Replaced: TypeAlias = "Mapping[str, UnitRecord | None]"
 

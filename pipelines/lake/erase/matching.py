@@ -23,8 +23,6 @@ from statelake.state_core.formats.rewriting.key_bytes import key_bytes
 from statelake.state_core.formats.writing.rehash import check_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows
 
-__all__ = ["ErasedKeys", "erased_keys", "rows_met"]
-
 
 @dataclass(frozen=True, eq=False)
 class ErasedKeys(ListedKeys):

@@ -25,17 +25,6 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.formats.layout.keys import encode_keys, key_serializer_of
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = [
-    "LEAST_BYTES",
-    "REDACTED",
-    "Needle",
-    "mentions",
-    "needles_of",
-    "spellings",
-    "whole_forms",
-    "without_words",
-]
-
 KRYO_LENGTH = 64  # from which on it writes texts of ASCII as others
 SHORT = 64  # so long is a text whose length takes one byte
 LEAST_BYTES = 5  # that are neither 0x00 nor 0xff, of which numbers have many in front

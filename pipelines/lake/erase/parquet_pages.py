@@ -16,8 +16,6 @@ import pyarrow as pa
 from statelake.pipelines.lake.tables.parquet_bounds import leaves_of, open_parquet
 from statelake.state_core.errors import DamagedLakeError
 
-__all__ = ["pages_of"]
-
 DICTIONARY, DATA_V2 = 2, 3
 AS_THEY_ARE = {0, 2, 3, 4, 8}  # PLAIN, dictionaries, runs, bits
 BETWEEN = b"\n"  # texts, so that none goes on in the next one

@@ -30,8 +30,6 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 
-__all__ = ["ErasurePlan", "FoundFile", "FoundState", "Planner", "records_of"]
-
 
 @dataclass(frozen=True)
 class FoundFile:

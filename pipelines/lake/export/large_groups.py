@@ -35,8 +35,6 @@ from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.columns import U8Array
 
-__all__ = ["GroupPiece", "encoded_piece", "piece_rows", "plan_pieces"]
-
 ENCODED_BYTES = 8 << 20  # what is encoded at once of a row group
 
 

@@ -16,8 +16,6 @@ from statelake.state_core.model.redistribution import (
     spread_evenly,
 )
 
-__all__ = ["OperatorPlan", "plan_rescale"]
-
 
 @dataclass(frozen=True)
 class OperatorPlan:

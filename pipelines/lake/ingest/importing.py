@@ -67,8 +67,6 @@ from statelake.state_core.formats.reader import (
 )
 from statelake.state_core.model.snapshot import Operator
 
-__all__ = ["ImportResult", "import_snapshot"]
-
 ATTEMPTS = 4
 """So often an import begins again where what it built on was dropped or erased from."""
 

@@ -17,8 +17,6 @@ from statelake.state_core.formats.writing.unified_encode import encode_rows
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import prefix_bytes
 
-__all__ = ["expired_until", "weigh_recorded", "weigh_snapshot"]
-
 CHUNK_BYTES = 64 << 20
 
 

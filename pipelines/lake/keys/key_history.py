@@ -21,8 +21,6 @@ from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 
-__all__ = ["Change", "KeyHistory", "KeySnapshot", "key_history"]
-
 # what is held at one place, each as `statelake dump` prints its value and its time of last access
 _Held: TypeAlias = "dict[str, list[dict[str, Any]]]"
 

@@ -24,8 +24,6 @@ from statelake.pipelines.shown import plain
 from statelake.state_core.errors import NotFoundError, did_you_mean
 from statelake.state_core.model.snapshot import KeyedState
 
-__all__ = ["KeyTables", "key_tables", "newest_snapshot", "operators_with", "rows_in_lake"]
-
 SHORTEST_ID = 4
 
 

@@ -35,8 +35,6 @@ from statelake.pipelines.lake.query.table_names import (
 from statelake.state_core.errors import LakeError, StateError
 from statelake.state_core.files.held_directories import SQL_PREFIX, HeldDirectory, held_temporary
 
-__all__ = ["Answer", "QueryError", "Session"]
-
 CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": False,
     "autoinstall_known_extensions": False,

@@ -21,8 +21,6 @@ from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.layout.keyed_layout import VALUE
 
-__all__ = ["CHANGING", "PreparedExpression", "PreparedStatement", "Statement", "parse_statement"]
-
 CHANGING = ("DELETE", "UPDATE", "INSERT")
 ROW = "__row"  # the place of a row among those at hand
 TARGET, BEFORE, MET = "the rows to change", "the rows before", "the rows that were met"

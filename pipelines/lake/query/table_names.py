@@ -19,20 +19,6 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotReco
 from statelake.pipelines.lake.tables.units import Partitioning
 from statelake.state_core.errors import DamagedLakeError, NotFoundError
 
-__all__ = [
-    "DUCKDB",
-    "EVERY_SNAPSHOT",
-    "SPARK",
-    "Dialect",
-    "NamedTable",
-    "TableNames",
-    "find_folded",
-    "operator_tables_by_name",
-    "quoted",
-    "resolve_names",
-    "shown_name",
-]
-
 Found = TypeVar("Found")
 Parts = tuple[str, ...]
 

@@ -23,8 +23,6 @@ from math import isqrt
 
 import numpy as np
 
-__all__ = ["Cipher"]
-
 ROUNDS = 8
 TEXT_BLOCK, BYTES_BLOCK = 64, 32  # how much of a long value is permuted at once
 HASH_BYTES = 16

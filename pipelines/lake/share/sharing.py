@@ -59,8 +59,6 @@ from statelake.state_core.serializers.sql.section_data import BinarySerializer
 from statelake.state_core.serializers.sql.table_data import RawValueDataSerializer
 from statelake.state_core.serializers.sql.table_variants import BitmapSerializer, VariantSerializer
 
-__all__ = ["SharedRows", "SharedSnapshot", "Sharing", "sharing_of"]
-
 Rows = TypeVar("Rows", StateRows, ElementRows)
 TIMERS = "timers"
 _BYTES_OF_OTHERS = (

@@ -14,8 +14,6 @@ from statelake.pipelines.lake.tables.table_rows import parse_recorded
 from statelake.state_core.model.description import KINDS, OperatorDescription, StateDescription
 from statelake.state_core.model.handles import DistributionMode
 
-__all__ = ["describe_recorded", "group_totals"]
-
 
 def group_totals(
     states: list[StateRecord], max_parallelism: int

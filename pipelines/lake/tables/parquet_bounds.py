@@ -24,8 +24,6 @@ from statelake.pipelines.lake.tables.thrift_compact import Fields, read_struct
 from statelake.state_core.bounds import PAGE_BYTES, TABLE_BYTES, TABLE_ROWS
 from statelake.state_core.errors import StateError
 
-__all__ = ["BoundedWriter", "check_parquet", "leaves_of", "open_parquet"]
-
 # fields of `PageHeader`, and of what it says of a page of each kind
 KIND, UNPACKED, PACKED = 1, 2, 3
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3

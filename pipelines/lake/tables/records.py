@@ -21,23 +21,6 @@ from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.model.measure import Measure
 from statelake.state_core.printable import printable
 
-__all__ = [
-    "SNAPSHOT_SCHEMA",
-    "AnyState",
-    "CarriedFile",
-    "HoldRecord",
-    "KeyGroupRecord",
-    "OperatorRecord",
-    "OperatorStateRecord",
-    "SnapshotRecord",
-    "StateRecord",
-    "SubtaskRecord",
-    "TableRecord",
-    "UnitRecord",
-    "field_values",
-    "key_group_records",
-]
-
 
 @dataclass(slots=True)  # there may be millions
 class KeyGroupRecord:

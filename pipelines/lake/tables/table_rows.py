@@ -31,21 +31,6 @@ from statelake.state_core.model.snapshot import KeyedState, StateKind
 from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.opaque.decoders import DECODED
 
-__all__ = [
-    "TableRows",
-    "chunks_of",
-    "group_sizes",
-    "is_decoded_otherwise",
-    "null_counts",
-    "open_unit",
-    "parse_recorded",
-    "read_unit",
-    "rows_of_groups",
-    "rows_of_queue",
-    "table_rows",
-    "typed_rows",
-]
-
 FETCHED_BYTES = 16 << 20
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["I16", "I64", "LIST", "STRUCT", "Fields", "read_struct", "write_struct"]
-
 Fields: TypeAlias = dict[int, tuple[int, Any]]
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)

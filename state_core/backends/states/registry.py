@@ -37,8 +37,6 @@ from statelake.state_core.serializers.framework.compatibility import Compatibili
 from statelake.state_core.serializers.framework.restored import as_key
 from statelake.state_core.serializers.opaque.decoders import undecoded
 
-__all__ = ["RegisteredState", "StateRegistry", "TableFactory", "same_info"]
-
 BATCH_ROWS = 1 << 16
 
 

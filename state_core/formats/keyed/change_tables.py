@@ -26,9 +26,6 @@ from statelake.state_core.serializers.composite.wrappers import TtlSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["SAVEPOINT", "Table", "Values", "check_ends", "refused", "table_of"]
-
-
 CLEAR, SET, SET_INTERNAL, ADD, MERGE_NS, ADD_ELEMENT, UPDATE_ELEMENT, REMOVE_ELEMENT = range(8)
 REMOVE_FIRST = 8
 NAMES = (

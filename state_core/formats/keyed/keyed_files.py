@@ -58,19 +58,6 @@ from statelake.state_core.model.snapshot import Entries, StateKind
 if TYPE_CHECKING:
     from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
 
-__all__ = [
-    "HeapKeyedFile",
-    "RawTimersKeyedFile",
-    "RocksDBKeyedFile",
-    "Siblings",
-    "UnifiedKeyedFile",
-    "all_in_base",
-    "is_heap",
-    "is_timers",
-    "open_keyed",
-    "open_raw_timers",
-]
-
 
 def open_keyed(
     handle: KeyedHandle,

@@ -32,13 +32,6 @@ from statelake.state_core.serializers.framework.registry import changes
 from statelake.state_core.serializers.framework.restored import count_columns
 from statelake.state_core.serializers.opaque.decoders import undecoded
 
-__all__ = [
-    "SubtaskPart",
-    "open_non_keyed",
-    "open_operator_files",
-    "parse_operator_state",
-]
-
 
 @dataclass(frozen=True)
 class SubtaskPart:

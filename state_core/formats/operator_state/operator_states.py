@@ -42,8 +42,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array
 from statelake.state_core.serializers.framework.restored import restore_bounded, restore_key
 
-__all__ = ["ElementRows", "OperatorLayout", "encode_operator_file", "operator_layout"]
-
 SUBTASK, POSITION, KEY, VALUE = "subtask", "position", "key", "value"
 RAW_KEY, RAW_VALUE = "raw_key", "raw_value"
 

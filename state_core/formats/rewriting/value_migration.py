@@ -41,17 +41,6 @@ from statelake.state_core.serializers.framework.columns import Cursor, U8Array, 
 from statelake.state_core.serializers.framework.compatibility import Compatibility
 from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
 
-__all__ = [
-    "decode_rows",
-    "exact_values",
-    "migrate_rows",
-    "resolve_element",
-    "rewritten_rows",
-    "validate_rows",
-    "with_value_bytes",
-    "with_values",
-]
-
 Rows = TypeVar("Rows", StateRows, ElementRows)
 
 

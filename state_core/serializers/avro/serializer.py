@@ -62,8 +62,6 @@ from statelake.state_core.serializers.framework.compatibility import (
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 
-__all__ = ["AvroSerializer", "AvroSerializerSnapshot"]
-
 GENERIC_RECORD = "org.apache.avro.generic.GenericRecord"
 
 _PRIMITIVES: dict[str, type[TypeSerializer]] = {

@@ -37,8 +37,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     FlaggedSnapshot,
 )
 
-__all__ = ["ObjectSerializer", "RowSerializer", "StructSerializer", "TupleSerializer"]
-
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
 
 

@@ -21,8 +21,6 @@ from statelake.pipelines.cli.options import (
 from statelake.state_core.formats.layout.state_compatibility import StateVerdict
 from statelake.state_core.serializers.framework.compatibility import Verdict
 
-__all__ = ["check"]
-
 
 @click.group()
 def check() -> None:

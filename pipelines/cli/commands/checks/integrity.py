@@ -35,8 +35,6 @@ from statelake.state_core.checks.integrity import (
 )
 from statelake.state_core.formats import open_snapshot
 
-__all__ = ["integrity"]
-
 SHOWN = 200
 STYLE = {True: "red", False: "green"}  # of a verdict, by whether there are faults
 

@@ -22,8 +22,6 @@ from statelake.state_core.checks.held_states import held_operators
 from statelake.state_core.declarations.findings import Finding
 from statelake.state_core.formats.reader import open_snapshot
 
-__all__ = ["legality"]
-
 
 @click.command()
 @click.argument("declared", metavar="MODULE:JOB")

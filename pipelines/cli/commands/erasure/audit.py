@@ -20,8 +20,6 @@ from statelake.pipelines.cli.options import answer, lake_option
 from statelake.pipelines.lake.erase.audit_records import broken_record
 from statelake.pipelines.lake.erase.auditing import AuditResult
 
-__all__ = ["audit"]
-
 SHOWN = 20
 
 

@@ -26,8 +26,6 @@ from statelake.pipelines.lake.erase.erasing import ErasureResult
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.erase.requests import SECRET
 
-__all__ = ["Asked", "asked_options", "erase_command"]
-
 
 class Asked(NamedTuple):
     """What is to go, and what the hash of the request is made with; empty if nothing was given."""

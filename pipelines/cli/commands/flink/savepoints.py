@@ -28,8 +28,6 @@ from statelake.pipelines.cli.options import (
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.state_core.errors import StateError
 
-__all__ = ["dispose", "savepoint", "stop"]
-
 
 @dataclass(frozen=True)
 class _Target:

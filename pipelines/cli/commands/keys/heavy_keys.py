@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.catalog import Catalog
     from statelake.pipelines.lake.tables.records import SnapshotRecord
 
-__all__ = ["top"]
-
 LONGEST_KEY = 200
 SHOWN_STATES = 200  # for people; --json has all
 

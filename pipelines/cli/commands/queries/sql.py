@@ -33,11 +33,6 @@ from statelake.pipelines.lake.query.table_names import SPARK, TableNames
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import StateError
 
-__all__ = [
-    "ROWS", "as_of_option", "changing_verb", "job_of", "left_out_job_option", "of_job", "on_duckdb",
-    "sql",
-]  # fmt: skip
-
 as_of_option = snapshot_option("--as-of", help="Tables are read as they were in this snapshot.")
 left_out_job_option = configured_option("job", "A job whose name may be left out of table names.")
 

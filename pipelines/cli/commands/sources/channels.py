@@ -34,8 +34,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.restored import restore_bounded
 from statelake.state_core.serializers.type_spec import parse_type
 
-__all__ = ["channels"]
-
 SHOWN = 1000  # channels: --json has all
 
 

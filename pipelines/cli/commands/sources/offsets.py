@@ -25,8 +25,6 @@ from statelake.state_core.errors import NotFoundError
 if TYPE_CHECKING:
     pass
 
-__all__ = ["offsets", "print_moved"]
-
 SHOWN = 1000  # splits of one source: --json has all
 _TITLES = {
     "kafka": "Kafka",

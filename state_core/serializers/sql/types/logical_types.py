@@ -16,12 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-__all__ = [
-    "ArrayType", "DecimalType", "DistinctType", "IntervalType", "LengthType", "LogicalType",
-    "MapType", "MultisetType", "RawType", "RowField", "RowType", "SimpleType", "StructuredType",
-    "TimeType", "TimestampType", "TypeDifference", "UnknownType", "type_differences",
-]  # fmt: skip
-
 MAX_LENGTH = (1 << 31) - 1
 
 
