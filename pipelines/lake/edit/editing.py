@@ -263,7 +263,7 @@ class _Edit:
         if self.session is None:
             self.session = sql_editing.session_over(self.rewriter.lake, self.record)
         where = sql_editing.rows_where(self.session, operator, table, predicate)
-        where.prepared.try_over(layout_of(self.rewriter.lake, operator, table).schema)
+        sql_editing.refuse_no_condition(self.session, operator, table, predicate)
         return where
 
     def _keep_keys(self) -> None:

@@ -45,6 +45,7 @@ from statelake.state_core.model.snapshot import StateKind
 
 STAGED = "staged"  # the directory of rows that an attempt is to insert
 _ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
+_NO_CONDITION = re.compile(r"'bool_or\((.*?)\)'")  # DuckDB's error, with the type
 
 
 def edit_by_sql(
@@ -210,24 +211,56 @@ def rows_where(
     Raises:
         QueryError: DuckDB can't understand it, or it is more than a predicate.
     """
+    kind, statement = _rows_where(session, operator, table, predicate, predicate)
+    return kind(PreparedStatement(session, statement), queues_in(operator, table), [])
+
+
+def refuse_no_condition(
+    session: Session, operator: OperatorRecord, table: TableRecord, predicate: str
+) -> None:
+    """Try a predicate over no row, and refuse one that is neither true nor false, as a number is.
+
+    DuckDB takes each number but 0 as true: rows that nobody meant would be deleted.
+
+    Raises:
+        QueryError: It is no condition, or DuckDB can't understand it.
+    """
+    strict = f"list_aggregate([({predicate}\n)], 'bool_or')"  # which takes nothing but booleans
+    _, statement = _rows_where(session, operator, table, predicate, strict)
+    try:
+        schema = layout_of(session.lake, operator, table).schema
+        PreparedStatement(session, statement).try_over(schema)
+    except QueryError as error:
+        if (found := _NO_CONDITION.search(error.problem)) is None:
+            raise
+        raise QueryError(
+            f"it is neither true nor false but {found[1]}",
+            place=statement.place,
+            remedy="compare it, for example with `> 0` or `IS NOT NULL`",
+        ) from error
+
+
+def _rows_where(
+    session: Session, operator: OperatorRecord, table: TableRecord, predicate: str, condition: str
+) -> tuple[type[ChangedRows], Statement]:
+    """The statement by which rows go, or elements, of which a condition is true."""
     name = {path: name for name, path in operator_tables_by_name(operator)}[table.path]
     lists = {state.table for state in operator.states if state.kind == StateKind.LIST.value}
     if table.path in lists and _ELEMENT.search(predicate):
-        stays = f"[NOT coalesce(({predicate}\n), false) for element in value]"
+        stays = f"[NOT coalesce(({condition}\n), false) for element in value]"
         columns = [VALUE]
         if TTL in layout_of(session.lake, operator, table).schema.names:
             columns.append(TTL)  # a time of last access for each element
         kept = ", ".join(f"{column} = list_where({column}, {stays})" for column in columns)
         verb, head, tail = "UPDATE", "UPDATE ", f"SET {kept} WHERE list_contains({stays}, false)"
     else:
-        verb, head, tail = "DELETE", "DELETE FROM ", f"WHERE ({predicate}\n)"
+        verb, head, tail = "DELETE", "DELETE FROM ", f"WHERE ({condition}\n)"
     named = NamedTable(
         str(session.names.job), operator.label, name, table.path, str(session.names.as_of)
     )
     place = f"state {operator.label}/{name}, {predicate}"
     statement = Statement(predicate, verb, named, head, tail, frozenset(), place)
-    kind = ChangedElements if verb == "UPDATE" else ChangedRows
-    return kind(PreparedStatement(session, statement), queues_in(operator, table), [])
+    return ChangedElements if verb == "UPDATE" else ChangedRows, statement
 
 
 def queues_in(operator: OperatorRecord, table: TableRecord) -> Mapping[str, Mapping[str, str]]:

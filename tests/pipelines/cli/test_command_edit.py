@@ -174,7 +174,9 @@ def test_purged_operator_state(lake: Catalog, tmp_path: Path) -> None:
     assert [(row["subtask"], row["value"]) for row in after.to_pylist()] == stays
 
 
-@pytest.mark.parametrize("predicate", ["nothing = 1", "value >", "value; DROP TABLE x"])
+@pytest.mark.parametrize(
+    "predicate", ["nothing = 1", "value >", "value; DROP TABLE x", "value + 1", "'a'"]
+)
 def test_a_predicate_that_is_not_understood(predicate: str, lake: Catalog) -> None:
     """It is told in one line, and nothing was made."""
     code, said = purge(lake, "orders", "kinds/total", predicate)
