@@ -32,7 +32,7 @@ from statelake.pipelines.operations.bootstrap import BootstrapResult, bootstrap
 @click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
 @configured_option("lake", "A lake that it is to be imported to as well.")
 @configured_option("job", "The job's name in the lake.")
-@click.option("--snapshot", "snapshot_id", help="What to call it in the lake.")
+@click.option("--snapshot", "snapshot_id", help="Its name in the lake.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as the spec says.")
 @max_parallelism_option(
     help="By default as the spec says, or what Flink takes for the parallelism."

@@ -36,7 +36,7 @@ from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit
 @lake_option
 @job_option
 @snapshot_option("--parent", required=True, help="The snapshot to edit.")
-@click.option("--snapshot", "snapshot_id", required=True, help="What to call the new snapshot.")
+@click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
 @click.option(
     "--rename-uid", nargs=2, multiple=True, metavar="OPERATOR UID", help="Give an operator a uid."
 )
@@ -50,16 +50,16 @@ from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit
 )
 @click.option(
     "--purge", nargs=2, multiple=True, metavar="OPERATOR/STATE PREDICATE",
-    help="Let rows go: DuckDB's SQL over the table's columns; of a list the elements, if it says"
-    " `element`.",
+    help="Delete the rows that match: DuckDB's SQL over the table's columns; of a list the"
+    " elements, if it says `element`.",
 )  # fmt: skip
 @click.option(
     "--expire", nargs=2, multiple=True, type=(str, Duration()), metavar="OPERATOR/STATE TTL",
-    help="Let go what has expired: 90s, 15min, 12h, 7d.",
+    help="Delete the entries that have expired: 90s, 15min, 12h, 7d.",
 )  # fmt: skip
 @click.option(
     "--keep-keys", nargs=2, multiple=True, metavar="OPERATOR FILE",
-    help="Let all keys go but those that the file lists, one a line.",
+    help="Delete all keys but those that the file lists, one a line.",
 )  # fmt: skip
 @click.option(
     "--set-offsets", multiple=True, metavar="TOPIC:PARTITION=OFFSET|FILE",

@@ -40,7 +40,7 @@ from statelake.state_core.model.snapshot import TIMER_PREFIX
 @click.argument("savepoint")
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_id", help="What to call it; by default as Flink did.")
+@click.option("--snapshot", "snapshot_id", help="Its name; by default Flink's.")
 @engine_option
 @reading_options
 @click.option("--note", default="", help="Kept with the snapshot.")
@@ -127,7 +127,7 @@ def _kind(state: AnyState) -> str:
 @click.command()
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_id", required=True, help="What to call the new snapshot.")
+@click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
 @snapshot_option("--parent", required=True, help="The snapshot whose tables were edited.")
 @click.option("--note", default="", help="Why; kept with the snapshot.")
 @engine_option
@@ -196,8 +196,8 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 @click.command()
 @lake_option
 @job_option
-@snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to let go.")
-@click.option("--keep", type=click.IntRange(min=0), help="Let all go but the newest N.")
+@snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to delete.")
+@click.option("--keep", type=click.IntRange(min=0), help="Delete all but the newest N.")
 @click.option("--yes", is_flag=True, help="Do it: without this, only the plan is shown.")
 @json_option
 def drop(

@@ -27,7 +27,6 @@ TASKS = [
 ]
 SHOWN = [DOCS / f"{name}.md" for name in ("tutorial", "which-change", "without-statelake")]
 MADE = {"commands.md", "examples.md"}  # when the site is built
-SPARK = {"migrate"}  # what starts it has tests of its own
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -75,7 +74,7 @@ def test_what_a_page_says_can_be_typed(page: Path, clone: Path) -> None:
         block for block in blocks(DOCS / "upgrade.md", "python") if block.startswith("# jobs.py")
     )
     (clone / "jobs.py").write_text(jobs, "utf-8")
-    called = [words for words in typed(page) if words[0] not in SPARK]
+    called = list(typed(page))
     assert len(called) >= 2
     if not any(words[0] == "import" for words in called):  # README's first steps come before
         called = [words for words in typed(README) if words[0] == "import"] + called
@@ -139,11 +138,10 @@ def test_a_page_shows_what_its_blocks_print(
             for call in block.replace("\\\n", " ").split("$ statelake ")[1:]:
                 command, _, expected = call.partition("\n")
                 words = shlex.split(command)
-                if words[0] not in SPARK:
-                    ran = run(*words)
-                    assert ran.code == 0, ran.err
-                    assert_printed(expected, ran.out)
-                    shown += 1
+                ran = run(*words)
+                assert ran.code == 0, ran.err
+                assert_printed(expected, ran.out)
+                shown += 1
     assert shown > 2
 
 

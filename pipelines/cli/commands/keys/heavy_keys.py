@@ -1,4 +1,4 @@
-"""`statelake top`: which keys are heavy, which lists and maps long, and what a TTL would let go."""
+"""`statelake top`: the heaviest keys, the longest lists and maps, and what a TTL would delete."""
 
 from __future__ import annotations
 

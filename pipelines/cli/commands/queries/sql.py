@@ -53,7 +53,7 @@ ROWS = 100
 @as_of_option
 @left_out_job_option
 @snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Change this snapshot, as a new one.")
-@click.option("--as", "snapshot_id", metavar="SNAPSHOT", help="What to call the new snapshot.")
+@click.option("--as", "snapshot_id", metavar="SNAPSHOT", help="The name of the new snapshot.")
 @click.option("--note", default="", help="Why; kept with the new snapshot.")
 @click.option(
     "--engine", "query_engine", type=click.Choice(["duckdb", "spark"]), default="duckdb",
