@@ -54,9 +54,9 @@ fuzz: $(READY)  ## Fuzz what reads others' bytes, guided by coverage: make fuzz 
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet atheris==3.0.0
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(TARGETS)
 
-docs: $(READY)  ## The documentation as a site, in site/; fails on a link that leads nowhere
+docs: $(READY)  ## Build the documentation as a site in site/; fails on a broken link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "site/index.html"
+	@echo "open $(CURDIR)/site/index.html in a browser: no server is needed, for the search neither"
 
 lint: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check --quiet .

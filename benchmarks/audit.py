@@ -22,7 +22,7 @@ import pyarrow as pa
 from benchmarks.measuring import Row, print_table
 from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.rewriting import rewrite_pieces
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.auditing import audit_erasure
@@ -34,13 +34,13 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 WANTED_BYTES = 500e6
 
 
-def make_lake(work: Path, entries: int, snapshots: int) -> Lake:
+def make_lake(work: Path, entries: int, snapshots: int) -> Catalog:
     """A lake with so many snapshots of a state of so many entries."""
     keys = [f"key-{number:012d}" for number in range(entries)]
     rows = pa.table({"key": keys, "value": pa.array(range(entries), pa.int64())})
     state = NewKeyedState("count", rows, value="Long")
     write_snapshot(work / "savepoint", [NewOperator("counter", "String", (state,), parallelism=4)])
-    lake = Lake(work / "lake")
+    lake = Catalog(work / "lake")
     import_snapshot(
         lake, str(work / "savepoint"), "orders", snapshot_id="s0", uids=("counter",),
         engine=LocalEngine(),
@@ -61,11 +61,11 @@ def measure(work: Path, entries: int, snapshots: int) -> list[Row]:
         shutil.copytree(made.directory.root, copy)
         keys = [f"key-{number * (entries // count):012d}" for number in range(count)]
         asked = ErasureRequest("benchmark", keys)
-        lake = Lake(copy)
+        lake = Catalog(copy)
         began = time.perf_counter()
         written = erase(lake, asked).said
         took = time.perf_counter() - began
-        again = Lake(made.directory.root)
+        again = Catalog(made.directory.root)
         once = _write_once(again, asked)
         rows.append(
             Row(f"erase {count:,} keys from {snapshots} snapshots, {written['files']} files",
@@ -77,7 +77,7 @@ def measure(work: Path, entries: int, snapshots: int) -> list[Row]:
     return rows
 
 
-def _write_once(lake: Lake, asked: ErasureRequest) -> float:
+def _write_once(lake: Catalog, asked: ErasureRequest) -> float:
     """The time to read, encode and write the files that hold the keys."""
     planner = Planner(lake, asked, records_of(lake, []), LocalEngine())
     _, files = planner.find()
@@ -92,7 +92,7 @@ def _write_once(lake: Lake, asked: ErasureRequest) -> float:
     return took
 
 
-def _audit(lake: Lake, asked: ErasureRequest) -> Row:
+def _audit(lake: Catalog, asked: ErasureRequest) -> Row:
     audit_erasure(lake, asked)  # the cache is warm then
     began = time.perf_counter()
     result = audit_erasure(lake, asked)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.measuring import Row, print_table
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.support.dagster_api import DagsterApi
 from tests.support.dagster_server import dagster_dev
@@ -66,7 +66,7 @@ class Backfill:
     """
 
     def __init__(self, work: Path, snapshots: int) -> None:
-        self.lake = Lake(work / "lake")
+        self.lake = Catalog(work / "lake")
         self.names = [f"night-{number:03}" for number in range(1, snapshots + 1)]
         self.spec = work / "new_types.yaml"
         self.spec.write_text(NEW_TYPES)

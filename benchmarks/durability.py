@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from benchmarks.measuring import Row, compare, print_table, seconds
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.operations.bootstrap import bootstrap
@@ -45,13 +45,13 @@ def main() -> None:
 def measure(work: Path, entries: int) -> list[Row]:
     """The rows of an import and of an export."""
     source, lake = _written(work / "savepoint", entries), work / "lake"
-    import_snapshot(Lake(work / "kept"), str(source), JOB, snapshot_id="s", engine=LocalEngine())
+    import_snapshot(Catalog(work / "kept"), str(source), JOB, snapshot_id="s", engine=LocalEngine())
 
     def import_anew() -> None:
-        import_snapshot(Lake(lake), str(source), JOB, snapshot_id="s", engine=LocalEngine())
+        import_snapshot(Catalog(lake), str(source), JOB, snapshot_id="s", engine=LocalEngine())
 
     def export_anew() -> None:
-        export_snapshot(Lake(work / "kept"), JOB, "s", work / "to", engine=LocalEngine())
+        export_snapshot(Catalog(work / "kept"), JOB, "s", work / "to", engine=LocalEngine())
 
     return [
         _compared("import", entries, import_anew, lake, wanted=0.9),

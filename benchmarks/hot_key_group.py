@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
@@ -54,7 +54,7 @@ def most_held() -> int:
 
 def step(what: str, work: Path) -> None:
     """Do it, and print the seconds, and the megabytes held at most beyond the beginning."""
-    lake, engine = Lake(work / "lake"), LocalEngine()
+    lake, engine = Catalog(work / "lake"), LocalEngine()
     before = most_held()
     began = time.perf_counter()
     if what == "import":

@@ -10,7 +10,7 @@ from benchmarks.measuring import Row, compare, seconds
 from benchmarks.peer import StateProcessor
 from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.spark.engine import SparkEngine
@@ -41,16 +41,16 @@ def reading(path: Path, form: str, peer: StateProcessor, entries: int) -> Row:
 
 def importing(
     path: Path, form: str, peer: StateProcessor, entries: int, work: Path
-) -> tuple[list[Row], Lake, Any]:
+) -> tuple[list[Row], Catalog, Any]:
     """Into Delta, on Spark (session up and warm) and locally, against reading to Parquet."""
     parquet = work / f"parquet-{form}"
     parquet.mkdir()
     theirs = peer.run("parquet", backend="hashmap", savepoint=path.as_uri(), to=parquet)
     numbers = itertools.count()
-    lakes: list[tuple[Lake, Any]] = []
+    lakes: list[tuple[Catalog, Any]] = []
 
     def run(engine: Any) -> None:
-        lake = Lake(work / f"lake-{form}-{engine.name}-{next(numbers)}")
+        lake = Catalog(work / f"lake-{form}-{engine.name}-{next(numbers)}")
         lakes.append((lake, import_snapshot(lake, str(path), JOB, engine=engine).record))
 
     spark = SparkEngine()
@@ -66,7 +66,9 @@ def importing(
     return rows, *lakes[-1]
 
 
-def exporting(lake: Lake, record: Any, form: str, theirs: float, entries: int, work: Path) -> Row:
+def exporting(
+    lake: Catalog, record: Any, form: str, theirs: float, entries: int, work: Path
+) -> Row:
     """Back into a savepoint, against the peer's writing of one."""
     numbers = itertools.count()
 
@@ -80,7 +82,7 @@ def exporting(lake: Lake, record: Any, form: str, theirs: float, entries: int, w
     )
 
 
-def second_snapshot(lake: Lake, record: Any, work: Path) -> Row:
+def second_snapshot(lake: Catalog, record: Any, work: Path) -> Row:
     """The same savepoint with one key group of 128 changed: what the lake grows by."""
     changed = work / "changed"
     export_snapshot(lake, JOB, record.snapshot_id, changed, compression="none")

@@ -17,7 +17,7 @@ from benchmarks.one_key import write_canonical
 from benchmarks.small_matters import SMALL
 from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -44,7 +44,7 @@ def main() -> None:
 
 def small_snapshots(work: Path) -> list[Row]:
     """Files and bytes of a lake with many small snapshots."""
-    lake = Lake(work / "small")
+    lake = Catalog(work / "small")
     keys = open_snapshot(SMALL).operator("kinds").state("total").to_arrow().column("key")
     source, took = SMALL, 0.0
     for number in range(SNAPSHOTS):
@@ -66,7 +66,7 @@ def small_snapshots(work: Path) -> list[Row]:
 
 def one_changed_group(work: Path, entries: int) -> list[Row]:
     """What the second snapshot writes when one key group has changed."""
-    lake = Lake(work / "large")
+    lake = Catalog(work / "large")
     source = write_canonical(work, entries)
     first_took = seconds(lambda: _import(lake, source, "first"), 1)
     changed = _changed(work, source, [OTHER_BYTES])
@@ -84,14 +84,14 @@ def one_changed_group(work: Path, entries: int) -> list[Row]:
     ]
 
 
-def _import(lake: Lake, source: Path, name: str) -> None:
+def _import(lake: Catalog, source: Path, name: str) -> None:
     import_snapshot(lake, str(source), JOB, snapshot_id=name, engine=LocalEngine())
 
 
 def _changed(work: Path, source: Path, statements: Sequence[str]) -> Path:
     """The savepoint that statements make of another."""
     with tempfile.TemporaryDirectory(dir=work) as name:
-        scratch = Lake(Path(name) / "lake")
+        scratch = Catalog(Path(name) / "lake")
         _import(scratch, source, "before")
         edit_by_sql(scratch, JOB, "before", "after", statements)
         to = Path(tempfile.mkdtemp(dir=work)) / "savepoint"

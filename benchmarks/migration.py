@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measuring import Row, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -34,7 +34,7 @@ def measure(work: Path, entries: int) -> list[Row]:
     StateProcessor(program="PojoBench").run(
         "write", backend="hashmap", entries=entries, to=path.as_uri()
     )
-    engine, lake = SparkEngine(), Lake(work / "lake")
+    engine, lake = SparkEngine(), Catalog(work / "lake")
     import_snapshot(lake, str(path), "warm", snapshot_id="sp", engine=engine)
     numbers = itertools.count()
     imported = seconds(

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measuring import Row, print_table
 from benchmarks.small_matters import PEAK, run
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.operations.bootstrap import bootstrap
 from statelake.state_core.backends import (
@@ -158,7 +158,7 @@ def write_all(work: Path, entries: int) -> dict[str, Path]:
         write_canonical(work, entries)
         write_native(places[CANONICAL], places[HEAP], heap_backend)
         write_native(places[CANONICAL], places[ROCKSDB], rocksdb_backend)
-        import_snapshot(Lake(places[LAKE]), str(places[CANONICAL]), "bench", engine="local")
+        import_snapshot(Catalog(places[LAKE]), str(places[CANONICAL]), "bench", engine="local")
         written.touch()
     return places
 

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.measuring import Row, print_table, rate
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.pipelines.spark.engine import SparkEngine
 from statelake.pipelines.spark.session import open_session
@@ -114,7 +114,7 @@ def ours(work: Path, source: Path, function: Any, engine: Any) -> float:
     stream = job.source("records", str(source), format="parquet").key_by("key", "Long")
     stream.process(function, uid="sum", output=OUTPUT)
     began = time.perf_counter()
-    run_job(job, Lake(work), RunOptions(2, engine=engine))
+    run_job(job, Catalog(work), RunOptions(2, engine=engine))
     return time.perf_counter() - began
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.files.filesystem import Directory
@@ -61,11 +61,13 @@ def operations(at: Callable[[str], str]) -> list[tuple[str, Callable[[], Any]]]:
     words = ("--lake", lake, "--job", JOB)
 
     def add(name: str) -> Any:
-        return import_snapshot(Lake(lake), at("savepoint"), JOB, snapshot_id=name, engine="local")
+        return import_snapshot(
+            Catalog(lake), at("savepoint"), JOB, snapshot_id=name, engine="local"
+        )
 
     def write(to: str, max_parallelism: int | None = None) -> Any:
         return export_snapshot(
-            Lake(lake), JOB, "first", at(to), max_parallelism=max_parallelism, engine="local"
+            Catalog(lake), JOB, "first", at(to), max_parallelism=max_parallelism, engine="local"
         )
 
     return [

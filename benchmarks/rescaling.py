@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.measuring import Row, compare, seconds
 from benchmarks.peer import StateProcessor
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.export.rescaling import plan_rescale
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -28,7 +28,7 @@ def _rescale(work: Path, peer: StateProcessor, entries: int, old: int, new: int)
     target = work / f"export-wide-{old}"
     peer.run("write", **SHAPE, entries=entries, parallelism=old, to=path.as_uri())
     theirs = peer.run("rewrite", **SHAPE, parallelism=new, savepoint=path.as_uri(), to=rewritten)
-    lake, engine = Lake(work / f"lake-wide-{old}"), SparkEngine()
+    lake, engine = Catalog(work / f"lake-wide-{old}"), SparkEngine()
     imported = seconds(
         lambda: import_snapshot(lake, str(path), JOB, snapshot_id="wide", engine=engine), 1
     )

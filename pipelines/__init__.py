@@ -9,6 +9,7 @@
 `report/`          a snapshot as a page of HTML
 `orchestration/`   the only place with Dagster
 `cli/`             the `statelake` command
+`api`              a lake, its jobs and snapshots, for Python programs and all faces
 `engine`           where slices of work run: in this process, or on Spark
 `keys`             keys as text, and the state of one key in a savepoint
 `times`            the time that an operation spent on what

@@ -23,19 +23,6 @@ from typing import Any, Protocol, TypeVar
 
 from statelake.state_core.extras import has_extra
 
-__all__ = [
-    "MASTER",
-    "SPARK_CONF",
-    "SPARK_PACK",
-    "Engine",
-    "LocalEngine",
-    "Progress",
-    "choose_engine",
-    "cluster_configured",
-    "map_largest_first",
-    "spark_master",
-]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]

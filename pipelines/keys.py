@@ -14,21 +14,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from statelake.pipelines.shown import from_plain, json_text, plain
-from statelake.state_core.errors import EncodeError, NotFoundError
+from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
 from statelake.state_core.formats.layout.keys import key_serializer_of
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer
-
-__all__ = [
-    "KEY_LINES",
-    "KeyRows",
-    "check_states",
-    "key_from_text",
-    "keys_from_text",
-    "lines_of",
-    "rows_in_savepoint",
-]
 
 KEY_LINES = "give a text file with a key a line"
 
@@ -207,9 +197,10 @@ def check_states(state: str | None, names: Collection[str]) -> None:
         NotFoundError: The state is not among the names.
     """
     if state is not None and state not in names:
-        known = ", ".join(sorted(set(names))) or "none"
+        known = sorted(set(names))
         raise NotFoundError(
-            f"no operator has a keyed state {state!r}", remedy=f"there are: {known}"
+            f"no operator has a keyed state {state!r}",
+            remedy=f"there are: {', '.join(known) or 'none'}{did_you_mean(state, known)}",
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.model.snapshot import KeyedState, StateKind
-from statelake.state_core.printable import printable, printable_json
+from statelake.state_core.printable import bytes_text, printable, printable_json
 
 __all__ = [
     "age_text",
@@ -40,19 +40,8 @@ _ORDER = (
     "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value", "ttl",
 )  # fmt: skip
 ROWS_AT_ONCE = 4096  # as Python objects at a time: each takes hundreds of bytes
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ONE_LINE = json.JSONEncoder(ensure_ascii=False)
 _MARKUP = re.compile(r"[\\`|\[\]]")
-
-
-def bytes_text(count: float) -> str:
-    """Return a number of bytes as text for people."""
-    size = float(count)
-    for unit in UNITS:
-        if size < 1024 or unit == UNITS[-1]:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError
 
 
 def age_text(millis: int) -> str:

@@ -19,8 +19,6 @@ from typing import TypeVar
 
 from statelake.pipelines.engine import Engine, Progress, map_largest_first
 
-__all__ = ["Stopwatch", "Times", "phase", "phase_of_each"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Item = TypeVar("Item")

@@ -11,8 +11,6 @@ import yaml
 
 from statelake.state_core.errors import EncodeError
 
-__all__ = ["MOST_VALUES", "SpecLines", "read_yaml"]
-
 MOST_VALUES = 1 << 18
 
 

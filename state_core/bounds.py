@@ -16,41 +16,6 @@ from typing import Protocol
 
 from statelake.state_core.errors import OversizedError
 
-__all__ = [
-    "AVRO_NESTING",
-    "BIG_NUMBER_BYTES",
-    "BLOCK_BYTES",
-    "BOUNDS",
-    "COLUMNS",
-    "COLUMNS_IN_ALL",
-    "COLUMN_NESTING",
-    "COUNTED_CELLS",
-    "EMPTY_ELEMENTS",
-    "EMPTY_FIELDS",
-    "HANDLE_NESTING",
-    "HEAD_BYTES",
-    "JAVA_NESTING",
-    "KEY_GROUPS",
-    "LOGICAL_NESTING",
-    "MEMBERS",
-    "OPERATORS",
-    "PAGE_BYTES",
-    "RECOVERY_WORK",
-    "SERIALIZER_NESTING",
-    "SHARED_BYTES",
-    "SST_BYTES",
-    "STATES",
-    "SUBCLASSES",
-    "SUBTASKS",
-    "TABLE_BYTES",
-    "TABLE_ROWS",
-    "THINGS",
-    "UNKNOWN_WORK",
-    "Beyond",
-    "Bound",
-    "Budget",
-]
-
 
 class Beyond(Enum):
     """Consequence of exceeding a bound."""

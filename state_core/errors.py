@@ -48,6 +48,7 @@ group), what was found there, and ends in the remedy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from statelake.state_core.printable import printable
@@ -88,6 +89,7 @@ __all__ = [
     "UnreadableTableError",
     "UnsafePathError",
     "UnsupportedFormatError",
+    "did_you_mean",
 ]
 
 
@@ -278,3 +280,16 @@ class HeldError(LakeError):
 
 class UnreadableTableError(LakeError):
     """A Delta feature that the direct reader lacks."""
+
+
+def did_you_mean(wanted: str, known: Iterable[str]) -> str:
+    """Return the question whether a similar name was meant, for the end of a remedy; or nothing.
+
+    Args:
+        wanted: The name that is not there.
+        known: The names that are.
+    """
+    import difflib  # noqa: PLC0415 - only for an error
+
+    near = difflib.get_close_matches(wanted, [*known], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -6,13 +6,11 @@ from importlib.util import find_spec
 
 from statelake.state_core.errors import MissingExtraError
 
-__all__ = ["has_extra", "require_extra"]
-
 # by the names in pyproject.toml: the module to import, and the name that people know
 _PACKAGES = {
     "spark": {"pyspark": "PySpark", "pandas": "pandas", "filelock": "filelock"},
     "connect": {"grpc_status": "grpcio-status", "zstandard": "zstandard"},
-    "dagster": {"dagster": "Dagster", "matplotlib": "Matplotlib"},
+    "dagster": {"dagster": "Dagster"},
     "kafka": {"confluent_kafka": "confluent-kafka"},
     "flink": {"requests": "Requests"},
     "hdfs": {"hdfs_native": "hdfs-native"},

@@ -5,7 +5,7 @@ Open a savepoint or checkpoint, and look::
     import statelake as sl
 
     snapshot = sl.open_snapshot("savepoint-5f1e2c-0a1b2c3d4e5f")
-    table = snapshot.operator("counter").state("count").to_arrow()   # a pyarrow.Table
+    table = snapshot["counter"]["count"].to_arrow()                  # a pyarrow.Table
 
 Write one from rows::
 
@@ -15,7 +15,9 @@ Write one from rows::
 Keep all of them in a lake::
 
     lake = sl.Lake("/data/lake")
-    lake.import_snapshot("savepoint-5f1e2c-0a1b2c3d4e5f", job="orders", name="monday")
+    orders = lake.job("orders")
+    orders.import_snapshot("savepoint-5f1e2c-0a1b2c3d4e5f", name="monday")
+    table = orders["latest"]["counter"]["count"].to_arrow()
 
 =============  =====================================================================
 `state_core`   Flink's state without Flink: bytes, types and rules, in Arrow's terms
@@ -31,8 +33,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from statelake.pipelines.api import Job, Lake, LakeSnapshot
     from statelake.pipelines.flink.cluster import FlinkCluster
-    from statelake.pipelines.lake.api import Lake
     from statelake.state_core.errors import StateError
     from statelake.state_core.formats.reader import open_snapshot
     from statelake.state_core.formats.writing.new_snapshot import write_snapshot
@@ -46,9 +48,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FlinkCluster",
+    "Job",
     "KeyGroupRange",
     "KeyedState",
     "Lake",
+    "LakeSnapshot",
     "NewKeyedState",
     "NewOperator",
     "NewOperatorState",
@@ -63,7 +67,7 @@ __all__ = [
 # imported when first used: each module of this package imports the package, few need all of this
 _MODULES = {
     "pipelines.flink.cluster": ("FlinkCluster",),
-    "pipelines.lake.api": ("Lake",),
+    "pipelines.api": ("Job", "Lake", "LakeSnapshot"),
     "state_core.errors": ("StateError",),
     "state_core.formats.reader": ("open_snapshot",),
     "state_core.formats.writing.new_snapshot": ("write_snapshot",),

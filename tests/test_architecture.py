@@ -1,7 +1,7 @@
-"""Imports go one way: a table of layers, held against every import there is.
+"""Imports go one way: a table of six strata, held against every import there is.
 
-A unit is a sub-package, or a module that is named apart. It may import units of the layers below
-it, and itself; never a higher one, nor a sibling. Imports inside functions count.
+Within a stratum, and within each folder, packages import each other in no ring. Imports inside
+functions count.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -21,98 +22,41 @@ PACKAGES = ("state_core", "pipelines")
 ROOT_PACKAGE = "statelake."  # by which both are imported
 FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "statelake", "tests")
 
-# Each line may import what stands above it, and nothing beside it. A package stands for its own
-# modules, unless they are named apart.
-LAYERS = (
-    ("state_core.printable",),
-    ("state_core.errors", "state_core.kernels"),
-    ("state_core.bounds", "state_core.extras"),
-    (
-        "state_core.files",
-        "state_core.model.handles",
-        "state_core.model.operator_ids",
+# From the bottom up: each stratum may import those before it, and itself. A package stands for all
+# that is in it, unless that is named apart.
+STRATA = {
+    "files and kernels": (
+        "state_core.printable", "state_core.errors", "state_core.bounds", "state_core.extras",
+        "state_core.files", "state_core.kernels",
     ),
-    ("state_core.model.key_groups",),
-    ("state_core.serializers.framework", "state_core.serializers.sql.types"),
-    ("state_core.serializers.basic", "state_core.serializers.sql.binary"),
-    ("state_core.serializers.opaque",),
-    ("state_core.serializers.composite", "state_core.serializers.kryo"),
-    (
-        "state_core.serializers.avro",
-        "state_core.serializers.operators",
-        "state_core.serializers.scala",
-        "state_core.serializers.sql",
+    "types": ("state_core.serializers", "state_core.model", "state_core.declarations"),
+    "snapshots": (
+        "state_core", "state_core.formats", "state_core.connectors", "state_core.checks",
     ),
-    ("state_core.serializers",),
-    ("state_core.model",),
-    ("state_core.commit.records",),
-    ("state_core.commit.stores",),
-    ("state_core.commit.contract",),
-    ("state_core.commit.backends",),
-    ("state_core.commit.tasks",),
-    ("state_core.formats.layout.headers",),
-    ("state_core.commit", "state_core.declarations", "state_core.formats.metadata"),
-    ("state_core.formats.layout", "state_core.checks.legality"),
-    (
-        "state_core.formats.keyed",
-        "state_core.formats.operator_state",
-        "state_core.checks.legality_document",
+    "runtime": ("state_core.backends", "state_core.process", "state_core.commit"),
+    "lake": ("pipelines", "pipelines.lake"),
+    "faces": (
+        "pipelines.api", "pipelines.flink", "pipelines.spark", "pipelines.runtime",
+        "pipelines.operations", "pipelines.report", "pipelines.orchestration", "pipelines.cli",
     ),
-    ("state_core.formats.contradictions", "state_core.formats.writing"),
-    ("state_core.formats.reader",),
-    ("state_core.connectors", "state_core.formats", "state_core.formats.rewriting"),
-    ("state_core.checks", "state_core.checks.integrity", "state_core.backends.states"),
-    ("state_core.backends.backend",),
-    (
-        "state_core.backends.batches",
-        "state_core.backends.expiry",
-        "state_core.backends.heap",
-        "state_core.backends.restoring",
-        "state_core.backends.rocksdb",
-    ),
-    ("state_core.backends",),
-    ("state_core.process",),
-    ("state_core",),
-    ("pipelines",),
-    ("pipelines.flink",),
-    ("pipelines.lake.tables",),
-    ("pipelines.lake.catalog",),
-    ("pipelines.lake.query", "pipelines.lake.share"),
-    (
-        "pipelines.lake.commits",
-        "pipelines.lake.edit",
-        "pipelines.lake.export",
-        "pipelines.lake.keys",
-    ),
-    ("pipelines.lake.ingest", "pipelines.lake.bootstrap", "pipelines.lake.erase"),
-    ("pipelines.lake.verify",),
-    ("pipelines.lake", "pipelines.lake.api"),
-    ("pipelines.spark",),
-    ("pipelines.runtime", "pipelines.operations", "pipelines.report"),
-    (
-        "pipelines.orchestration.pictures",
-        "pipelines.orchestration.progress",
-        "pipelines.orchestration.resources",
-        "pipelines.orchestration.settings",
-    ),
-    ("pipelines.orchestration.metadata",),
-    ("pipelines.orchestration.erasure",),
-    ("pipelines.orchestration",),
-    ("pipelines.cli.demo", "pipelines.cli.settings"),
-    ("pipelines.cli.options",),
-    ("pipelines.cli.commands",),
-    ("pipelines.cli",),
-)
-RANKS = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
+}  # fmt: skip
+STRATUM_OF = {unit: stratum for stratum, units in STRATA.items() for unit in units}
+# what imports against that order or in a ring, inside a function, and why
 LATE = {
-    # functions that start something heavy, and commands that the demo runs as a user would
-    ("pipelines", "pipelines.spark"),
-    ("pipelines.cli.demo", "pipelines.cli.commands"),
+    ("pipelines.engine", "pipelines.spark"): "Spark is loaded when it is asked for",
+    ("pipelines.cli.demo", "pipelines.cli.commands"): "the demo runs commands as a user would",
 }
+# neighbours that are apart, though no order of theirs says so
+APART = (
+    ("state_core.backends.heap", "state_core.backends.rocksdb"),
+    ("state_core.checks", "state_core.connectors"),
+    ("pipelines.flink", "pipelines.spark"),
+)
 FORBIDDEN = {
     "state_core": ("pyspark", "delta", "deltalake", "dagster", "pipelines"),
     "pipelines.lake": ("pyspark", "dagster"),
     "pipelines.flink": ("pyspark", "dagster"),
+    "pipelines.report": ("pyspark", "dagster"),
     "pipelines.spark": ("dagster",),
     "pipelines.orchestration": ("pyspark",),
 }
@@ -178,12 +122,12 @@ PATHS_BY_HAND = {
     "pipelines.cli.commands.queries.query_output": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.report": ({"Directory"}, USERS_OWN),
     "pipelines.cli.commands.run": ({"pathlib"}, USERS_OWN),
-    "pipelines.cli.commands.sources.offsets": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.queries.shell": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.cli.commands.spark": ({"pathlib"}, USERS_OWN),
     "pipelines.spark.packing": ({"pathlib", "os.walk"}, "files of what is installed here"),
     "pipelines.cli.demo.run": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
     "pipelines.lake.bootstrap.bootstrap_spec": ({"pathlib"}, USERS_OWN),
+    "pipelines.lake.catalog.recorded_sources": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.edit.keeping": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.share.mask_file": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.commits.checkpoint_records": ({"Directory"}, USERS_OWN),
@@ -242,14 +186,19 @@ def is_package(name: str) -> bool:
     return MODULES[name].name == "__init__.py"
 
 
+def is_in(name: str, unit: str) -> bool:
+    """Whether a module is a unit, or in it."""
+    return name == unit or name.startswith(f"{unit}.")
+
+
 def unit_of(name: str) -> str:
     """The unit that a module belongs to: the longest known prefix of its name."""
-    parts = name.split(".")
-    for count in range(len(parts), 0, -1):
-        unit = ".".join(parts[:count])
-        if unit in RANKS:
-            return unit
-    return ""
+    return max((unit for unit in STRATUM_OF if is_in(name, unit)), key=len, default="")
+
+
+def is_late(name: str, imported: str) -> bool:
+    """Whether an import is one of the exceptions."""
+    return any(is_in(name, importer) and is_in(imported, unit) for importer, unit in LATE)
 
 
 def imports_of(path: Path) -> Iterator[tuple[str, int]]:
@@ -268,22 +217,54 @@ def imports_of(path: Path) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_imports_go_down(name: str) -> None:
-    """Nothing imports its own rank or a higher one."""
-    unit = unit_of(name)
+    """Nothing imports what is in a higher stratum."""
+    order = list(STRATA)
+    own = STRATUM_OF[unit_of(name)]
     for imported, line in imports_of(MODULES[name]):
-        target = unit_of(imported)
-        if not target or target == unit or (unit, target) in LATE:
-            continue
-        assert RANKS[target] < RANKS[unit], (
-            f"{name}:{line} (rank {RANKS[unit]}) imports {imported} (rank {RANKS[target]})"
-        )
+        unit = unit_of(imported)
+        if unit and not is_late(name, imported):
+            other = STRATUM_OF[unit]
+            assert order.index(other) <= order.index(own), (
+                f"{name}:{line} ({own}) imports {imported} ({other})"
+            )
+
+
+def imports_below(folder: str) -> dict[str, set[str]]:
+    """What imports what in a folder, a package beside others or a module; two modules may."""
+    found: dict[str, set[str]] = {}
+    depth = folder.count(".") + 2
+    for name, path in MODULES.items():
+        own = ".".join(name.split(".")[:depth])
+        for imported, _ in imports_of(path) if is_in(name, folder) else ():
+            other = ".".join(imported.split(".")[:depth])
+            inside = is_in(imported, folder) and folder not in (own, other)
+            are_packages = inside and (is_package(own) or is_package(other))
+            if are_packages and own != other and not is_late(name, imported):
+                found.setdefault(own, set()).add(other)
+    return found
+
+
+@pytest.mark.parametrize("folder", sorted(name for name in MODULES if is_package(name)))
+def test_no_packages_import_each_other(folder: str) -> None:
+    """Of a folder's packages, each has its place before or behind each other one."""
+    tuple(TopologicalSorter(imports_below(folder)).static_order())  # CycleError says the ring
+
+
+@pytest.mark.parametrize("pair", APART, ids=" and ".join)
+def test_neighbours_that_are_apart(pair: tuple[str, str]) -> None:
+    """Neither imports the other."""
+    for own, other in (pair, pair[::-1]):
+        assert own in MODULES
+        for name in (name for name in MODULES if is_in(name, own)):
+            for imported, line in imports_of(MODULES[name]):
+                assert not is_in(imported, other), f"{name}:{line} imports {imported}"
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_what_must_not_know_spark_or_dagster_does_not(name: str) -> None:
     """The library is free of both, Spark's half of Dagster, and Dagster's half of Spark."""
     for unit, forbidden in FORBIDDEN.items():
-        if name == unit or name.startswith(f"{unit}."):
+        if is_in(name, unit):
             found = {imported.split(".")[0] for imported, _ in imports_of(MODULES[name])}
             assert not found & set(forbidden)
 
@@ -324,9 +305,19 @@ def test_the_page_of_the_design_names_every_package() -> None:
     assert {name for name in packages if name.replace(".", "/") not in named} == set()
 
 
-def test_every_unit_of_the_table_is_there() -> None:
-    """A rank of something that is gone would hide a mistake."""
-    assert {unit_of(name) for name in MODULES} == set(RANKS)
+def test_every_module_is_in_a_stratum() -> None:
+    """And what is in the tables is there: something that is gone would hide a mistake."""
+    assert {unit_of(name) for name in MODULES} == set(STRATUM_OF)
+    packages = {name for name in MODULES if is_package(name) and name.count(".") == 1}
+    assert packages <= set(STRATUM_OF)
+    for importer, imported in LATE:
+        found = {
+            other
+            for name in MODULES
+            if is_in(name, importer)
+            for other, _ in imports_of(MODULES[name])
+        }
+        assert any(is_in(other, imported) for other in found)
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))

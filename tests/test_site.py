@@ -10,6 +10,7 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from statelake.pipelines.cli.main import COMMANDS
+from tests.support.browser import chromium, opened
 
 ROOT = Path(__file__).parents[1]
 FETCHED = re.compile(
@@ -30,15 +31,15 @@ def test_every_page_of_docs_is_in_the_site(site: Path) -> None:
     """What is not in the navigation is found by nobody."""
     index = (site / "index.html").read_text("utf-8")
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
-    assert [page for page in sorted(pages) if f'href="{page}/"' not in index] == []
+    assert [page for page in sorted(pages) if f'href="{page}.html"' not in index] == []
 
 
 def test_the_reference_has_every_command_by_its_own_help(site: Path) -> None:
     """And the classes that programs use."""
-    commands = (site / "commands" / "index.html").read_text("utf-8")
+    commands = (site / "commands.html").read_text("utf-8")
     assert [name for name in COMMANDS if f'id="{name}"' not in commands] == []
     assert "Usage: statelake export" in commands
-    python = (site / "python" / "index.html").read_text("utf-8")
+    python = (site / "python.html").read_text("utf-8")
     for name in ("open_snapshot", "Lake", "StateError", "KeyedState"):
         assert f"{name}" in python
 
@@ -48,3 +49,13 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     pages = [*site.rglob("*.html"), *site.rglob("*.css")]
     assert len(pages) > 20
     assert {page.name for page in pages if FETCHED.search(page.read_text("utf-8"))} == set()
+
+
+def test_the_search_works_in_a_page_that_is_opened_as_a_file(site: Path) -> None:
+    """Without a server, and without a network."""
+    with chromium() as browser, opened(browser, site / "index.html") as seen:
+        seen.page.locator("input.md-search__input").click()
+        seen.page.keyboard.type("murmur")
+        seen.page.wait_for_selector('.md-search-result__item a[href*="rescale.html"]')
+        assert seen.complaints == []
+        assert [address for address in seen.requests if not address.startswith("file:")] == []

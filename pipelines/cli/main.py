@@ -24,8 +24,6 @@ from statelake.pipelines.cli.standard_files import cut_off, lose, print_to_the_e
 from statelake.state_core.errors import HeldError, IncompatibleError, NoMatchError, StateError
 from statelake.state_core.printable import is_text, printable
 
-__all__ = ["main"]
-
 NO, BAD_INPUT, INTERNAL = 1, 3, 4
 PANIC = "PanicException"  # of libraries in Rust
 # by the number of an error of the system's, what to do about it

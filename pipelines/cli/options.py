@@ -28,33 +28,11 @@ from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
+    from statelake.pipelines.api import LakeSnapshot
     from statelake.pipelines.lake.catalog.catalog import Catalog
-    from statelake.pipelines.lake.share.sharing import Sharing
+    from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.tables.records import SnapshotRecord
     from statelake.state_core.model.snapshot import Snapshot
-
-__all__ = [
-    "Reading",
-    "Source",
-    "allow_external_option",
-    "answer",
-    "configured_option",
-    "engine_option",
-    "gathered",
-    "job_option",
-    "lake_is_meant",
-    "lake_option",
-    "max_parallelism_option",
-    "metadata_version_option",
-    "operator_state_version_option",
-    "reading_options",
-    "refuse_untrusted",
-    "share_options",
-    "snapshot_argument",
-    "snapshot_named",
-    "snapshot_option",
-    "source_options",
-]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -252,11 +230,23 @@ class Source:
             LakeError: There is no lake, or its catalog can't be read.
         """
         from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
+
+        lake = Catalog(self.lake or "")
+        return lake, self._record(lake)
+
+    def stored(self, engine: str = "auto") -> LakeSnapshot:
+        """The snapshot of the lake; errors as of `recorded`."""
+        from statelake.pipelines.api import Lake, LakeSnapshot  # noqa: PLC0415 - Delta only when wanted
+
+        job = Lake(self.lake or "").job(self.job, engine=engine)
+        return LakeSnapshot(job, self._record(job.lake.catalog))
+
+    def _record(self, lake: Catalog) -> SnapshotRecord:
         from statelake.pipelines.lake.keys.one_key import newest_snapshot  # noqa: PLC0415 - the same
 
-        lake, named = Catalog(self.lake or ""), self.snapshot_id
+        named = self.snapshot_id
         snapshot_id = None if named is None else snapshot_named(lake, self.job, named)
-        return lake, newest_snapshot(lake, self.job, snapshot_id)
+        return newest_snapshot(lake, self.job, snapshot_id)
 
     def read(self, read: Callable[[Catalog, SnapshotRecord], Result]) -> Result:
         """Read a snapshot of the lake to its end: see `SnapshotReading.whole`."""
@@ -360,22 +350,24 @@ class Share(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-def _sharing(
-    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool
-) -> Sharing | None:
-    if sample is None and mask is None:
-        if leave_out_opaque:
-            raise click.UsageError("--leave-out-opaque is for --sample and --mask")
-        return None
-    from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
-    from statelake.pipelines.lake.share.sampling import Sample  # noqa: PLC0415 - the same
-    from statelake.pipelines.lake.share.sharing import Sharing  # noqa: PLC0415 - the same
+class Sharing(TypedDict):
+    """What others get of a snapshot, as `LakeSnapshot.export` takes it."""
 
-    return Sharing(
-        None if sample is None else Sample(sample, seed),
-        None if mask is None else read_mask(mask),
-        leave_out_opaque,
-    )
+    sample: float | None
+    seed: int
+    mask: Mask | None
+    leave_out_opaque: bool
+
+
+def _sharing(sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool) -> Sharing:
+    if leave_out_opaque and sample is None and mask is None:
+        raise click.UsageError("--leave-out-opaque is for --sample and --mask")
+    read = None
+    if mask is not None:
+        from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
+
+        read = read_mask(mask)
+    return {"sample": sample, "seed": seed, "mask": read, "leave_out_opaque": leave_out_opaque}
 
 
 # what others are to get of a snapshot

@@ -33,8 +33,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["ENGINES", "FILE", "KEYS", "configured", "is_trusted"]
-
 FILE = "statelake.toml"
 KEYS = ("lake", "job", "engine", "flink")
 TRUST = "trust"  # of the file in the user's own directory alone

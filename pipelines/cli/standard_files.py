@@ -11,8 +11,6 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["cut_off", "lose", "print_to_the_end"]
-
 
 class _Heard(io.FileIO):
     """A file of which the rest is lost when its reader leaves."""

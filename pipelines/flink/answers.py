@@ -10,18 +10,6 @@ from typing import Any, TypeVar
 
 from statelake.state_core.errors import ClusterError
 
-__all__ = [
-    "ENDED",
-    "Checkpoint",
-    "Checkpoints",
-    "FlinkJob",
-    "FlinkJobDetails",
-    "Operation",
-    "answered",
-    "is_id",
-    "rows",
-]
-
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "SUSPENDED"})
 """States of jobs that have ended."""
 
@@ -226,7 +214,6 @@ class Checkpoints:
     Attributes:
         completed: How many were completed.
         failed: How many failed.
-        in_progress: How many are being taken.
         restored_from: The path on the cluster from which it was restored; empty without one.
         latest_savepoint: The last completed savepoint; empty without one.
         history: The checkpoints that the cluster remembers (10 by default), the oldest first.
@@ -234,7 +221,6 @@ class Checkpoints:
 
     completed: int
     failed: int
-    in_progress: int
     restored_from: str
     latest_savepoint: str
     history: tuple[Checkpoint, ...] = field(repr=False)
@@ -250,7 +236,6 @@ class Checkpoints:
         return cls(
             answered(answer, place, "counts", "completed", kind=int),
             answered(answer, place, "counts", "failed", kind=int, default=0),
-            answered(answer, place, "counts", "in_progress", kind=int, default=0),
             path("restored"),
             path("savepoint"),
             tuple(sorted(history, key=lambda checkpoint: checkpoint.number)),

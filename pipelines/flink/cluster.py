@@ -23,8 +23,6 @@ from statelake.state_core.errors import (
     UnreachableClusterError,
 )
 
-__all__ = ["CLAIM_MODES", "FORMATS", "FlinkCluster", "Report", "new_id"]
-
 Report = Callable[[str], None]
 """Called with the awaited event in a few words, each time that it changes."""
 
@@ -304,7 +302,6 @@ class FlinkCluster(ClusterView):
         self,
         job_id: str,
         *,
-        checkpoint: bool = True,
         timeout: float = RUNNING_SECONDS,
         report: Report | None = None,
     ) -> FlinkJobDetails:
@@ -314,7 +311,6 @@ class FlinkCluster(ClusterView):
 
         Args:
             job_id: The job.
-            checkpoint: Whether a checkpoint is waited for: the proof that its state works.
             timeout: Seconds to wait.
             report: Called with the awaited event.
 
@@ -329,7 +325,7 @@ class FlinkCluster(ClusterView):
             if job.ended:
                 raise self._not_running(job_id, f"is {job.state}")
             if job.runs:
-                if not checkpoint or self.checkpoints(job_id).completed:
+                if self.checkpoints(job_id).completed:
                     return job
                 triggered = triggered or self._trigger_checkpoint(job_id)
                 waited = f"job {job_id} runs; waiting for a completed checkpoint"

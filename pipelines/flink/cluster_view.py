@@ -18,8 +18,6 @@ from statelake.pipelines.flink.connection import Connection, ConnectionSettings
 from statelake.pipelines.flink.root_causes import root_cause
 from statelake.state_core.errors import DeclarationError, NotFoundError, UnreachableClusterError
 
-__all__ = ["ClusterView", "checked_id"]
-
 POLL_SECONDS = 0.5
 
 

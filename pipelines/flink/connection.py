@@ -39,8 +39,6 @@ from statelake.state_core.errors import (
     UnreachableClusterError,
 )
 
-__all__ = ["Connection", "ConnectionSettings"]
-
 TIMEOUT_SECONDS = 30.0
 LARGEST_ANSWER = 64 << 20
 """The largest number of bytes of a response."""
@@ -219,13 +217,12 @@ class Connection:
     """Calls to one cluster.
 
     Args:
-        settings: Its address and credentials.
-        retries: How often a call is tried again, if it may be.
+        settings: Where it is, and who asks.
     """
 
-    def __init__(self, settings: ConnectionSettings, *, retries: int = RETRIES) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
-        self.retries = retries
+        self.retries = RETRIES
         self._session = requests.Session()
         self._session.auth = _Credentials(settings)
         self._session.mount("http://", _Adapter(max_retries=0))

@@ -11,8 +11,6 @@ from statelake.state_core.errors import ClusterError, DeclarationError, NotFound
 if TYPE_CHECKING:
     from statelake.pipelines.flink.cluster import FlinkCluster
 
-__all__ = ["JarRun", "Jars"]
-
 
 @dataclass(frozen=True)
 class JarRun:

@@ -17,8 +17,6 @@ from statelake.state_core.files.object_stores import AZURE_SCHEMES
 from statelake.state_core.files.paths import relative_path
 from statelake.state_core.files.storage_options import location_below
 
-__all__ = ["PathMap"]
-
 METADATA = "_metadata"
 # an account of Azure's; any other host is a server's
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}\.(dfs|blob)\.core\.windows\.net", re.ASCII)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["root_cause"]
-
 LONGEST = 600
 """The largest number of characters of a cause."""
 

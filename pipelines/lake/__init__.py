@@ -13,7 +13,6 @@
 `bootstrap/`    a savepoint of tables that someone has
 `keys/`         one key, and what changed of it
 `commits/`      what running tasks keep in a lake
-`api`           `Lake`: all of it as one object, for Python programs
 ==============  =====================================================================
 
 A new operation on snapshots is a module in `edit/`. Nothing here imports Spark or Dagster.

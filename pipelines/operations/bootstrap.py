@@ -55,8 +55,6 @@ from statelake.state_core.formats.writing.new_states import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BootstrapResult", "bootstrap"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 StateRows: TypeAlias = "FileRows | ArrowRows | Any"

@@ -21,8 +21,6 @@ from statelake.state_core.errors import ClusterError, NotFoundError, Unreachable
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.state_compatibility import StateVerdict
 
-__all__ = ["CanaryResult", "run_canary"]
-
 
 @dataclass(frozen=True)
 class CanaryResult:

@@ -36,8 +36,6 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["LEFT", "PUT_BACK", "RESCALED", "RescaleResult", "rescale_job"]
-
 RESCALED, PUT_BACK, LEFT = "rescaled", "put back", "left as it was"
 
 

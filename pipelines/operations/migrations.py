@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
-from statelake.pipelines.lake.edit.migrating import (
-    ValueStaging,
-    migrate_snapshot,
-    refuse_disagreeing,
+from statelake.pipelines.lake.edit.kryo_upgrading import (
+    Upgraded,
+    plan_kryo_upgrade,
+    upgrade_kryo,
 )
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot, refuse_disagreeing
 from statelake.pipelines.times import Times
 from statelake.state_core.errors import ConflictError, IncompatibleError
 from statelake.state_core.serializers.framework.compatibility import worst_of
-
-__all__ = ["Outcome", "migrate_one", "preview_migration"]
 
 
 @dataclass(frozen=True)
@@ -87,9 +86,8 @@ def migrate_one(
         refuse_other_origin(lake, job, new_id, snapshot_id, changes)
         return Outcome(snapshot_id, new_id, "migrated before")
     done = migrate_snapshot(
-        lake, job, snapshot_id, new_id, *changes, staging=_staging(lake, changes), note=note,
-        engine=engine, progress=progress,
-    )  # fmt: skip
+        lake, job, snapshot_id, new_id, *changes, note=note, engine=engine, progress=progress
+    )
     if done.record.snapshot_id == snapshot_id:
         return Outcome(snapshot_id, snapshot_id, "compatible as it is")
     why = "; ".join(str(reason) for reason in done.result.reasons)
@@ -134,11 +132,50 @@ def refuse_other_origin(
         )
 
 
-def _staging(lake: Catalog, changes: Sequence[ValueChange]) -> ValueStaging | None:
-    """Spark, where there are expressions."""
-    if not any(change.expressions for change in changes):
-        return None
-    from statelake.pipelines.spark.expressions import expression_staging  # noqa: PLC0415 - only when wanted
-    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - the same
+@dataclass(frozen=True)
+class KryoOutcome:
+    """What became of a snapshot with values of Flink 1's Kryo.
 
-    return expression_staging(open_session(), lake)
+    Attributes:
+        snapshot: The snapshot.
+        made: The snapshot that Flink 2 reads; empty for a preview.
+        states: What became, or would become, of each state; empty if that was done before.
+    """
+
+    snapshot: str
+    made: str
+    states: list[Upgraded]
+
+
+def upgrade_kryo_one(
+    lake: Catalog,
+    job: str,
+    snapshot_id: str,
+    target: str,
+    *,
+    dry_run: bool = False,
+    note: str = "",
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> KryoOutcome:
+    """Write what Flink 1's Kryo wrote as Flink 2 reads it, unless that was done before.
+
+    Raises:
+        ConflictError: There is a snapshot of the new id that something else made.
+    """
+    if lake.has(job, target):
+        made = lake.snapshot(job, target)
+        left = [state for state in plan_kryo_upgrade(made) if not state.left]
+        if made.parent != snapshot_id or made.origin != "migrate" or left:
+            raise ConflictError(
+                f"job {job!r} has a snapshot {target!r} already, which is not what this migration"
+                f" makes of {snapshot_id!r}",
+                remedy="choose another --suffix, or drop that snapshot first",
+            )
+        return KryoOutcome(snapshot_id, target, [])
+    if dry_run:
+        return KryoOutcome(snapshot_id, "", plan_kryo_upgrade(lake.snapshot(job, snapshot_id)))
+    record, states = upgrade_kryo(
+        lake, job, snapshot_id, target, note=note, engine=engine, progress=progress
+    )
+    return KryoOutcome(snapshot_id, record.snapshot_id, states)

@@ -32,8 +32,6 @@ from statelake.pipelines.lake.tables.record_rules import Rule, between
 from statelake.state_core.errors import ConflictError
 from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
-__all__ = ["Journal", "ended_journals", "open_journal", "start_journal"]
-
 JOURNALS = "_statelake/rescales"
 LONGEST_TEXT = 2000
 _SEGMENT = re.compile(r"[\w-][\w.-]*", re.ASCII)

@@ -32,8 +32,6 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["RUN_OLD", "STEPS", "WAY_BACK", "RescalePlan", "Step", "Work"]
-
 RUN_OLD = "run old"
 SUFFIX = "-migrated"
 METADATA = "_metadata"

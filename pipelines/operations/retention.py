@@ -21,8 +21,6 @@ from statelake.pipelines.lake.catalog.dropping import DropResult, bytes_freed, d
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import DeclarationError
 
-__all__ = ["Policy", "RetentionPlan", "plan_retention", "prune", "reasons_to_stay"]
-
 # what the newest of which stays
 _PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
     "hourly": lambda taken: (taken.toordinal(), taken.hour),

@@ -29,8 +29,6 @@ from statelake.state_core.errors import NotFoundError, StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats import open_snapshot
 
-__all__ = ["Verification", "keep_savepoints", "take_savepoint", "verify_savepoint"]
-
 VERIFIED = ".verified"
 _OURS = re.compile(r"\d{8}T\d{12}-.+", re.ASCII)
 

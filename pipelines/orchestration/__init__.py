@@ -13,7 +13,7 @@
 `flink_ops`           work on the cluster that a job runs on; `live_job` asks that
 `erasure/`            what people ask to be erased: planned, approved, audited
 `schedules`           when; `sensors` on what
-`metadata`            what the UI shows; `pictures` draws
+`metadata`            what the UI shows
 `history`             a snapshot beside those before it
 `progress`            how far long work is, in a run's log
 ====================  ===============================================================

@@ -37,8 +37,6 @@ from statelake.state_core.files.storage_options import location_below
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.printable import printable
 
-__all__ = ["LogMigrationConfig", "MigrationConfig", "RescaleConfig", "job_assets"]
-
 Results = Iterator[dg.MaterializeResult[None]]
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import dagster as dg
 
+from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.pipelines.lake.verify.legality import check_declared, held_of_record, load_job
-from statelake.pipelines.orchestration.history import current_plans, growth_of
+from statelake.pipelines.orchestration.history import growth_of
 from statelake.pipelines.orchestration.jobs import PROVE
 from statelake.pipelines.orchestration.live_job import live_job, shown_in_flink
 from statelake.pipelines.orchestration.metadata import (
@@ -33,8 +34,6 @@ from statelake.pipelines.shown import age_text, bytes_text
 from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.printable import printable
-
-__all__ = ["job_checks"]
 
 Judgement = tuple[bool, dict[str, Any]]
 Judge = Callable[[Locations, str], Judgement]
@@ -200,13 +199,14 @@ def growth(locations: Locations, snapshot_id: str, limits: GrowthSettings) -> Ju
 
 def skew(locations: Locations, snapshot_id: str, limits: SkewSettings) -> Judgement:
     """No subtask has much more state than the others of its operator."""
-    plans = [
-        plan
-        for plan in current_plans(_record(locations, snapshot_id))
-        if sum(subtask.state_bytes for subtask in plan.subtasks) >= limits.from_bytes
+    described = map(describe_recorded, _record(locations, snapshot_id).operators)
+    loads = [
+        (operator, operator.load())
+        for operator in described
+        if operator.keyed_states and operator.sizes.sum() >= limits.from_bytes
     ]
-    uneven = [plan for plan in plans if plan.skew > limits.at_most]
-    rows = [(plan.operator, plan.old[0], f"{plan.skew:.2f}") for plan in plans]
+    uneven = [load for _, load in loads if load.skew > limits.at_most]
+    rows = [(each.label, each.parallelism, f"{load.skew:.2f}") for each, load in loads]
     return not uneven, {
         "operators": dg.MetadataValue.md(
             markdown_table(("operator", "parallelism", "largest over mean"), rows)

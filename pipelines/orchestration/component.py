@@ -36,8 +36,6 @@ from statelake.pipelines.orchestration.sensors import job_sensors
 from statelake.pipelines.orchestration.settings import ErasureSettings, FlinkSettings, JobSettings
 from statelake.pipelines.orchestration.state_job import StateJob
 
-__all__ = ["StateLake", "StateLakeScaffolder"]
-
 
 class _ScaffoldParams(BaseModel):
     lake: str = Field("lake", description="The lake's path or URI")

@@ -5,8 +5,6 @@ import dagster as dg
 from statelake.pipelines.orchestration.component import StateLake
 from statelake.pipelines.orchestration.settings import CheckSettings, JobSettings
 
-__all__ = ["definitions"]
-
 ONE_JOB = JobSettings(prefix="", process_functions=True, checks=CheckSettings(staleness=None))
 
 definitions = dg.Definitions.merge(

@@ -16,14 +16,6 @@ from statelake.state_core.errors import MissingFileError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.printable import printable
 
-__all__ = [
-    "RescaleJobConfig",
-    "report_lost_job",
-    "rescale_op",
-    "run_config_of",
-    "savepoint_op",
-]
-
 
 class RescaleJobConfig(dg.Config):
     """What is to become of a job that runs; what is left out stays as it is.

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import dagster as dg
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
+from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown_table
-from statelake.pipelines.orchestration.pictures import growth_chart, subtask_chart
+from statelake.pipelines.report.drawing import growth_chart, subtask_chart, written_chart
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.printable import printable
-
-__all__ = ["Growth", "changes_between", "current_plans", "growth_of", "history_metadata"]
 
 SHOWN_SNAPSHOTS = 30
 SHOWN_CHANGES = 50
@@ -62,29 +60,13 @@ def growth_of(lake: Catalog, record: SnapshotRecord, last: int) -> Growth:
     return Growth(record.state_bytes, median(sizes) if sizes else None, len(sizes))
 
 
-def current_plans(record: SnapshotRecord) -> list[OperatorPlan]:
-    """How evenly each operator's key groups lie on its subtasks, at the parallelism that it has."""
-    return [
-        plan
-        for operator in record.operators
-        if operator.states
-        for plan in plan_rescale(replace(record, operators=[operator]), operator.parallelism)
-    ]
-
-
 def history_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Any]:
     """Growth, changes since the snapshot before, and the load of each subtask."""
     until = _until(lake, record)
     shown = until[-SHOWN_SNAPSHOTS:]
-    metadata: dict[str, Any] = {
-        "growth": dg.MetadataValue.md(
-            growth_chart(
-                [each.snapshot_id for each in shown],
-                [each.state_bytes for each in shown],
-                [each.written_bytes for each in shown],
-            )
-        )
-    }
+    charts = {"growth": growth_chart, "written": written_chart}
+    drawn = [draw(shown, record.snapshot_id).markdown(name) for name, draw in charts.items()]
+    metadata: dict[str, Any] = {"growth": dg.MetadataValue.md("\n\n".join(drawn))}
     if len(until) > 1:
         before = until[-2].snapshot_id
         try:
@@ -96,17 +78,14 @@ def history_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Any]:
             table = markdown_table(columns, rows[:SHOWN_CHANGES])
             metadata["changes"] = dg.MetadataValue.md(table if rows else "none")
             metadata["changes since"] = printable(before)
-    plans = sorted(current_plans(record), key=lambda plan: -_bytes(plan))
-    for plan in plans[:DRAWN_OPERATORS]:
-        name = f"subtasks of {printable(plan.operator)}"
-        sizes = [subtask.state_bytes for subtask in plan.subtasks]
-        metadata[name] = dg.MetadataValue.md(subtask_chart(sizes, name))
-        metadata[f"skew of {printable(plan.operator)}"] = round(float(plan.skew), 4)
+    keyed = [operator for operator in record.operators if operator.states]
+    for operator in sorted(keyed, key=lambda each: -each.state_bytes)[:DRAWN_OPERATORS]:
+        load = describe_recorded(operator).load()
+        label = printable(operator.label)
+        name = f"subtasks of {label}"
+        metadata[name] = dg.MetadataValue.md(subtask_chart(load).markdown(name))
+        metadata[f"skew of {label}"] = round(load.skew, 4)
     return metadata
-
-
-def _bytes(plan: OperatorPlan) -> int:
-    return sum(subtask.state_bytes for subtask in plan.subtasks)
 
 
 def changes_between(before: SnapshotRecord, after: SnapshotRecord) -> list[tuple[str, ...]]:

@@ -20,21 +20,6 @@ from statelake.pipelines.orchestration.ops import (
 )
 from statelake.pipelines.orchestration.state_job import StateJob
 
-__all__ = [
-    "ARCHIVE",
-    "CHECK",
-    "COMMITS",
-    "FUNCTIONS",
-    "LOST",
-    "PROVE",
-    "PRUNE",
-    "RESCALE",
-    "SAVEPOINT",
-    "VERIFY",
-    "AnyJob",
-    "state_jobs",
-]
-
 AnyJob: TypeAlias = dg.JobDefinition | UnresolvedAssetJobDefinition
 
 ARCHIVE = "archive_and_export"

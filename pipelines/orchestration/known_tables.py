@@ -14,8 +14,6 @@ from statelake.state_core.formats import open_snapshot
 from statelake.state_core.model.snapshot import Snapshot, StateKind
 from statelake.state_core.printable import printable
 
-__all__ = ["find_tables", "recorded_tables"]
-
 LOG = logging.getLogger(__name__)
 MOST_TABLES = 500  # of one job, in the catalog before they are materialized; then there are all
 

@@ -19,8 +19,6 @@ from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.state_core.errors import ClusterError, NotFoundError
 from statelake.state_core.files.storage_options import location_below
 
-__all__ = ["LiveJob", "Loss", "is_under_way", "live_job", "shown_in_flink"]
-
 # a sensor has a minute for up to four calls
 LOOK_SECONDS = 6.0
 LOOK_RETRIES = 1

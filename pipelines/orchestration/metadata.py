@@ -14,15 +14,16 @@ from statelake.pipelines.lake.catalog.dropping import DropResult
 from statelake.pipelines.lake.commits.checkpoint_migrating import TaskMigration
 from statelake.pipelines.lake.commits.commit_measures import CommitReport, total
 from statelake.pipelines.lake.export.exporting import ExportResult
-from statelake.pipelines.lake.export.rescaling import OperatorPlan, group_totals
+from statelake.pipelines.lake.export.rescaling import OperatorPlan
 from statelake.pipelines.lake.ingest.importing import ImportResult
+from statelake.pipelines.lake.tables.describing import describe_recorded, group_totals
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
 from statelake.pipelines.lake.tables.table_rows import table_rows
 from statelake.pipelines.operations.migrations import Outcome
 from statelake.pipelines.operations.verified_savepoints import Verification
-from statelake.pipelines.orchestration.pictures import commit_chart, key_group_histogram
 from statelake.pipelines.orchestration.resources import public_location
+from statelake.pipelines.report.drawing import commit_charts, key_group_chart
 from statelake.pipelines.runtime import RunResult
 from statelake.pipelines.shown import as_markdown, bytes_text, json_text, plain
 from statelake.state_core.declarations.findings import Finding
@@ -31,25 +32,6 @@ from statelake.state_core.formats.rewriting.recompression import Recompression
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import printable
-
-__all__ = [
-    "commits_metadata",
-    "compression_metadata",
-    "export_metadata",
-    "faults_list",
-    "log_migration_metadata",
-    "markdown_table",
-    "outcome_metadata",
-    "plan_metadata",
-    "prune_metadata",
-    "run_metadata",
-    "savepoint_metadata",
-    "spark_metadata",
-    "table_metadata",
-    "tables_metadata",
-    "verdicts_metadata",
-    "verification_metadata",
-]
 
 PREVIEW_ROWS = 5
 SHOWN_SUBTASKS = 32
@@ -62,19 +44,20 @@ Metadata = dict[str, Any]
 
 def savepoint_metadata(snapshot: Snapshot) -> Metadata:
     """Of a snapshot as found."""
+    described = snapshot.describe(key_groups=False)
     rows = [
         (operator.label, operator.name, operator.parallelism, operator.max_parallelism,
          bytes_text(operator.total_bytes), ", ".join(state.name for state in operator.keyed_states))
-        for operator in snapshot.operators
+        for operator in described.operators
     ]  # fmt: skip
     columns = ("operator", "name", "parallelism", "max parallelism", "size", "keyed states")
     return {
         "location": dg.MetadataValue.path(public_location(snapshot.location)),
-        "kind": f"{snapshot.format} {snapshot.kind}",
-        "checkpoint id": snapshot.checkpoint_id,
-        "_metadata version": snapshot.metadata_version,
-        "compression": snapshot.compression,
-        "size (bytes)": sum(operator.total_bytes for operator in snapshot.operators),
+        "kind": described.kind_text,
+        "checkpoint id": described.checkpoint_id,
+        "_metadata version": described.metadata_version,
+        "compression": described.compression,
+        "size (bytes)": described.total_bytes,
         "operators": dg.MetadataValue.md(markdown_table(columns, rows)),
     }
 
@@ -101,9 +84,10 @@ def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
     }
     keyed = [operator for operator in record.operators if operator.states]
     for operator in sorted(keyed, key=lambda each: -each.state_bytes)[:DRAWN_OPERATORS]:
-        _, sizes = group_totals(operator)
-        name = f"key groups of {printable(operator.label)}"
-        metadata[name] = dg.MetadataValue.md(key_group_histogram(sizes.tolist(), name))
+        described = describe_recorded(operator)
+        name = f"key groups of {printable(described.label)}"
+        chart = key_group_chart(described.sizes, described.parallelism)
+        metadata[name] = dg.MetadataValue.md(chart.markdown(name))
     return metadata
 
 
@@ -133,10 +117,9 @@ def table_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Metadata]
                 "parallelism": operator.parallelism,
             }
             if keyed and table.path in drawn:
-                sizes = np.zeros(operator.max_parallelism, np.int64)
-                for group in (group for state in keyed for group in state.key_groups):
-                    sizes[group.key_group] += group.state_bytes
-                picture = key_group_histogram(sizes.tolist(), f"key groups of {table.path}")
+                _, sizes = group_totals(keyed, operator.max_parallelism)
+                chart = key_group_chart(sizes, operator.parallelism)
+                picture = chart.markdown(f"key groups of {table.path}")
                 of_table["key groups"] = dg.MetadataValue.md(picture)
             metadata[table.path] = of_table
     return metadata
@@ -313,7 +296,9 @@ def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
     together = {at: total(report for report in listed if report.reported_at == at) for at in times}
     counts = {name: [together[at][name] for at in times] for name in metadata}
     hours = [(at - now) / 3_600_000 for at in times]
-    metadata["over time"] = dg.MetadataValue.md(commit_chart(hours, counts, "commits"))
+    charts = commit_charts(hours, counts)
+    drawn = [chart.markdown(name) for name, chart in charts.items()]
+    metadata["over time"] = dg.MetadataValue.md("\n\n".join(drawn))
     tasks = sorted({report.task for report in listed})
     columns = ("task", "commits", "skipped", "blocked", "snapshot ms", "upload ms", "sent", "saved")
     rows = []

@@ -27,23 +27,6 @@ from statelake.state_core.commit.records.clocks import now_millis
 from statelake.state_core.files.compression import configured_compression
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 
-__all__ = [
-    "CommitsConfig",
-    "CompressionConfig",
-    "KeepConfig",
-    "ProcessConfig",
-    "PruneConfig",
-    "SavepointConfig",
-    "check_declarations",
-    "compress",
-    "export_savepoint",
-    "keep_exports",
-    "prune_op",
-    "report_commits",
-    "restore_elsewhere",
-    "run_functions",
-]
-
 
 class CompressionConfig(dg.Config):
     """What is to be rewritten.

@@ -8,8 +8,6 @@ from time import monotonic
 from statelake.pipelines.engine import spark_ui
 from statelake.pipelines.shown import bytes_text
 
-__all__ = ["LoggedProgress"]
-
 SECONDS = 5.0
 
 

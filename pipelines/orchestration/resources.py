@@ -9,8 +9,6 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.state_core.files.paths import relative_path
 from statelake.state_core.files.storage_options import location_below
 
-__all__ = ["Locations", "public_location"]
-
 DEFAULTS = {
     "STATELAKE_SAVEPOINTS": "savepoints",
     "STATELAKE_LAKE": "lake",

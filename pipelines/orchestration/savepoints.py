@@ -7,8 +7,6 @@ from statelake.state_core.errors import UnsafePathError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.formats.reader import METADATA_FILE
 
-__all__ = ["find_savepoints", "has_savepoint", "newest_savepoint"]
-
 
 def find_savepoints(location: str) -> list[str]:
     """The names of the directories below `location` that hold a finished snapshot."""

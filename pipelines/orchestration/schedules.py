@@ -20,9 +20,6 @@ from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.orchestration.savepoints import newest_savepoint
 from statelake.pipelines.orchestration.state_job import StateJob
 
-__all__ = ["job_schedules"]
-
-
 Tick: TypeAlias = dg.RunRequest | dg.SkipReason
 Look: TypeAlias = Callable[[StateJob, dg.ScheduleEvaluationContext], Tick]
 

@@ -16,8 +16,6 @@ from statelake.pipelines.orchestration.settings import FlinkSettings
 from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.state_core.printable import printable
 
-__all__ = ["changed_states", "job_sensors"]
-
 SHOWN_CHANGES = 100
 RUNS = "it runs"
 

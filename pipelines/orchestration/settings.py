@@ -11,20 +11,6 @@ from statelake.pipelines.lake.share.sampling import Sample, parse_share
 from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.pipelines.operations.retention import Policy
 
-__all__ = [
-    "CanarySettings",
-    "CheckSettings",
-    "ErasureSettings",
-    "FlinkSettings",
-    "GrowthSettings",
-    "JobSettings",
-    "RestoreSettings",
-    "RetentionSettings",
-    "SkewSettings",
-    "StalenessSettings",
-    "Verdict",
-]
-
 
 class Verdict(dg.Resolvable, dg.Model):
     """How bad it is if a check does not pass.

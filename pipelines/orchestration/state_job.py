@@ -12,8 +12,6 @@ import dagster as dg
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.settings import JobSettings
 
-__all__ = ["StateJob", "table_key"]
-
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]")
 
 

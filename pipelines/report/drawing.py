@@ -1,91 +1,208 @@
-"""Pictures as SVG within the page: they stretch with it, so their text stands below them."""
+"""Charts as SVG: bars that stretch with what is around them, so that their text stands below.
+
+The page of a report has them as elements, whose colours its script changes; the Dagster UI has the
+same bars and the same words as an image inside Markdown, which shows `data:` images of any type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from statelake.pipelines.report.contents import GrowthStep, I64Array, ReportedOperator
 from statelake.pipelines.report.markup import Html, tag
-from statelake.pipelines.shown import bytes_text
+from statelake.pipelines.shown import as_markdown, bytes_text
+from statelake.state_core.model.description import Load
 from statelake.state_core.model.key_groups import key_group_ranges
 
-__all__ = ["draw_growth", "draw_key_groups"]
-
-BARS = 256  # more can't be told apart
+BARS, TIMES = 256, 96  # more can't be told apart
 FEWEST = 24  # bars of a few snapshots are not as wide as the page
 HEIGHT = 1000
-LEAST = 4  # of HEIGHT: what has any bytes is seen
+LEAST, MARK = 4, 40  # of HEIGHT: what has any bytes is seen, and so is a mark
+COLOURS = {"first": "#4f7fdd", "second": "#d07030"}  # of an image, on white and on black
 
 
-def draw_key_groups(operator: ReportedOperator, id_: str) -> Html:
-    """The bytes of key groups as bars; those of every second subtask have another colour.
+class Step(Protocol):
+    """A snapshot of a job, as a chart of its growth needs it."""
+
+    @property
+    def snapshot_id(self) -> str:
+        """Its id."""
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of all keys and values."""
+
+    @property
+    def written_bytes(self) -> int:
+        """How much it added to the lake."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar: its height out of `HEIGHT`, its name, and whether it has the second colour."""
+
+    height: int
+    name: str
+    second: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A row of bars.
+
+    Attributes:
+        bars: The bars, from left to right.
+        caption: What is said below them.
+        places: For how many bars there is room.
+    """
+
+    bars: list[Bar]
+    caption: str
+    places: int
+
+    def figure(self, id_: str) -> Html:
+        """Return it as an element of a page, by whose id the script finds it."""
+        bars = (
+            tag(
+                "rect", tag("title", bar.name), x=at * 10, y=HEIGHT - bar.height, width=9,
+                height=bar.height, class_="second" if bar.second else "first",
+            )
+            for at, bar in enumerate(self.bars)
+        )  # fmt: skip
+        picture = tag(
+            "svg", *bars, id=id_, viewBox=f"0 0 {self.places * 10} {HEIGHT}",
+            preserveAspectRatio="none", role="img", aria_labelledby=f"{id_}-caption",
+        )  # fmt: skip
+        return tag("figure", picture, tag("figcaption", self.caption, id=f"{id_}-caption"))
+
+    def markdown(self, title: str) -> str:
+        """Return it as an image inside Markdown, with the caption below."""
+        paths = []
+        for class_, colour in COLOURS.items():
+            outline = "".join(
+                f"M{at * 10} {HEIGHT}v-{bar.height}h9v{bar.height}z"
+                for at, bar in enumerate(self.bars)
+                if bar.height and bar.second == (class_ == "second")
+            )
+            paths.append(tag("path", d=Html(outline), fill=colour))
+        picture = tag(
+            "svg", *paths, xmlns="http://www.w3.org/2000/svg", width=900, height=160,
+            viewBox=f"0 0 {self.places * 10} {HEIGHT}", preserveAspectRatio="none",
+        )  # fmt: skip
+        encoded = base64.b64encode(picture.encode()).decode("ascii")
+        image = f"![{as_markdown(title)}](data:image/svg+xml;base64,{encoded})"
+        return f"{image}\n\n{as_markdown(self.caption)}"
+
+
+def key_group_chart(sizes: npt.NDArray[np.int64], parallelism: int) -> Chart:
+    """Draw the bytes of key groups; those of every second subtask have the second colour.
 
     Args:
-        operator: An operator with keyed state.
-        id_: The picture's id, by which the script finds it.
+        sizes: The bytes of each key group.
+        parallelism: The number of subtasks.
     """
-    groups = operator.max_parallelism
-    step = -(-groups // BARS)
-    firsts = np.arange(0, groups, step)
-    sizes: I64Array = np.add.reduceat(operator.sizes, firsts)
-    highest = max(1, int(sizes.max()))
-    owners = np.repeat(
-        np.arange(operator.parallelism),
-        [len(owned) for owned in key_group_ranges(groups, operator.parallelism)],
-    )[firsts]
-    bars = []
-    for at, (first, size, owner) in enumerate(
-        zip(firsts.tolist(), sizes.tolist(), owners.tolist(), strict=True)
-    ):
-        last = min(first + step, groups) - 1
-        name = f"key group {first}" if first == last else f"key groups {first} to {last}"
-        height = max(LEAST, HEIGHT * size // highest) if size else 0
-        bars.append(
-            _bar(at, height, f"{name}: {bytes_text(size)}", "second" if owner % 2 else "first")
-        )
-    heavy = int(np.argmax(operator.sizes))
-    mean = int(operator.sizes.sum()) / groups
+    groups = len(sizes)
+    ranges = key_group_ranges(groups, parallelism)
+    owners = np.repeat(np.arange(parallelism), [len(owned) for owned in ranges])
+    bars, step = _bars(sizes, "key group", owners)
+    heavy = int(np.argmax(sizes))
     wide = f", {step} to a bar" if step > 1 else ""
     caption = (
         f"Bytes by key group, 0 to {groups - 1}{wide}; the two colours are those of one subtask"
-        f" and the next. {int(np.count_nonzero(operator.sizes)):,} of {groups:,} have data; the"
-        f" heaviest is {heavy} with {bytes_text(int(operator.sizes[heavy]))}, the mean is"
-        f" {bytes_text(mean)}."
+        f" and the next. {int(np.count_nonzero(sizes)):,} of {groups:,} have data; the"
+        f" heaviest is {heavy} with {bytes_text(int(sizes[heavy]))}, the mean is"
+        f" {bytes_text(int(sizes.sum()) / groups)}."
     )
-    return _figure(bars, len(firsts), caption, id_)
+    return Chart(bars, caption, len(bars))
 
 
-def draw_growth(steps: Sequence[GrowthStep], snapshot_id: str) -> Html:
-    """The bytes of a job's snapshots as bars, that of the report in the other colour."""
-    highest = max(step.state_bytes for step in steps)
-    bars = [
-        _bar(
-            at,
-            HEIGHT * step.state_bytes // max(1, highest),
-            f"{step.snapshot_id}: {bytes_text(step.state_bytes)}",
-            "second" if step.snapshot_id == snapshot_id else "first",
-        )
-        for at, step in enumerate(steps)
-    ]
+def subtask_chart(load: Load) -> Chart:
+    """Draw the bytes of each subtask: how even the load is."""
+    sizes = np.array(load.sizes, np.int64)
+    bars, step = _bars(sizes, "subtask", np.zeros(len(sizes), np.int64))
+    wide = f" Bytes by subtask, {step} to a bar." if step > 1 else ""
+    return Chart(bars, f"{load}{wide}", max(FEWEST, len(bars)))
+
+
+def _bars(
+    sizes: npt.NDArray[np.int64], what: str, owners: npt.NDArray[np.int64]
+) -> tuple[list[Bar], int]:
+    """Return at most `BARS` bars of numbered things, and how many of these each stands for."""
+    step = -(-len(sizes) // BARS)
+    firsts = np.arange(0, len(sizes), step)
+    sums = np.add.reduceat(sizes, firsts).tolist()
+    heights = _heights(sums)
+    bars = []
+    for first, size, height, owner in zip(
+        firsts.tolist(), sums, heights, owners[firsts].tolist(), strict=True
+    ):
+        last = min(first + step, len(sizes)) - 1
+        name = f"{what} {first}" if first == last else f"{what}s {first} to {last}"
+        bars.append(Bar(height, f"{name}: {bytes_text(size)}", bool(owner % 2)))
+    return bars, step
+
+
+def _heights(sizes: Sequence[int]) -> list[int]:
+    highest = max([1, *sizes])
+    return [max(LEAST, HEIGHT * size // highest) if size else 0 for size in sizes]
+
+
+def growth_chart(steps: Sequence[Step], snapshot_id: str) -> Chart:
+    """Draw the bytes of a job's snapshots; one of them has the second colour."""
+    sizes = [step.state_bytes for step in steps]
     caption = (
         f"Bytes of keys and values, snapshot by snapshot, the oldest first; the highest is"
-        f" {bytes_text(highest)}, and {snapshot_id} is in the other colour."
+        f" {bytes_text(max(sizes))}, and {snapshot_id} is in the other colour."
     )
-    return _figure(bars, max(FEWEST, len(steps)), caption, "growth")
+    return _of_steps(steps, sizes, caption, snapshot_id)
 
 
-def _bar(at: int, height: int, name: str, class_: str) -> Html:
-    return tag(
-        "rect", tag("title", name), x=at * 10, y=HEIGHT - height, width=9, height=height,
-        class_=class_,
-    )  # fmt: skip
+def written_chart(steps: Sequence[Step], snapshot_id: str) -> Chart:
+    """Draw what each of a job's snapshots added to the lake."""
+    sizes = [step.written_bytes for step in steps]
+    caption = f"Bytes that each added to the lake; the highest is {bytes_text(max(sizes))}."
+    return _of_steps(steps, sizes, caption, snapshot_id)
 
 
-def _figure(bars: list[Html], count: int, caption: str, id_: str) -> Html:
-    picture = tag(
-        "svg", *bars, id=id_, viewBox=f"0 0 {count * 10} {HEIGHT}",
-        preserveAspectRatio="none", role="img", aria_labelledby=f"{id_}-caption",
-    )  # fmt: skip
-    return tag("figure", picture, tag("figcaption", caption, id=f"{id_}-caption"))
+def _of_steps(steps: Sequence[Step], sizes: Sequence[int], caption: str, snapshot_id: str) -> Chart:
+    bars = [
+        Bar(height, f"{step.snapshot_id}: {bytes_text(size)}", step.snapshot_id == snapshot_id)
+        for step, size, height in zip(steps, sizes, _heights(sizes), strict=True)
+    ]
+    return Chart(bars, caption, max(FEWEST, len(bars)))
+
+
+def commit_charts(hours: Sequence[float], counts: Mapping[str, Sequence[int]]) -> dict[str, Chart]:
+    """Draw what commits cost over time: milliseconds and bytes, each with its name.
+
+    Args:
+        hours: When, in hours from now, ascending; up to 0.
+        counts: By the names that `CommitMeasures` has, one for each time.
+    """
+    late = np.add(counts["commits_skipped"], counts["commits_blocked"])
+    span = f"from {-hours[0]:.1f} to {-hours[-1]:.1f} hours ago"
+    places = np.zeros(len(hours), np.int64)
+    if hours[-1] > hours[0]:
+        places = ((np.array(hours) - hours[0]) / (hours[-1] - hours[0]) * (TIMES - 1)).astype(int)
+    charts = {}
+    for name, text in (
+        ("upload_ms", "Milliseconds of uploads"), ("snapshot_ms", "Milliseconds of snapshots"),
+        ("bytes_sent", "Bytes sent"), ("bytes_saved", "Bytes that were there already"),
+    ):  # fmt: skip
+        sums = np.bincount(places, counts[name], TIMES).astype(np.int64).tolist()
+        marked = np.bincount(places, late, TIMES) > 0
+        most = bytes_text(max(sums)) if name.startswith("bytes") else f"{max(sums):,} ms"
+        bars = [
+            Bar(max(height, MARK if mark else 0), "", bool(mark))
+            for height, mark in zip(_heights(sums), marked, strict=True)
+        ]
+        caption = f"{text}, {span}; the highest is {most}."
+        if marked.any():
+            caption += " Where a commit was skipped or late, bars have the other colour."
+        charts[text.lower()] = Chart(bars, caption, TIMES)
+    return charts

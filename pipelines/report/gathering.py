@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-import pyarrow as pa
-
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.export.rescaling import group_totals
 from statelake.pipelines.lake.keys.heavy_keys import weigh_recorded
-from statelake.pipelines.lake.tables.records import (
-    OperatorRecord,
-    OperatorStateRecord,
-    SnapshotRecord,
-)
-from statelake.pipelines.lake.tables.table_rows import parse_recorded
+from statelake.pipelines.lake.tables.describing import describe_recorded
+from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.verify.integrity import stored_faults
 from statelake.pipelines.report.contents import (
     DETAILED,
@@ -26,27 +18,15 @@ from statelake.pipelines.report.contents import (
     Integrity,
     Report,
     ReportedFault,
-    ReportedOperator,
-    ReportedState,
 )
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.checks.integrity import IntegrityReport, check_snapshot
 from statelake.state_core.errors import NotASnapshotError, StateError
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.formats.key_weights import HeavyKey, weigh_operator
+from statelake.state_core.formats.key_weights import StateWeights, weigh_operator
 from statelake.state_core.formats.reader import snapshot_directory
-from statelake.state_core.model.handles import DistributionMode
-from statelake.state_core.model.measure import measure_operator
-from statelake.state_core.model.operator_state import NonKeyedState
-from statelake.state_core.model.snapshot import Operator, Snapshot
-
-__all__ = ["lake_report", "savepoint_report"]
-
-_MODES = {
-    DistributionMode.SPLIT_DISTRIBUTE: "split",
-    DistributionMode.UNION: "union",
-    DistributionMode.BROADCAST: "broadcast",
-}
+from statelake.state_core.model.description import OperatorDescription, describe_operator
+from statelake.state_core.model.snapshot import Operator
 
 
 def savepoint_report(
@@ -84,84 +64,47 @@ def savepoint_report(
         if integrity is None or not integrity.faults:
             raise
         return Report(title, (("Snapshot", shown), ("Can't be opened", str(error))), (), integrity)
+    described = snapshot.describe(key_groups=False)
     ordered = sorted(snapshot.operators, key=lambda each: (-each.total_bytes, each.label))
-    reported = list(map(_operator, ordered))
+    reported = sorted(described.operators, key=lambda each: (-each.total_bytes, each.label))
     for number, operator in enumerate(ordered[:DETAILED]):
         try:
-            reported[number] = _with_states(reported[number], operator, limit)
+            reported[number] = _counted(operator, limit)
         except StateError as error:
             if not check:
                 raise
             reported[number] = replace(reported[number], problem=str(error))
         if progress is not None:
             progress(number + 1, min(len(ordered), DETAILED))
-    return Report(title, _facts(shown, snapshot), tuple(reported), integrity)
-
-
-def _facts(location: str, snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
-    size = sum(operator.total_bytes for operator in snapshot.operators)
-    kind = " ".join(dict.fromkeys(filter(None, (snapshot.format, snapshot.kind))))
-    return (
-        ("Snapshot", location),
-        ("Kind", kind or "unknown"),
-        ("Checkpoint", str(snapshot.checkpoint_id)),
-        ("Version of _metadata", str(snapshot.metadata_version)),
-        ("Compression", snapshot.compression),
-        ("Size as stored", bytes_text(size)),
+    facts = (
+        ("Snapshot", shown),
+        ("Kind", described.kind_text or "unknown"),
+        ("Checkpoint", str(described.checkpoint_id)),
+        ("Version of _metadata", str(described.metadata_version)),
+        ("Compression", described.compression),
+        ("Size as stored", bytes_text(described.total_bytes)),
     )
+    return Report(title, facts, tuple(reported), integrity)
 
 
-def _operator(operator: Operator) -> ReportedOperator:
-    other = (
-        ("coordinator", operator.coordinator_bytes),
-        ("raw", operator.raw_bytes),
-        ("in flight", operator.in_flight_bytes),
-    )
-    return ReportedOperator(
-        operator.label,
-        operator.name,
-        operator.parallelism,
-        operator.max_parallelism,
-        operator.total_bytes,
-        operator.keyed_states[0].key_type if operator.keyed_states else "",
-        len(operator.keyed_states) + len(operator.operator_states),
-        other=tuple((what, size) for what, size in other if size),
-    )
+def _counted(operator: Operator, limit: int) -> OperatorDescription:
+    """Describe an operator with the counts and the heaviest keys that reading its state tells."""
+    described = describe_operator(operator, schema=True)
+    names = [state.name for state in operator.keyed_states[:DETAILED_STATES]]
+    weights = weigh_operator(operator, limit, states=names) if limit else {}
+    return _with_heaviest(described, weights)
 
 
-def _with_states(shown: ReportedOperator, operator: Operator, limit: int) -> ReportedOperator:
-    """An operator with what reading its state tells."""
-    totals = measure_operator(operator)
-    keyed = operator.keyed_states[:DETAILED_STATES]
-    weights = (
-        weigh_operator(operator, limit, states=[state.name for state in keyed]) if limit else {}
+def _with_heaviest(
+    described: OperatorDescription, weights: Mapping[str, StateWeights]
+) -> OperatorDescription:
+    states = (
+        replace(state, heaviest=tuple(weights[state.name].heaviest()))
+        if state.name in weights
+        else state
+        for state in described.keyed_states
     )
-    heaviest = {name: of_state.heaviest() for name, of_state in weights.items()}
-    states = [
-        ReportedState(
-            state.name,
-            state.kind.value,
-            state.namespace_type,
-            _value_type(state.user_key_type, state.value_type),
-            _column_type(state.schema),
-            state.with_ttl,
-            int(totals[state.name][0].sum()),
-            int(totals[state.name][1].sum()),
-            tuple(heaviest.get(state.name, ())),
-        )
-        for state in keyed
-    ]
-    states += [
-        _operator_state(state, state.mode, _column_type(state.schema), None)
-        for state in operator.operator_states[: DETAILED_STATES - len(keyed)]
-    ]
-    none = np.zeros(operator.max_parallelism if totals else 0, np.int64)
-    return replace(
-        shown,
-        states=tuple(states),
-        entries=sum((entries for entries, _ in totals.values()), none),
-        sizes=sum((sizes for _, sizes in totals.values()), none),
-    )
+    return replace(described, keyed_states=tuple(states))
 
 
 def _integrity(report: IntegrityReport) -> Integrity:
@@ -214,20 +157,18 @@ def lake_report(
     ordered = sorted(record.operators, key=lambda each: (-each.state_bytes, each.label))
     reported = []
     for number, operator in enumerate(ordered):
-        heaviest: Mapping[str, list[HeavyKey]] = {}
-        problem = ""
-        if limit and number < DETAILED:
+        detailed = number < DETAILED
+        described = describe_recorded(operator, schemas=DETAILED_STATES if detailed else 0)
+        if limit and detailed:
             try:
-                weighed = weigh_recorded(lake, operator, limit)
-                heaviest = {name: weights.heaviest() for name, weights in weighed.items()}
+                described = _with_heaviest(described, weigh_recorded(lake, operator, limit))
             except StateError as error:
                 if not check:
                     raise
-                problem = str(error)
+                described = replace(described, problem=str(error))
             if progress is not None:
                 progress(number + 1, min(len(ordered), DETAILED))
-        shown = _recorded(operator, heaviest if number < DETAILED else None)
-        reported.append(replace(shown, problem=problem))
+        reported.append(described)
     growth = tuple(
         GrowthStep(
             each.snapshot_id, each.taken_at, each.entries, each.state_bytes, each.written_bytes
@@ -256,65 +197,3 @@ def _recorded_facts(record: SnapshotRecord) -> tuple[tuple[str, str], ...]:
         ("Note", record.note),
     )
     return tuple((name, value) for name, value in facts if value)
-
-
-def _recorded(
-    operator: OperatorRecord, heaviest: Mapping[str, list[HeavyKey]] | None
-) -> ReportedOperator:
-    """An operator of a lake; without its states if there are no heaviest keys."""
-    shown = ReportedOperator(
-        operator.label,
-        operator.name,
-        operator.parallelism,
-        operator.max_parallelism,
-        operator.state_bytes,
-        operator.key_type,
-        len(operator.states) + len(operator.operator_states),
-    )
-    if heaviest is None:
-        return shown
-    keyed = operator.states[:DETAILED_STATES]
-    states = [
-        ReportedState(
-            state.name,
-            state.kind,
-            state.namespace_type,
-            _value_type(state.user_key_type, state.value_type),
-            _column_type(parse_recorded(operator, state).schema),
-            state.ttl,
-            state.entries,
-            state.state_bytes,
-            tuple(heaviest.get(state.name, ())),
-        )
-        for state in keyed
-    ]
-    states += [
-        _operator_state(state, DistributionMode[state.mode], "", state.state_bytes)
-        for state in operator.operator_states[: DETAILED_STATES - len(keyed)]
-    ]
-    if not operator.states:
-        return replace(shown, states=tuple(states))
-    entries, sizes = group_totals(operator)
-    return replace(shown, states=tuple(states), entries=entries, sizes=sizes)
-
-
-def _operator_state(
-    state: NonKeyedState | OperatorStateRecord,
-    mode: DistributionMode,
-    column: str,
-    size: int | None,
-) -> ReportedState:
-    values = _value_type(state.key_type, state.value_type)
-    return ReportedState(
-        state.name, _MODES[mode], "", values, column, with_ttl=False, entries=state.elements,
-        size=size,
-    )  # fmt: skip
-
-
-def _value_type(key: str, value: str) -> str:
-    return f"{key} → {value}" if key else value
-
-
-def _column_type(schema: pa.Schema) -> str:
-    """The Arrow type of the values; empty for timers, which have none."""
-    return str(schema.field("value").type) if "value" in schema.names else ""

@@ -15,8 +15,6 @@ from typing import Any
 
 from statelake.state_core.printable import printable
 
-__all__ = ["Html", "content_policy", "data_text", "table", "tag", "text"]
-
 LONGEST = 1000  # characters of one name, type, key or message
 
 

@@ -9,19 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from statelake.pipelines.report.contents import (
-    DETAILED,
-    Integrity,
-    Report,
-    ReportedOperator,
-    ReportedState,
-)
-from statelake.pipelines.report.drawing import draw_growth, draw_key_groups
+from statelake.pipelines.report.contents import DETAILED, DETAILED_STATES, Integrity, Report
+from statelake.pipelines.report.drawing import growth_chart, key_group_chart
 from statelake.pipelines.report.markup import Html, content_policy, data_text, table, tag
 from statelake.pipelines.shown import bytes_text, json_text, plain
-from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
-
-__all__ = ["page_of"]
+from statelake.state_core.model.description import OperatorDescription, StateDescription
 
 SHOWN_OPERATORS = 500
 SHOWN_SUBTASKS = 100
@@ -38,9 +30,9 @@ def page_of(report: Report) -> str:
     detailed = [
         (number, operator)
         for number, operator in enumerate(report.operators[:DETAILED])
-        if operator.state_count or operator.other
+        if operator.states or operator.other or operator.problem
     ]
-    drawn = [(number, operator) for number, operator in detailed if len(operator.sizes)]
+    drawn = [(number, operator) for number, operator in detailed if _is_drawn(operator)]
     head = tag(
         "head",
         Html('<meta charset="utf-8">'),
@@ -76,22 +68,23 @@ def _own(name: str) -> str:
     return (resources.files("statelake.pipelines.report") / name).read_text("utf-8")
 
 
-def _data(drawn: list[tuple[int, ReportedOperator]]) -> Html:
+def _data(drawn: list[tuple[int, OperatorDescription]]) -> Html:
     """What the script computes with: numbers alone, of key groups that have data."""
     operators: dict[str, Any] = {}
     for number, operator in drawn:
-        at = np.flatnonzero(operator.entries | operator.sizes)
+        entries = operator.entries
+        at = np.flatnonzero(entries | operator.sizes)
         operators[str(number)] = {
             "groups": operator.max_parallelism,
             "at": at.tolist(),
             "bytes": operator.sizes[at].tolist(),
-            "entries": operator.entries[at].tolist(),
+            "entries": entries[at].tolist(),
         }
     return data_text({"shown": SHOWN_SUBTASKS, "operators": operators})
 
 
 def _operators(
-    operators: tuple[ReportedOperator, ...], detailed: list[tuple[int, ReportedOperator]]
+    operators: tuple[OperatorDescription, ...], detailed: list[tuple[int, OperatorDescription]]
 ) -> Iterator[Html]:
     if not operators:
         return
@@ -108,9 +101,9 @@ def _operators(
                 operator.name,
                 str(operator.parallelism),
                 str(operator.max_parallelism),
-                bytes_text(operator.size),
-                f"{skew_of(_sizes(operator)):.3f}" if len(operator.sizes) else "",
-                ", ".join([f"{operator.state_count:,}", *other]),
+                bytes_text(operator.total_bytes),
+                f"{operator.load().skew:.3f}" if _is_drawn(operator) else "",
+                ", ".join([f"{len(operator.states):,}", *other]),
             )
         )
     columns = (
@@ -148,7 +141,7 @@ def _growth(report: Report) -> Iterator[Html]:
         before = step.state_bytes
     columns = ("<Snapshot", "<Taken (UTC)", ">Entries", ">State", ">Change", ">Added to the lake")
     yield tag("h2", "Growth")
-    yield draw_growth(steps, report.snapshot_id)
+    yield growth_chart(steps, report.snapshot_id).figure("growth")
     yield table(
         "The job's snapshots, the oldest first", columns, rows,
         left_out=len(report.growth) - len(steps),
@@ -193,14 +186,14 @@ def _faults(integrity: Integrity | None) -> Iterator[Html]:
         )
 
 
-def _operator(number: int, operator: ReportedOperator) -> Iterator[Html]:
+def _operator(number: int, operator: OperatorDescription) -> Iterator[Html]:
     named = f", {operator.name}" if operator.name and operator.name != operator.label else ""
     yield tag("h2", f"{operator.label}{named}", id=f"operator-{number}")
     keyed = f"keyed by {operator.key_type}, " if operator.key_type else ""
     yield tag(
         "p",
-        f"{bytes_text(operator.size)}, {keyed}parallelism {operator.parallelism}, max parallelism"
-        f" {operator.max_parallelism}",
+        f"{bytes_text(operator.total_bytes)}, {keyed}parallelism {operator.parallelism}, max"
+        f" parallelism {operator.max_parallelism}",
     )
     if operator.problem:
         yield tag("p", f"Not all of its state could be read: {operator.problem}", class_="bad")
@@ -209,29 +202,36 @@ def _operator(number: int, operator: ReportedOperator) -> Iterator[Html]:
             "<State", "<Kind", "<Namespace", "<Type", "<Read as", ">Entries", ">Bytes"
         )  # fmt: skip
         yield table(
-            "States and their types", columns, map(_state_row, operator.states),
-            left_out=operator.state_count - len(operator.states),
+            "States and their types", columns, map(_state_row, operator.states[:DETAILED_STATES]),
+            left_out=max(0, len(operator.states) - DETAILED_STATES),
         )  # fmt: skip
-    if len(operator.sizes):
+    if _is_drawn(operator):
         yield from _key_groups(number, operator)
         yield from _keys(operator)
 
 
-def _state_row(state: ReportedState) -> tuple[str, ...]:
+def _is_drawn(operator: OperatorDescription) -> bool:
+    """Whether its key groups were counted, and it has keyed state."""
+    return operator.counted and bool(operator.keyed_states)
+
+
+def _state_row(state: StateDescription) -> tuple[str, ...]:
     return (
         state.name,
         state.kind,
         state.namespace_type,
-        state.value_type + (" (ttl)" if state.with_ttl else ""),
-        state.column_type,
-        f"{state.entries:,}",
+        state.type_text,
+        "" if state.schema is None or "value" not in state.schema.names else str(
+            state.schema.field("value").type
+        ),
+        "" if state.entries is None else f"{state.entries:,}",
         "" if state.size is None else bytes_text(state.size),
-    )
+    )  # fmt: skip
 
 
-def _key_groups(number: int, operator: ReportedOperator) -> Iterator[Html]:
+def _key_groups(number: int, operator: OperatorDescription) -> Iterator[Html]:
     yield tag("h3", "Key groups")
-    yield draw_key_groups(operator, f"groups-{number}")
+    yield key_group_chart(operator.sizes, operator.parallelism).figure(f"groups-{number}")
     yield tag("h3", "What each subtask gets")
     field = Html(
         f'<input type="number" id="parallelism-{number}" min="1" max="{operator.max_parallelism}"'
@@ -239,8 +239,8 @@ def _key_groups(number: int, operator: ReportedOperator) -> Iterator[Html]:
     )
     label = tag("label", "Parallelism", for_=f"parallelism-{number}")
     yield tag("form", label, field, id=f"form-{number}")
-    plan = plan_key_groups(operator.entries, operator.sizes, operator.parallelism)
-    yield tag("p", _summary(plan), id=f"summary-{number}", role="status")
+    load = operator.load()
+    yield tag("p", str(load), id=f"summary-{number}", role="status")
     yield table(
         "Subtasks, and the key groups that Flink assigns to each",
         (">Subtask", ">Key groups", ">Entries", ">Bytes"),
@@ -251,29 +251,16 @@ def _key_groups(number: int, operator: ReportedOperator) -> Iterator[Html]:
                 f"{subtask.entries:,}",
                 bytes_text(subtask.state_bytes),
             )
-            for subtask in plan[:SHOWN_SUBTASKS]
+            for subtask in load.subtasks[:SHOWN_SUBTASKS]
         ],
         body_id=f"subtasks-{number}",
     )
-    left = len(plan) - SHOWN_SUBTASKS
+    left = len(load.subtasks) - SHOWN_SUBTASKS
     more = f"… and {left:,} more" if left > 0 else ""
     yield tag("p", more, id=f"more-{number}", class_="more")
 
 
-def _sizes(operator: ReportedOperator) -> list[int]:
-    plan = plan_key_groups(operator.entries, operator.sizes, operator.parallelism)
-    return [subtask.state_bytes for subtask in plan]
-
-
-def _summary(plan: list[SubtaskPlan]) -> str:
-    sizes = [subtask.state_bytes for subtask in plan]
-    return (
-        f"At parallelism {len(plan)}: {bytes_text(min(sizes))} to {bytes_text(max(sizes))} a"
-        f" subtask; skew {skew_of(sizes):.3f}; the heaviest is subtask {sizes.index(max(sizes))}."
-    )
-
-
-def _keys(operator: ReportedOperator) -> Iterator[Html]:
+def _keys(operator: OperatorDescription) -> Iterator[Html]:
     heavy = [(state, key) for state in operator.states for key in state.heaviest]
     if not heavy:
         return

@@ -35,8 +35,6 @@ from statelake.state_core.model.operator_ids import operator_id_of_uid
 from statelake.state_core.process import Job
 from statelake.state_core.process.jobs import OperatorNode, SourceNode
 
-__all__ = ["Attempt"]
-
 METADATA_VERSION = 6
 
 

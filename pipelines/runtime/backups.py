@@ -42,21 +42,6 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.model.handles import KeyGroupsHandle, RelativeHandle
 
-__all__ = [
-    "SNAPSHOT_FACTORY",
-    "STORE",
-    "BackedUp",
-    "BackupSettings",
-    "RestoreTask",
-    "back_up",
-    "checkpoint_manager",
-    "clean_up",
-    "merged",
-    "partition_of",
-    "restore_task",
-    "task_name",
-]
-
 # not `LAKE_FACTORY`, whose markers are versions of a table of pairs
 SNAPSHOT_FACTORY = "statelake.snapshot"
 GROUPER = "statelake.runtime"

@@ -26,11 +26,6 @@ from statelake.state_core.model.key_groups import key_group_ranges, key_groups_o
 from statelake.state_core.process.jobs import Input, OperatorNode
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = [
-    "GROUP", "KEY", "Channel", "ChannelWriter", "ExchangeTask", "Exchanged", "exchange",
-    "records_of",
-]  # fmt: skip
-
 # columns that are put before a record's own
 KEY, GROUP = "__key", "__key_group"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")

@@ -61,8 +61,6 @@ from statelake.state_core.files.filesystem import ConfinedDirectory
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
 from statelake.state_core.process import Job
 
-__all__ = ["STEPS", "RunOptions", "RunResult", "run_job"]
-
 STEPS = (
     "planned", "restored", "processed", "state written", "prepared", "output committed",
     "imported", "recorded", "cleaned up", "done",

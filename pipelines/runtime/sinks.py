@@ -23,8 +23,6 @@ from statelake.state_core.errors import ConflictError, IncompatibleError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.paths import relative_path
 
-__all__ = ["commit_output", "discard_attempts", "discard_unnamed", "refuse_committed"]
-
 
 def commit_output(
     location: str, app: str, run: int, schema: pa.Schema, files: Sequence[tuple[str, int, int]]

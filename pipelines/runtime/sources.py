@@ -25,8 +25,6 @@ from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.storage_options import storage_options
 from statelake.state_core.process.jobs import SourceNode
 
-__all__ = ["Offset", "Split", "batches_of", "is_absent", "latest_offset", "splits_between"]
-
 Offset: TypeAlias = "dict[str, Any]"
 BATCH_ROWS = 1 << 16
 APPEND_ONLY = (

@@ -45,8 +45,6 @@ from statelake.state_core.process import Backends, Collector, ProcessOperator, R
 from statelake.state_core.process.jobs import OperatorNode
 from statelake.state_core.process.located_keys import locate_keys
 
-__all__ = ["OutputFile", "OutputTarget", "Restored", "SubtaskResult", "SubtaskTask", "run_subtask"]
-
 BACKENDS = {"heap": heap_backend, "rocksdb": rocksdb_backend}
 BATCH_FUNCTION_ROWS = 1 << 20
 FLUSH_RECORDS = 1 << 16

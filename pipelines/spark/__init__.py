@@ -1,14 +1,13 @@
-"""The only place with PySpark.
+"""Everything that needs PySpark.
 
 =================  ==================================================================
 `session`          the session, and its settings; `jars` fetches Delta's
 `class_archive`    Spark's classes in a file, with which it starts sooner
-`engine`           slices of work as Spark's tasks; `worker_daemon` starts workers warm
-`packing`          statelake as an archive, for executors that have none
+`engine`           slices of work as Spark tasks; `worker_daemon` starts workers with modules loaded
+`packing`          statelake as an archive, for executors without it
 `frames`           tables of a lake as data frames
 `sql`              SQL over a lake's tables; `object_stores` has Spark open them in S3
-`expressions`      SQL expressions of migrations
-`flink_savepoint`  `spark.read.format("flink_savepoint")`; `predicates` push filters down
+`flink_savepoint`  `spark.read.format("flink_savepoint")`
 =================  ==================================================================
 
 Another data source goes beside `flink_savepoint`.

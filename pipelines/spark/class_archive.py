@@ -1,7 +1,7 @@
-"""Spark's classes as the JVM has parsed them, in a file with which Spark starts sooner.
+"""A class data archive of Spark's classes, with which Spark starts sooner.
 
 `python -m statelake.pipelines.spark.class_archive` makes that file (190 MB, a minute), once for
-each version of Java, Spark and Delta. Without it, or if the JVM can't use it, Spark starts as ever.
+each version of Java, Spark and Delta. Spark also starts without it.
 
 Source: "Class Data Sharing" in the JDK's guide, `-XX:ArchiveClassesAtExit`.
 """
@@ -19,14 +19,12 @@ import pyspark
 
 from statelake.pipelines.spark.jars import cache_directory, delta_jars, java_command
 
-__all__ = ["class_archive", "sharing_options"]
-
 SECONDS = 300
 QUIET = "-Xlog:disable", "-Xlog:all=error:stderr"  # a file that can't be used is no matter
 
 
 def class_archive() -> Path:
-    """Where the file is, or would be."""
+    """Return the path of the file, whether it exists or not."""
     java = Path(java_command()).resolve()
     release = java.parent.parent / "release"
     java_release = release.read_bytes() if release.exists() else bytes(java)
@@ -36,13 +34,13 @@ def class_archive() -> Path:
 
 
 def sharing_options() -> tuple[str, ...]:
-    """The options by which a JVM uses the file, if it is there."""
+    """Return the options by which a JVM uses the file, if it exists."""
     archive = class_archive()
     return (f"-XX:SharedArchiveFile={archive}", *QUIET) if archive.exists() else ()
 
 
 def make_class_archive() -> None:
-    """Have a JVM of Spark write down what it has loaded once it has read and written a table."""
+    """Make a JVM of Spark archive its classes after it has read and written a table."""
     from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - which uses this module
 
     archive = class_archive()

@@ -1,7 +1,7 @@
-"""Slices as Spark tasks: one task a slice, and their results back on the driver.
+"""Run slices as Spark tasks, one task a slice, and return their results to the driver.
 
-Tasks are rows of a DataFrame, so that a session of Spark Connect runs them as any other does. Code
-of users (serializers, decoders) that the driver loaded goes along with the function, and each
+Tasks are rows of a DataFrame, so that a session of Spark Connect runs them like any other session.
+Users' code (serializers, decoders) that the driver has loaded is sent with the function, and each
 Python worker loads it before its first task.
 """
 
@@ -31,8 +31,6 @@ from statelake.state_core.serializers.framework.plugins import (
     loaded_plugins,
     restore_plugins,
 )
-
-__all__ = ["SparkEngine"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -85,10 +83,10 @@ class SparkEngine:
         tasks: Sequence[Task],
         progress: Progress | None = None,
     ) -> list[Result]:
-        """The function of every task, in order.
+        """Return the function's result of every task, in order.
 
         Raises:
-            StateError: What a task raised, as it raised it; or executors can't run ours.
+            StateError: A task raised it; or executors can't run statelake's tasks.
         """
         if not tasks:
             return []
@@ -160,7 +158,7 @@ class SparkEngine:
 
 
 def _not_ready(error: Exception) -> StateError | None:
-    """What is wrong with executors that can't run a task of ours; None if it is something else."""
+    """Return the error of executors that can't run statelake's tasks; None for other errors."""
     message = str(error)
     for pattern, problem, remedy in _NOT_READY:
         match = pattern.search(message)
@@ -170,12 +168,12 @@ def _not_ready(error: Exception) -> StateError | None:
 
 
 def _is_installed(place: str) -> bool:
-    """Whether a place of `sys.path` is Python's own library, or one that `pip` installs into."""
+    """Return whether a place in `sys.path` is Python's library, or its site-packages."""
     return place.startswith(_LIBRARIES) or not _PACKAGES.isdisjoint(re.split(r"[\\/]", place))
 
 
 class _Guarded(Generic[Task, Result]):
-    """Calls the function, and returns our own errors as results: they name file and offset."""
+    """Calls the function, and returns statelake's errors as results: they name file and offset."""
 
     def __init__(self, function: Callable[[Task], Result], plugins: tuple[Plugin, ...]) -> None:
         self.function = function

@@ -1,13 +1,13 @@
 """The Spark data source `flink_savepoint`: keyed state of a snapshot as a DataFrame.
 
-One partition a slice of key groups, read on the executors straight into Arrow batches. What is not
-asked for is not read: an operator, a state, columns and key groups are chosen by options. With
+Each slice of key groups is a partition, read on the executors straight into Arrow batches. Only the
+selected parts are read: an operator, a state, columns and key groups are chosen by options. With
 `spark.sql.python.filterPushdown.enabled`, and the option `pruneByFilter`, a filter on `key_group`,
 or one that fixes `key`, prunes key groups too: a key's group follows from its hash.
 
-The option is there because Spark 4.2 keeps what a Python data source planned for one filter, and
-takes it for every other use of the same loaded DataFrame, whose rows would then be missing. Who
-sets it loads a DataFrame anew for each filter.
+The option exists because Spark 4.2 keeps the plan of a Python data source for one filter, and uses
+it for every other use of the same loaded DataFrame, whose rows would then be missing. With the
+option, load a DataFrame anew for each filter.
 """
 
 from __future__ import annotations
@@ -46,19 +46,17 @@ from statelake.state_core.model.key_groups import key_groups_of_hashes
 from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind, plan_slices
 from statelake.state_core.serializers.framework.plugins import load_plugin
 
-__all__ = ["FlinkSavepointDataSource", "register"]
-
 KEY_GROUP = "key_group"
 DEFAULT_SLICE_BYTES = str(32 << 20)
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
 def register(session: SparkSession) -> None:
-    """Make `spark.read.format("flink_savepoint")` known to a session.
+    """Register `spark.read.format("flink_savepoint")` with a session.
 
-    Spark finds the format by itself where the `python3` of its PATH, or PYSPARK_PYTHON, is the one
-    that statelake is installed in. Registered, it runs in this process's Python anyway, unless
-    PYSPARK_PYTHON names another; on a cluster that is for the cluster to say.
+    Spark finds the format by itself if statelake is installed in the `python3` of its PATH, or in
+    PYSPARK_PYTHON. Registered, it runs in this process's Python anyway, unless PYSPARK_PYTHON names
+    another; on a cluster the cluster decides.
     """
     context = getattr(session, "sparkContext", None)
     if context is None:  # of Spark Connect, which takes the Python of its server
@@ -100,13 +98,13 @@ class FlinkSavepointDataSource(DataSource):
         return from_arrow_schema(_Selection.of(self.options).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the state: of the columns of `schema`, where the user gave one."""
+        """Return a reader of the state: of the columns of `schema`, if the user gave one."""
         return FlinkSavepointReader({**self.options, "columns": ",".join(schema.names)})
 
 
 @dataclass(frozen=True)
 class _Selection:
-    """What the options select. Their names come from Spark in lower case."""
+    """The selection by options. Spark passes their names in lower case."""
 
     operator: Operator
     state: KeyedState
@@ -216,7 +214,7 @@ class _PushFilters:
         self.reader = reader
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Prune key groups by what fixes them; Spark still applies every filter itself."""
+        """Prune key groups by filters that fix them; Spark still applies every filter itself."""
         if str(self.reader.options.get("prunebyfilter", "")).lower() == "true":
             for filter_ in filters:
                 self.reader.prune(filter_)
@@ -263,7 +261,7 @@ class FlinkSavepointReader(DataSourceReader):
                 self._keep(groups_of_keys)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A partition for each slice of key groups that may hold selected rows."""
+        """Return a partition for each slice of key groups that may hold selected rows."""
         selection = _Selection.of(self.options)
         files = [file for file, _ in selection.state.files]
         size = _slice_bytes(self.options.get("slicebytes", DEFAULT_SLICE_BYTES))
@@ -277,7 +275,7 @@ class FlinkSavepointReader(DataSourceReader):
         return slices
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice, a window at a time."""
+        """Yield the rows of a slice, a window at a time."""
         if not isinstance(partition, _Slice):
             return
         selection = _Selection.of(self.options)
@@ -309,7 +307,7 @@ _COMPARISONS = {
 
 
 def _matching(condition: Filter, groups: Any) -> Any:
-    """The key groups that a filter lets through, or None if it says nothing of them."""
+    """Return the key groups that a filter admits, or None if it does not restrict them."""
     if isinstance(condition, In):
         return groups[np.isin(groups, list(condition.value))]
     compare = _COMPARISONS.get(type(condition))
@@ -318,7 +316,7 @@ def _matching(condition: Filter, groups: Any) -> Any:
 
 
 def _groups_of(selection: _Selection, values: list[Any]) -> set[int] | None:
-    """The key groups of keys, or None if what equals them for Spark can be in others."""
+    """Return the key groups of keys, or None if equal keys for Spark can be in others."""
     file, _ = selection.state.files[0]
     _, layout = parse_keyed_state(selection.state.meta_info, file.key_serializer)
     kind = layout.key.arrow_type

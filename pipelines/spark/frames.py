@@ -1,6 +1,6 @@
-"""DataFrames as the rows of new states: Spark evaluates, and its tasks spill what they hold.
+"""DataFrames as the rows of new states: Spark evaluates them, and its tasks spill the rows.
 
-No row passes through the driver, but for operator state, which a subtask holds whole anyway.
+No row passes through the driver, except for operator state, which a subtask holds whole anyway.
 """
 
 from __future__ import annotations
@@ -38,13 +38,11 @@ from statelake.state_core.serializers.framework.plugins import (
     restore_plugins,
 )
 
-__all__ = ["FrameRows", "frame_of_files", "frame_of_query"]
-
 OUTCOME = "outcome"
 
 
 def frame_of_files(session: SparkSession, source: FileSource) -> DataFrame:
-    """Files as a DataFrame; CSV stays text.
+    """Return files as a DataFrame; CSV stays text.
 
     Raises:
         EncodeError: Spark can't read them.
@@ -65,10 +63,10 @@ def frame_of_files(session: SparkSession, source: FileSource) -> DataFrame:
 
 
 def frame_of_query(session: SparkSession, query: str, place: str) -> DataFrame:
-    """What a query gives.
+    """Return the result of a query.
 
     Raises:
-        EncodeError: Spark does not understand it.
+        EncodeError: The query is not valid.
     """
     try:
         return session.sql(query)
@@ -81,7 +79,7 @@ class FrameRows:
     """A state's rows in a DataFrame.
 
     Attributes:
-        plan: How they are made; its Spark SQL is evaluated here.
+        plan: The plan of the columns; its Spark SQL is evaluated here.
         frame: The DataFrame.
         source: Its name, for messages.
     """
@@ -91,10 +89,10 @@ class FrameRows:
     source: str = "the DataFrame"
 
     def spill(self, task: SpillTask) -> list[Spill]:
-        """Spill each partition where it is, and say where they are.
+        """Spill each partition on its executor, and return the spills.
 
         Raises:
-            StateError: What a task raised, as it raised it.
+            StateError: A task raised it.
         """
         plan, frame = self._evaluated()
         spiller = _Spiller(task, plan, self.source, loaded_plugins())
@@ -107,14 +105,14 @@ class FrameRows:
         return outcomes
 
     def batches(self, schema: pa.Schema) -> Iterator[tuple[SourceBatch, pa.RecordBatch]]:
-        """All rows, here, and those of the state that they make."""
+        """Yield all rows on the driver, with the state's rows from them."""
         plan, frame = self._evaluated()
         with _evaluating(", ".join(part for part in (plan.place, self.source) if part)):
             rows = frame.toArrow()
         yield from map_batches(plan, rows.to_batches(), schema, self.source)
 
     def _evaluated(self) -> tuple[RowPlan, DataFrame]:
-        """The columns that are wanted, Spark SQL among them, and the plan that finds them there."""
+        """Return the plan and the frame of its columns, with Spark SQL evaluated."""
         plans = self.plan.columns.values()
         asked = dict.fromkeys(
             expression.sql for plan in plans for expression in expressions_in(plan)
@@ -143,7 +141,7 @@ class FrameRows:
 
 @dataclass(frozen=True)
 class _Spiller:
-    """Spills one partition; our own errors are returned as results."""
+    """Spills one partition; statelake's errors are returned as results."""
 
     task: SpillTask
     plan: RowPlan
@@ -165,7 +163,7 @@ class _Spiller:
 
 @contextmanager
 def _evaluating(place: str) -> Iterator[None]:
-    """What Spark finds wrong in a row, as an error of the spec; a bug of ours stays one."""
+    """Translate Spark's errors about a row into errors of the specification, except for bugs."""
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     try:

@@ -1,7 +1,7 @@
 """The JARs that Delta needs in Spark, resolved once and then read from disk.
 
-PySpark ships Apache Ivy. Asked directly it resolves from the public registry into a cache of our
-own, so it neither needs Maven nor looks into `~/.m2` (where a POM without its JAR, as Maven leaves
+PySpark ships Apache Ivy. Called directly it resolves from the public registry into statelake's own
+cache, so it neither needs Maven nor reads `~/.m2` (where a POM without its JAR, as Maven leaves
 them, would make it fail).
 """
 
@@ -19,8 +19,6 @@ import pyspark
 from filelock import FileLock
 
 from statelake.state_core.errors import StateError
-
-__all__ = ["JavaError", "cache_directory", "delta_jars", "require_java", "resolve_jars"]
 
 DELTA_VERSION = "4.4.0"
 DELTA_JARS = tuple(
@@ -41,7 +39,7 @@ class JavaError(StateError):
 
 
 def cache_directory() -> Path:
-    """Where JARs are kept: `STATELAKE_CACHE`, or below the user's cache directory."""
+    """Return the directory of JARs: `STATELAKE_CACHE`, or below the user's cache directory."""
     given = os.environ.get("STATELAKE_CACHE")
     if given:
         return Path(given)
@@ -50,7 +48,7 @@ def cache_directory() -> Path:
 
 
 def delta_jars() -> list[str]:
-    """Paths of Delta's JARs, downloaded at the first call.
+    """Return the paths of Delta's JARs, downloaded at the first call.
 
     Raises:
         JavaError: There is no Java 17.
@@ -62,15 +60,15 @@ def delta_jars() -> list[str]:
 
 
 def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()) -> Path:
-    """JARs by their Maven coordinates, downloaded at the first call.
+    """Return a directory of JARs by their Maven coordinates, downloaded at the first call.
 
-    Ivy's own cache can't be shared by two that download at once, so one process at a time does;
-    the directory appears when all is in it.
+    Two processes can't share Ivy's own cache at once, so that only one downloads at a time; the
+    directory appears when it is complete.
 
     Args:
         name: The name of the JARs' directory below the cache.
-        whole: `organisation:name:version` of what comes with all that it depends on.
-        alone: Coordinates of JARs that come without what they depend on.
+        whole: `organisation:name:version` of JARs with all their dependencies.
+        alone: Coordinates of JARs without their dependencies.
 
     Returns:
         The directory.
@@ -92,7 +90,7 @@ def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()
 
 
 def _ivy_module(whole: Iterable[str], alone: Iterable[str]) -> str:
-    """What Ivy is told to get, as its `ivy.xml`."""
+    """Return Ivy's `ivy.xml` with the JARs to resolve."""
     modules = [(module, "true") for module in whole] + [(module, "false") for module in alone]
     lines = [
         '<dependency org="{}" name="{}" rev="{}" transitive="{}" conf="jars->default"/>'.format(
@@ -111,7 +109,7 @@ def _ivy_module(whole: Iterable[str], alone: Iterable[str]) -> str:
 
 
 def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
-    """Run Ivy, which puts everything into `part/jars`; a registry may stumble, so up to thrice."""
+    """Run Ivy, which puts all JARs into `part/jars`; up to three times, if a registry fails."""
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     ivy_file, settings = part / "ivy.xml", part / "ivysettings.xml"
     ivy_file.write_text(module, "utf-8")
@@ -140,7 +138,7 @@ def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
 
 
 def java_command() -> str:
-    """The `java` to run: of `JAVA_HOME`, or on the path; empty if there is none."""
+    """Return the `java` to run: of `JAVA_HOME`, or on the path; empty without one."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return str(Path(home) / "bin" / "java")
@@ -148,10 +146,10 @@ def java_command() -> str:
 
 
 def require_java() -> None:
-    """Make sure of Java 17 or later.
+    """Require Java 17 or later.
 
     Raises:
-        JavaError: There is none, or it is older.
+        JavaError: There is no Java, or it is older.
     """
     command = java_command()
     if not command:

@@ -1,7 +1,7 @@
-"""Tables and files as Spark's own readers open them: by Hadoop's file systems, S3 by its S3A.
+"""Set up Spark's own readers for object stores: S3 by Hadoop's S3A.
 
-PySpark comes without S3A. Where nothing has brought it, the session gets it, and what is little of
-Amazon's SDK that it needs, when the first location in S3 is asked for.
+PySpark comes without S3A. If it is not installed, the session gets it, with the small part of
+Amazon's SDK that it needs, when the first location in S3 is opened.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.object_stores import S3_SCHEMES
 from statelake.state_core.files.storage_options import options_of_environment, storage_options
-
-__all__ = ["s3a_settings", "spark_path"]
 
 HADOOP_VERSION = "3.5.0"  # that of PySpark's own Hadoop
 SDK_VERSION = "2.35.4"  # with which that Hadoop was tested; its bundle has 600 MB of other services
@@ -53,11 +51,11 @@ _OPENED: dict[str, dict[str, str]] = {}  # what S3A knows of a bucket, as long a
 
 
 def spark_path(session: SparkSession, directory: Directory) -> str:
-    """A directory's location as Spark opens it, once the session can.
+    """Return a directory's location for Spark, and set up the session for it.
 
-    What the location says of its store, and the environment of its address, holds for its bucket in
-    this session; what the session was told itself (`spark.hadoop.fs.s3a...`) wins. On Spark Connect
-    the server must have S3A.
+    The location's options, and the environment's address of the store, apply to its bucket in this
+    session; the session's own settings (`spark.hadoop.fs.s3a...`) win. On Spark Connect the server
+    must have S3A.
 
     Raises:
         StateError: The JARs can't be downloaded, or Spark has opened the bucket otherwise.
@@ -88,7 +86,7 @@ def spark_path(session: SparkSession, directory: Directory) -> str:
 
 
 def s3a_settings(directory: Directory) -> dict[str, str]:
-    """What S3A is to know of a directory's bucket; keys in variables it finds itself."""
+    """Return S3A's settings of a directory's bucket; it finds keys in variables itself."""
     own = storage_options(directory) or {}
     options = options_of_environment(with_keys="AWS_ACCESS_KEY_ID" not in own) | own
     settings = {name: options[key] for key, name in S3A_OPTIONS.items() if options.get(key)}
@@ -105,7 +103,7 @@ def s3a_settings(directory: Directory) -> dict[str, str]:
 
 
 def _bring_s3a(session: SparkSession) -> None:
-    """Have Hadoop find S3A, on executors too; by Spark Connect it can't be told."""
+    """Add S3A to Hadoop's class path, on executors too; impossible with Spark Connect."""
     context: Any = getattr(session, "_sc", None)
     if context is None:
         return

@@ -1,4 +1,4 @@
-"""Statelake and what it needs as one archive, for executors that have Python and nothing else.
+"""Pack statelake with its requirements as one archive, for executors that only have Python.
 
 ::
 
@@ -27,8 +27,6 @@ import statelake.state_core
 from statelake.pipelines.spark.worker_daemon import preload
 from statelake.state_core.errors import StateError
 
-__all__ = ["described", "pack"]
-
 _OURS = (statelake.state_core, statelake.pipelines)
 _OF_SPARK = {"pyspark", "py4j", "delta-spark"}  # and the JARs that these bring
 _EXTRAS = ("", "spark", "hdfs", "kafka")  # what tasks may need, as far as it is installed
@@ -53,13 +51,13 @@ _VERSION = "{}.{}".format(*sys.version_info[:2])
 
 
 def pack(to: Path) -> int:
-    """Write the archive, with the kernels compiled: how many bytes it has.
+    """Write the archive, with compiled kernels, and return its bytes.
 
     Args:
         to: The file, a `.tar.gz`; the nodes must run the same system and processor as this machine.
 
     Raises:
-        StateError: The archive can't be written, or its name does not end as an archive's.
+        StateError: The archive can't be written, or its name does not end in `.tar.gz`.
     """
     if not to.name.endswith((".tar.gz", ".tgz")):
         raise StateError(
@@ -94,7 +92,7 @@ def _add_script(archive: tarfile.TarFile) -> None:
 
 
 def _files() -> Iterator[tuple[Path, str]]:
-    """Each file of each package, and where it goes."""
+    """Yield each file of each package, with its path in the archive."""
     for package in _OURS:
         (home,) = package.__path__
         yield from _own_files(Path(home))
@@ -114,7 +112,7 @@ def _own_files(home: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _required(name: str) -> set[str]:
-    """A distribution and all that its tasks need, as far as it is installed here."""
+    """Return a distribution and all installed ones that its tasks need."""
     packages = set(_OF_SPARK)
     left = [name]
     while left:
@@ -132,11 +130,11 @@ def _required(name: str) -> set[str]:
 
 
 def _extra_of(requirement: str) -> str:
-    """The extra that a requirement is of; empty if it is of none."""
+    """Return the extra of a requirement; empty without one."""
     match = re.search(r"extra\s*==\s*['\"]([\w-]+)", requirement)
     return match[1] if match else ""
 
 
 def described() -> str:
-    """What nodes must be to use an archive of this machine."""
+    """Return what nodes must have in common with this machine to use its archive."""
     return f"Python {_VERSION} on {platform.system()} {platform.machine()}"

@@ -1,7 +1,7 @@
 """One Spark session, set up for Delta and for a machine of a few cores.
 
-On a cluster the session is the cluster's own: whatever `spark-submit` or the environment sets
-wins over the defaults here. A master that is configured (`--master`) is where it runs.
+On a cluster the session is the cluster's own: settings of `spark-submit` or the environment win
+over the defaults here. It runs on the configured master (`--master`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from statelake.pipelines.spark.class_archive import sharing_options
 from statelake.pipelines.spark.jars import cache_directory, delta_jars
 from statelake.state_core.errors import MissingFileError, StateError
 from statelake.state_core.extras import require_extra
-
-__all__ = ["open_session"]
 
 GIVEN_BY_OTHERS = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
 CONNECT = "sc://"
@@ -48,18 +46,18 @@ def open_session(
     slices: bool = False,
     java_options: Sequence[str] | None = None,
 ) -> SparkSession:
-    """The active session, or a new one.
+    """Return the active session, or a new one.
 
     Args:
         application: The application's name in Spark's UI.
         ui: Whether Spark's own web interface is started; on a cluster it always is.
-        slices: Whether it is to run slices, which Python does: executors' JVMs only pass them on,
-            and compile no more of themselves than that is worth.
+        slices: Whether it is to run slices, which Python does: executors' JVMs only pass data on,
+            and compile less of their own code.
         java_options: More options of the JVM; by default those by which it starts sooner.
 
     Raises:
         JavaError: There is no Java 17.
-        StateError: A server of Spark Connect can't be reached, or an archive is not there.
+        StateError: A server of Spark Connect can't be reached, or an archive does not exist.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -96,7 +94,7 @@ def open_session(
 
 
 def _own_settings(java_options: Sequence[str]) -> dict[str, str]:
-    """Settings of a JVM that this process starts: its master, JARs, memory, and workers' Python."""
+    """Return settings of a JVM that this process starts: master, JARs, memory, workers' Python."""
     settings = {
         "spark.master": spark_master() or f"local[{os.cpu_count() or 1}]",
         "spark.jars": ",".join(delta_jars()),
@@ -118,11 +116,11 @@ def _own_settings(java_options: Sequence[str]) -> dict[str, str]:
 
 
 def _connected(remote: str, application: str) -> SparkSession:
-    """A session of Spark Connect: its server has Delta and settings of its own.
+    """Return a session of Spark Connect, whose server has Delta and settings of its own.
 
     Raises:
-        MissingExtraError: What Spark Connect needs is not installed.
-        MissingFileError: The archive for executors is not there.
+        MissingExtraError: The requirements of Spark Connect are not installed.
+        MissingFileError: The archive for executors does not exist.
         StateError: The server can't be reached.
     """
     require_extra("connect")
@@ -148,11 +146,11 @@ def _connected(remote: str, application: str) -> SparkSession:
 
 
 def _require_listener(remote: str) -> None:
-    """Make sure that somebody listens there: the client itself would try for half an hour.
+    """Require that a server listens there: the client itself would try for half an hour.
 
     Raises:
-        OSError: Nobody does.
-        ValueError: The text is no address.
+        OSError: No server listens.
+        ValueError: The text is not an address.
     """
     parts = urlsplit(remote)
     address = (parts.hostname or "localhost", parts.port or CONNECT_PORT)
@@ -160,10 +158,10 @@ def _require_listener(remote: str) -> None:
 
 
 def _packed() -> str:
-    """The archive that executors are sent; empty if there is none.
+    """Return the archive for executors; empty without one.
 
     Raises:
-        MissingFileError: The archive is not there.
+        MissingFileError: The archive does not exist.
     """
     given = os.environ.get(SPARK_PACK, "")
     if given and "://" not in given:
@@ -177,7 +175,7 @@ def _packed() -> str:
 
 
 def _given_settings() -> dict[str, str]:
-    """What `--spark-conf` says: it wins over all else."""
+    """Return the settings of `--spark-conf`, which win over all others."""
     lines = os.environ.get(SPARK_CONF, "").splitlines()
     pairs = [line.partition("=") for line in lines if line.strip()]
     return {key.strip(): value.strip() for key, _, value in pairs}
@@ -185,7 +183,7 @@ def _given_settings() -> dict[str, str]:
 
 @contextmanager
 def _errors_to_log() -> Iterator[None]:
-    """Let the JVM that is started write its standard error to a file, and not between our lines."""
+    """Redirect the standard error of a JVM that is started to a file."""
     if os.environ.get("STATELAKE_DEBUG"):
         yield
         return

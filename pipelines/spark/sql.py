@@ -1,11 +1,11 @@
-"""Spark SQL over a lake: tables go by `<job>.<operator>.<state>`, at any snapshot.
+"""Spark SQL over a lake, with tables `<job>.<operator>.<state>` at any snapshot.
 
 Names are those of `pipelines.lake.query.table_names`; each stands for the Delta table, pinned to
-the snapshot's version where one is asked for, or where statelake is writing a newer one. That the
-version has the very files of the snapshot is looked at first. Everything else is Spark's own SQL.
+the snapshot's version if one is given, or if statelake is writing a newer one. First it is checked
+that the version has exactly the files of the snapshot. Everything else is Spark's own SQL.
 
-Spark opens a table by its path. That there is no link on the way, and that the table's log names
-files in it alone, is looked at right before; who can write into the lake can still change it then.
+Spark opens a table by its path. That there is no link on the way, and that the table's log only
+names files in it, is checked right before; anyone with write access can still change it afterwards.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from statelake.pipelines.lake.query.table_names import SPARK, TableNames, resolv
 from statelake.pipelines.lake.tables.tables import has_files_of
 from statelake.pipelines.spark.object_stores import spark_path
 from statelake.state_core.errors import StateError
-
-__all__ = ["run_sql"]
 
 # they print what is raised as well, with its Java trace
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -42,15 +40,15 @@ def run_sql(
         session: Spark, with Delta.
         lake: The lake.
         query: A single SQL statement.
-        as_of: A snapshot's id: tables are read as they were in it.
+        as_of: A snapshot's id: tables have its rows.
         job: A job whose name may be left out of table names.
-        names: What names stand for, in the place of these two.
+        names: The names of tables, instead of these two.
 
     Raises:
         NotFoundError: No job has that snapshot.
-        UnsafePathError: A table that is asked for leads out of the lake.
+        UnsafePathError: The path of a named table leads out of the lake.
         ConflictError: An erasure has not ended, so that the log of a table is not the snapshot's.
-        StateError: The statement names what only DuckDB has.
+        StateError: The statement names something that only DuckDB has.
     """
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)

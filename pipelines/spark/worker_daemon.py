@@ -1,4 +1,4 @@
-"""The process that Spark forks its Python workers from, with everything loaded beforehand.
+"""The process from which Spark forks its Python workers, with all modules loaded.
 
 A fresh worker spends 1.5 s importing NumPy, PyArrow and Numba; a forked one has them.
 """
@@ -16,8 +16,6 @@ from statelake.state_core.kernels import decode, encode, hashing, scan, skip
 from statelake.state_core.kernels.compiler import Kernel
 from statelake.state_core.serializers import registered_classes
 
-__all__ = ["preload"]
-
 MODULES = (
     pyarrow.parquet,
     statelake.pipelines.lake.ingest.import_slice,
@@ -26,7 +24,7 @@ MODULES = (
 
 
 def preload() -> int:
-    """Import every serializer and load every kernel's machine code; how many kernels there are."""
+    """Import all serializers, load all kernels, and return the number of kernels."""
     registered_classes()
     kernels = [
         value

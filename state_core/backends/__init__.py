@@ -6,7 +6,6 @@
 `heap/`             working state in memory, snapshots by reference
 `rocksdb/`          working state in RocksDB, checkpoints of its files
 `batches`           many keys at once, as Arrow columns
-`expiry`            removal of expired values in the background
 `restoring`         restore from handles of any kind, rescaled or not
 ==================  ================================================================
 

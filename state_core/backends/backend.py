@@ -51,8 +51,6 @@ from statelake.state_core.formats.writing.new_states import USER_TIMERS, NewKeye
 from statelake.state_core.model.handles import KeyedHandle
 from statelake.state_core.model.snapshot import StateKind
 
-__all__ = ["AnyState", "BackendParts", "KeyedStateBackend", "Storage"]
-
 AnyState: TypeAlias = (
     "ValueState | ListState | MapState | ReducingState | AggregatingState"
     " | TtlValueState | TtlListState | TtlMapState | TtlReducingState | TtlAggregatingState"

@@ -29,8 +29,6 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, U8Array
 
-__all__ = ["KeyBatch", "encode_keys", "get_many", "put_many"]
-
 
 @dataclass(frozen=True)
 class KeyBatch:

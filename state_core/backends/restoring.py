@@ -35,8 +35,6 @@ from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import IncrementalHandle, KeyedHandle, KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile
 
-__all__ = ["handles_for", "restore_backend", "restore_file"]
-
 
 @runtime_checkable
 class TakesFiles(Protocol):

@@ -2,7 +2,6 @@
 
 ====================  ===============================================================
 `legality`            the legal accesses to declared state, as tables
-`legality_document`   those tables as `docs/legality.md`
 `held_states`         the content of a snapshot that declarations are compared with
 `restore_checks`      whether a declared job would restore from a snapshot
 `integrity/`          whether every byte of a snapshot is sound, and the salvage of one

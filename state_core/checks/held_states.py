@@ -17,8 +17,6 @@ from statelake.state_core.formats.layout.meta_info import (
 from statelake.state_core.model.snapshot import Operator, Snapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 
-__all__ = ["HeldOperator", "HeldState", "held_operators"]
-
 _KEYED = (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2)
 
 

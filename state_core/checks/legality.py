@@ -1,8 +1,8 @@
 """The states that a function may declare and access: FLIP-433's tables as data.
 
 `ONE_INPUT` and `TWO_INPUTS` are the only place of these rules: the checks at build (`check_job`)
-and at run time (`access`, `refusal`), the messages of both, and the documentation
-(`state_core.checks.legality_document`) are derived from them.
+and at run time (`access`, `refusal`), the messages of both, and `docs/legality.md` are derived from
+them.
 
 Source: FLIP-433, "The Legitimacy of State Declaration and Access".
 """
@@ -24,25 +24,6 @@ from statelake.state_core.declarations.jobs import (
 )
 from statelake.state_core.declarations.states import RedistributionMode, StateDeclaration
 from statelake.state_core.errors import LegalityError
-
-__all__ = [
-    "FLINK_DIFFERENCES",
-    "HOW_TO_DECLARE",
-    "ONE_INPUT",
-    "TABLES",
-    "TWO_INPUTS",
-    "Access",
-    "Cell",
-    "FlinkDifference",
-    "access",
-    "cell",
-    "check_job",
-    "check_operator",
-    "listed",
-    "mode_fault",
-    "refusal",
-    "require_legal",
-]
 
 
 class Cell(Enum):

@@ -39,8 +39,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializerSnapsh
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
 from statelake.state_core.serializers.type_spec import parse_type
 
-__all__ = ["check_restore"]
-
 UNION_LIMIT = 256 << 20
 VOID_NAMESPACE = "VoidNamespace"
 _LISTS = ("SPLIT list", "UNION list")

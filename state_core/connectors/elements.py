@@ -17,8 +17,6 @@ from statelake.state_core.connectors.versioned import read_exactly, read_version
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.model.snapshot import Operator
 
-__all__ = ["Element", "StateElement", "elements_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class StateElement:

@@ -23,8 +23,6 @@ from typing import ClassVar
 from statelake.state_core.connectors.versioned import read_exactly
 from statelake.state_core.files.wire import DataInput, DataOutput
 
-__all__ = ["FilePath", "FileSplit", "PendingFiles", "read_file_split", "read_pending_files"]
-
 _VERSION = 1
 _MAGIC = 0xDEADBEEF
 _HEAD = struct.Struct("<IIII")

@@ -26,21 +26,6 @@ from statelake.state_core.connectors.versioned import read_exactly
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 
-__all__ = [
-    "ASSIGNED",
-    "UNASSIGNED",
-    "WORDS",
-    "EnumeratedPartition",
-    "KafkaEnumerator",
-    "KafkaSplit",
-    "Offset",
-    "OldKafkaElement",
-    "parse_offset",
-    "read_kafka_enumerator",
-    "read_kafka_split",
-    "read_old_kafka_element",
-]
-
 # the offset of the next record, or a word for the place where the broker begins
 Offset: TypeAlias = int | str
 

@@ -24,16 +24,6 @@ from statelake.state_core.connectors.kafka import (
 from statelake.state_core.connectors.sources import Source, SplitElement, write_split
 from statelake.state_core.errors import EncodeError, NotFoundError
 
-__all__ = [
-    "MovedOffset",
-    "NewOffset",
-    "SourceChange",
-    "check_assignment",
-    "move_offsets",
-    "parse_new_offset",
-    "partitions_read",
-]
-
 Partition: TypeAlias = tuple[str, int]
 
 _SHOWN = 10

@@ -16,13 +16,6 @@ from typing import ClassVar
 from statelake.state_core.connectors.versioned import read_exactly
 from statelake.state_core.files.wire import DataInput, DataOutput
 
-__all__ = [
-    "PendingSequences",
-    "SequenceSplit",
-    "read_pending_sequences",
-    "read_sequence_split",
-]
-
 _VERSION = 1
 _LEAST_SPLIT_BYTES = 18
 

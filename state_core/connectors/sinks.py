@@ -37,8 +37,6 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.snapshot import Snapshot
 
-__all__ = ["COMMITTER_STATE", "SINK_STATES", "WRITER_STATE", "Sink", "sink_of", "sinks_of"]
-
 WRITER_STATE = "writer_raw_states"
 COMMITTER_STATE = "streaming_committer_raw_states"
 SINK_STATES = (WRITER_STATE, COMMITTER_STATE)

@@ -45,20 +45,6 @@ from statelake.state_core.connectors.versioned import read_exactly, read_version
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.model.snapshot import Snapshot
 
-__all__ = [
-    "OLD_KAFKA_STATE",
-    "READER_STATE",
-    "SOURCE_STATES",
-    "Coordinator",
-    "Enumerator",
-    "Source",
-    "Split",
-    "SplitBytes",
-    "SplitElement",
-    "source_of",
-    "sources_of",
-]
-
 READER_STATE = "SourceReaderState"
 OLD_KAFKA_STATE = "topic-partition-offset-states"
 SOURCE_STATES = (READER_STATE, OLD_KAFKA_STATE)

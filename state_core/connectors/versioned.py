@@ -18,8 +18,6 @@ from typing import Protocol, TypeVar
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
 
-__all__ = ["Encodable", "read_exactly", "read_versioned", "write_versioned"]
-
 
 class Encodable(Protocol):
     """A value that can be written back."""

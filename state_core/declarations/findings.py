@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import Enum
 
-__all__ = ["Finding", "Severity"]
-
 
 class Severity(Enum):
     """Severity of a finding: it stops the job, or is only a warning."""

@@ -16,8 +16,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from statelake.state_core.errors import DeclarationError, StateError
 
-__all__ = ["AggregateFunction", "FunctionReference"]
-
 _TEXT = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 _REMEDY = "define it in a module that can be imported, at its top level, and name it there"
 

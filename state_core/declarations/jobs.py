@@ -11,15 +11,6 @@ from statelake.state_core.declarations.type_descriptors import TypeDescriptor, T
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
-__all__ = [
-    "JobDeclaration",
-    "OperatorDeclaration",
-    "Side",
-    "StreamKind",
-    "declare_operator",
-    "sides_of",
-]
-
 TWO = 2
 USES_STATES = "uses_states"
 

@@ -23,8 +23,6 @@ from statelake.state_core.declarations.states import KINDS, StateDeclaration
 from statelake.state_core.declarations.type_descriptors import TypeDescriptor
 from statelake.state_core.errors import DeclarationError
 
-__all__ = ["from_json", "job_from_json", "to_json"]
-
 VERSION = 1
 KIND, MODE, VERSION_NAME = "kind", "redistribution_mode", "version"
 # a list's mode is a field, that of all others follows from their kind; JSON has one name for both

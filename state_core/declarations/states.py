@@ -32,22 +32,6 @@ from statelake.state_core.errors import DeclarationError
 from statelake.state_core.files.wire import encode_modified_utf8
 from statelake.state_core.model.snapshot import TIMER_PREFIX
 
-__all__ = [
-    "KINDS",
-    "AggregatingStateDeclaration",
-    "BroadcastStateDeclaration",
-    "ListStateDeclaration",
-    "MapStateDeclaration",
-    "RedistributionMode",
-    "RedistributionStrategy",
-    "ReducingStateDeclaration",
-    "StateDeclaration",
-    "StateTtlConfig",
-    "StateVisibility",
-    "UpdateType",
-    "ValueStateDeclaration",
-]
-
 MAX_NAME_BYTES = 65535
 
 

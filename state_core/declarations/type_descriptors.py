@@ -44,8 +44,6 @@ from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
-__all__ = ["TypeDescriptor", "TypeLike"]
-
 TypeLike: TypeAlias = Any
 
 JAVA_CLASS = "__java_class__"

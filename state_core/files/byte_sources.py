@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from statelake.state_core.errors import TruncatedError
 
-__all__ = ["ByteSource", "InlineSource", "too_short"]
-
 
 class ByteSource(Protocol):
     """Bytes with random access, readable from several threads at once."""

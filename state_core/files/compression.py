@@ -36,21 +36,6 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.kernels import frames
 
-__all__ = [
-    "CODECS",
-    "COMPRESSION_KEY",
-    "IDENTIFIER",
-    "Codec",
-    "PlainStream",
-    "SnappyStream",
-    "StateStream",
-    "codec_named",
-    "compress_pieces",
-    "compress_snappy",
-    "configured_compression",
-    "open_stream",
-]
-
 COMPRESSION_KEY = "execution.checkpointing.snapshot-compression"
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 READ_BLOCK = 1 << 20

@@ -16,8 +16,6 @@ from statelake.state_core.files.storage_options import options_of_environment, s
 if TYPE_CHECKING:
     from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["put_new"]
-
 _HTTP = "AWS_ALLOW_HTTP"
 
 

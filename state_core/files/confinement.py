@@ -26,8 +26,6 @@ from statelake.state_core.errors import MissingFileError, SnapshotError, StateEr
 from statelake.state_core.files.byte_sources import too_short
 from statelake.state_core.files.paths import PART, shortened
 
-__all__ = ["ConfinedTree", "given_to_arrow", "written_is_synced"]
-
 DEEPEST = 100
 """The largest depth of directories that are listed."""
 

@@ -18,8 +18,6 @@ from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.byte_sources import ByteSource, too_short
 from statelake.state_core.files.compression import StateStream
 
-__all__ = ["Copies"]
-
 BLOCK_BYTES = 4 << 20
 
 

@@ -31,8 +31,6 @@ from statelake.state_core.files.byte_sources import too_short
 if TYPE_CHECKING:
     from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["FileSource", "RemoteFile", "version_of"]
-
 FIRST_AHEAD = 256 << 10
 MOST_AHEAD = 16 << 20
 PART = 4 << 20
@@ -136,9 +134,14 @@ class _Ahead(NamedTuple):
 
 
 class _ThreadReadAhead(threading.local):
-    """The last read-ahead of each thread, by file: memory is bounded by threads, not files."""
+    """The last read-ahead of each thread, by file: memory is bounded by threads, not files.
 
-    def __init__(self) -> None:
+    Args:
+        most: The bytes that a thread may keep.
+    """
+
+    def __init__(self, most: int = MOST_AHEAD_OF_A_THREAD) -> None:
+        self.most = most
         self.aheads: WeakKeyDictionary[RemoteFile, _Ahead] = WeakKeyDictionary()
 
     def keep(self, file: RemoteFile, ahead: _Ahead) -> None:
@@ -146,7 +149,7 @@ class _ThreadReadAhead(threading.local):
         self.aheads[file] = ahead
         kept = sum(ahead.memory for ahead in self.aheads.values())
         for oldest, dropped in list(self.aheads.items()):
-            if kept <= MOST_AHEAD_OF_A_THREAD and len(self.aheads) <= MOST_FILES:
+            if kept <= self.most and len(self.aheads) <= MOST_FILES:
                 break
             kept -= dropped.memory
             self.aheads.pop(oldest, None)
@@ -154,7 +157,7 @@ class _ThreadReadAhead(threading.local):
     def largest_window(self) -> int:
         """Return how much may be read ahead of one more file, so that all open ones are kept."""
         in_hand = sum(ahead.memory > 0 for ahead in self.aheads.values())
-        return min(MOST_AHEAD, MOST_AHEAD_OF_A_THREAD // (in_hand + 1))
+        return min(MOST_AHEAD, self.most // (in_hand + 1))
 
 
 _NONE: npt.NDArray[np.uint8] = np.empty(0, np.uint8)

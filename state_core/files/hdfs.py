@@ -16,8 +16,6 @@ import pyarrow as pa
 from hdfs_native import Client, FileReader, FileStatus, FileWriter, WriteOptions
 from pyarrow import fs
 
-__all__ = ["open_hdfs"]
-
 PERMISSION = 0o755  # mode of directories, with Hadoop's usual umask
 
 

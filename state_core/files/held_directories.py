@@ -21,11 +21,6 @@ from weakref import finalize
 
 from statelake.state_core.files.paths import PART
 
-__all__ = [
-    "EXPORT_PREFIX", "LOG_PREFIX", "SQL_PREFIX", "HeldDirectory", "held_temporary",
-    "left_directories", "left_exports", "remove_left", "stale_temporary_directories",
-]  # fmt: skip
-
 KINDS = EXPORT_PREFIX, LOG_PREFIX, SQL_PREFIX = (
     "statelake-export-",
     "statelake-log-",

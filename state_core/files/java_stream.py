@@ -19,19 +19,6 @@ from statelake.state_core.bounds import JAVA_NESTING
 from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput, decode_modified_utf8
 
-__all__ = [
-    "JavaArray",
-    "JavaClass",
-    "JavaClassLiteral",
-    "JavaEnum",
-    "JavaField",
-    "JavaObject",
-    "JavaString",
-    "JavaValue",
-    "read_java_stream",
-    "write_java_stream",
-]
-
 STREAM_MAGIC = 0xACED
 STREAM_VERSION = 5
 BASE_HANDLE = 0x7E0000
@@ -52,7 +39,6 @@ TC_ENUM = 0x7E
 SC_WRITE_METHOD = 0x01
 SC_SERIALIZABLE = 0x02
 SC_EXTERNALIZABLE = 0x04
-SC_BLOCK_DATA = 0x08
 
 _PRIMITIVES = {
     "B": ("read_byte", "write_byte", 1),

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from statelake.state_core.files.filesystem import ConfinedDirectory
 
-__all__ = ["Move", "move_all", "plan_moves"]
-
 TASK_BYTES = 1 << 30  # writers of one file wait for each other: more tasks gain little
 
 

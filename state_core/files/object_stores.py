@@ -18,11 +18,6 @@ from pyarrow import fs
 from statelake.state_core.errors import SnapshotError, StateError
 from statelake.state_core.extras import require_extra
 
-__all__ = [
-    "AZURE_SCHEMES", "S3_SCHEMES", "STORE_REMEDY", "first_line", "may_be_missing",
-    "not_read", "not_written", "open_file_system", "remote_output",
-]  # fmt: skip
-
 S3_SCHEMES = ("s3", "s3a", "s3n")
 AZURE_SCHEMES = ("abfs", "abfss")
 HDFS_SCHEMES = ("hdfs", "viewfs")

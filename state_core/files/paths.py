@@ -9,8 +9,6 @@ import re
 
 from statelake.state_core.errors import UnsafePathError
 
-__all__ = ["PART", "is_part", "relative_path", "shortened"]
-
 PART = ".part"
 """The end of a file's temporary name, used until the file is complete."""
 

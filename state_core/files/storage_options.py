@@ -37,11 +37,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = [
-    "STORES", "location_below", "options_of_environment", "storage_options",
-    "with_storage_options", "with_stores_options",
-]  # fmt: skip
-
 STORES = "STATELAKE_STORES"  # the file of options by place
 
 _ENDPOINT, _ALLOW_HTTP = "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"

@@ -26,14 +26,6 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.printable import is_text
 
-__all__ = [
-    "DataInput",
-    "DataOutput",
-    "check_names",
-    "decode_modified_utf8",
-    "encode_modified_utf8",
-]
-
 _SHORT = struct.Struct(">h")
 _CHAR = struct.Struct(">H")
 _INT = struct.Struct(">i")

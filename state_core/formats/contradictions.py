@@ -40,8 +40,6 @@ from statelake.state_core.model.handles import (
 )
 from statelake.state_core.model.key_groups import check_parallelism, key_groups_of, subtask_of
 
-__all__ = ["Contradiction", "find_contradictions", "find_timers_twice", "label_of"]
-
 METADATA, KEY_GROUPS = "metadata", "key groups"
 REMEDY = "`_metadata` is damaged, or was not written by Flink: fetch it again"
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from statelake.state_core.formats.layout.keyed_layout import TTL, VALUE, KeyedLayout
 from statelake.state_core.formats.layout.keys import decode_keys, keys_of, namespaced_keys_of
+from statelake.state_core.model.description import HeavyKey
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, StateKind, plan_slices
 
@@ -34,23 +35,6 @@ __all__ = [
 GROUP, KEY, ENTRIES, SIZE = "key_group", "key", "entries", "size"
 MANY_ROWS = 1 << 20  # sums of windows, which are merged before there are more
 COLLECTIONS = (StateKind.LIST, StateKind.MAP)
-
-
-@dataclass(frozen=True)
-class HeavyKey:
-    """A key with the amount of state that one state, or all of them, have for it.
-
-    Attributes:
-        key: The key, as Arrow gives it to Python.
-        key_group: Its key group.
-        entries: The number of its entries; each entry of a map counts.
-        size: The bytes of their keys and values.
-    """
-
-    key: Any
-    key_group: int
-    entries: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -301,7 +285,6 @@ def weigh_operator(
     *,
     states: Iterable[str] | None = None,
     until: Sequence[int] = (),
-    key_groups: KeyGroupRange | None = None,
     threads: int | None = None,
 ) -> dict[str, StateWeights]:
     """Return the heaviest keys of each keyed state of an operator, timers included.
@@ -314,20 +297,16 @@ def weigh_operator(
         most: The number of keys, and of lists or maps, to keep for each state.
         states: The names of the states; all by default.
         until: Times in milliseconds since 1970, for `StateWeights.expiries`.
-        key_groups: The key groups; all by default.
         threads: The number of threads; by default that of the cores.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.
     """
     chosen = {state.name for state in operator.keyed_states} if states is None else set(states)
-    jobs = []
-    for piece in plan_slices(operator.keyed_files):
-        within = piece.key_groups
-        if key_groups is not None:
-            within = within.intersection(key_groups)
-        if len(within):
-            jobs.append((operator.keyed_files[piece.file], within))
+    jobs = [
+        (operator.keyed_files[piece.file], piece.key_groups)
+        for piece in plan_slices(operator.keyed_files)
+    ]
 
     def weigh(job: tuple[KeyedFile, KeyGroupRange]) -> dict[str, StateWeights]:
         return _weigh_slice(*job, most, chosen, until)

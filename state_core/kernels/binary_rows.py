@@ -19,11 +19,6 @@ import numpy as np
 from statelake.state_core.kernels.bytes_at import i32
 from statelake.state_core.kernels.compiler import inlined, kernel, kernels_by_width
 
-__all__ = [
-    "close_sections", "locate_sized", "open_arrays", "open_rows", "read_slots8", "read_slots16",
-    "read_slots32", "read_slots64", "row_states", "split_maps", "spread_arrays",
-]  # fmt: skip
-
 ABSENT, VALUE, NULL, LOST = 0, 1, 2, 3
 
 

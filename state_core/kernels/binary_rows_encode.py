@@ -15,12 +15,6 @@ from statelake.state_core.kernels.binary_values import MAX_INLINE
 from statelake.state_core.kernels.compiler import inlined, kernel, kernels_by_width
 from statelake.state_core.kernels.hashing import rotate, times
 
-__all__ = [
-    "decimal_lengths", "hash_sections", "set_array_nulls", "set_row_nulls", "write_array_heads",
-    "write_decimals", "write_inline", "write_references", "write_slots8",
-    "write_slots16", "write_slots32", "write_slots64", "write_wide_timestamps", "zero_ranges",
-]  # fmt: skip
-
 HASH_SEED = 42
 
 

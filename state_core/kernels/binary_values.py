@@ -16,11 +16,6 @@ import numpy as np
 from statelake.state_core.kernels.binary_rows import ABSENT, LOST, NULL, VALUE, all_zero, load64
 from statelake.state_core.kernels.compiler import inlined, kernel
 
-__all__ = [
-    "check_dates", "find_bad_utf8", "gather", "join_nanos", "locate_decimals", "locate_values",
-    "millis_to_micros", "parse_decimals", "read_wide_timestamps", "widen_decimals",
-]  # fmt: skip
-
 INLINE_FLAG = 0x80
 MAX_INLINE = 7
 DECIMAL_BYTES = 16

@@ -9,8 +9,6 @@ import numpy as np
 
 from statelake.state_core.kernels.compiler import helper, inlined
 
-__all__ = ["compare", "copy", "i32", "move8", "u8", "u32", "u64", "varint", "varint32"]
-
 
 @inlined
 def u8(data, at):

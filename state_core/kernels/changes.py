@@ -10,8 +10,6 @@ import numpy as np
 from statelake.state_core.kernels.bytes_at import compare, i32
 from statelake.state_core.kernels.compiler import kernel
 
-__all__ = ["find_sorted", "locate_changes", "skip_changes"]
-
 LENGTH = 4
 
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from statelake.state_core.kernels.compiler import kernel
 
-__all__ = ["copy_pieces"]
-
 
 @kernel("void(U8R, I64R, I64R, U8, I64)")
 def copy_pieces(data, starts, ends, out, position):

@@ -12,22 +12,6 @@ import numpy as np
 from statelake.state_core.kernels.bytes_at import i32, varint32
 from statelake.state_core.kernels.compiler import helper, inlined, kernel, kernels_by_width
 
-__all__ = [
-    "first_unfinished",
-    "read_bits",
-    "read_bools",
-    "read_byte_arrays",
-    "read_fixed8",
-    "read_fixed16",
-    "read_fixed32",
-    "read_fixed64",
-    "read_strings",
-    "read_units",
-    "read_zeros",
-    "room",
-    "spread_fixed",
-]  # fmt: skip
-
 # cells of the `totals` array of the variable-length kernels
 BYTES, INEXACT = 0, 1
 

@@ -7,8 +7,6 @@ import numpy as np
 from statelake.state_core.kernels.bytes_at import i32
 from statelake.state_core.kernels.compiler import kernel
 
-__all__ = ["LENGTH_BYTES", "walk_elements"]
-
 LENGTH_BYTES = 4
 # for each tag, including it: the least size of a record, the exact size of all others
 LEAST = np.array([9, 1, 9, 29, 5, 2, 13], np.int64)

@@ -11,21 +11,6 @@ import numpy as np
 
 from statelake.state_core.kernels.compiler import inlined, kernel, kernels_by_width
 
-__all__ = [
-    "copy_ranges",
-    "set_bits",
-    "string_sizes",
-    "write_byte_arrays",
-    "write_entry_heads",
-    "write_fixed8",
-    "write_fixed16",
-    "write_fixed32",
-    "write_fixed64",
-    "write_strings",
-    "write_units",
-    "write_values_heads",
-]  # fmt: skip
-
 LAST_OF_RUN = 0x80
 
 

@@ -6,20 +6,6 @@ import numpy as np
 
 from statelake.state_core.kernels.compiler import kernel
 
-__all__ = [
-    "AT",
-    "CONTENT",
-    "CRC_TABLE",
-    "CUT_OFF",
-    "FAULTY",
-    "FULL",
-    "START",
-    "WANTED",
-    "frame_pieces",
-    "walk_frames",
-    "walk_run",
-]
-
 HEAD, CHECKSUM = 4, 4
 COMPRESSED, PLAIN, FIRST_SKIPPABLE, IDENTIFIER = 0x00, 0x01, 0x80, 0xFF
 MAX_CONTENT = 65536

@@ -11,11 +11,6 @@ import numpy as np
 
 from statelake.state_core.kernels.compiler import inlined, kernel
 
-__all__ = [
-    "assign_key_groups", "combine_hashes", "fingerprint_entries", "hash_java_longs",
-    "hash_java_strings", "rotate", "times",
-]  # fmt: skip
-
 
 @inlined
 def times(value, factor):

@@ -12,8 +12,6 @@ import numpy as np
 from statelake.state_core.kernels.compiler import helper, kernel
 from statelake.state_core.kernels.skip import IS_EXACT, IS_NULL, IS_SUBCLASS, IS_TAGGED
 
-__all__ = ["EXACT", "NULL", "UNKNOWN", "read_heads"]
-
 # the kinds of heads: null, this very class, a known subclass from 1 on, an unknown subclass
 NULL, EXACT, UNKNOWN = -1, 0, -2
 # cells of the `totals` array

@@ -15,16 +15,6 @@ import numpy as np
 from statelake.state_core.kernels.bytes_at import i32
 from statelake.state_core.kernels.compiler import inlined, kernel
 
-__all__ = [
-    "BAD_LENGTH",
-    "BAD_PREFIX",
-    "BAD_STATE",
-    "DONE",
-    "FULL",
-    "MORE",
-    "scan_unified",
-]
-
 DONE = 0
 FULL = 1
 MORE = 2

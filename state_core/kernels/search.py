@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from statelake.state_core.kernels.compiler import inlined, kernel
 
-__all__ = ["BLOCK_BYTES", "SHIFT_BITS", "find_any", "hashes_of"]
-
 BLOCK_BYTES = 3
 SHIFT_BITS = 16
 FACTOR, PRIME = 2654435761, 16777619

@@ -32,23 +32,6 @@ import numpy as np
 from statelake.state_core.kernels.bytes_at import i32, varint32
 from statelake.state_core.kernels.compiler import helper, kernel
 
-__all__ = [
-    "BIGDEC",
-    "BIGINT",
-    "EITHER",
-    "FIXED",
-    "MASKED",
-    "POJO",
-    "REPEAT",
-    "SIZED",
-    "STRING",
-    "UNKNOWN",
-    "WHEN",
-    "count_delimited",
-    "locate_counted",
-    "locate_delimited",
-]  # fmt: skip
-
 FIXED = 0
 STRING = 1
 SIZED = 2

@@ -16,20 +16,6 @@ from statelake.state_core.kernels.bytes_at import compare, copy, move8, u8, u32,
 from statelake.state_core.kernels.compiler import inlined, kernel
 from statelake.state_core.kernels.frames import CRC_TABLE
 
-__all__ = [
-    "CRC_TABLES",
-    "NO_COMPRESSION",
-    "SNAPPY",
-    "TRAILER",
-    "block_crcs",
-    "entries_end",
-    "index_keys",
-    "index_search",
-    "read_index",
-    "snappy_sizes",
-    "unpack_blocks",
-]
-
 TRAILER = 5
 NO_COMPRESSION, SNAPPY = 0, 1
 ONES, MASK_ROTATION, MASK_DELTA = 0xFFFFFFFF, 15, 0xA282EAD8

@@ -16,41 +16,6 @@ import numpy as np
 from statelake.state_core.kernels.bytes_at import compare, copy, u8, varint
 from statelake.state_core.kernels.compiler import inlined, kernel
 
-__all__ = [
-    "AT",
-    "BLOCK",
-    "BLOCKS_BEHIND",
-    "CURSOR",
-    "DONE",
-    "END",
-    "FAULT",
-    "FRESH",
-    "FULL",
-    "GROUP",
-    "GROWING_KEYS",
-    "GROWING_PIECES",
-    "KEY_BEHIND",
-    "KEY_START",
-    "LIVE",
-    "NO_ENTRY",
-    "NO_KEY",
-    "OPEN",
-    "PIECES",
-    "POSITION",
-    "ROWS",
-    "RUN",
-    "SCRATCH",
-    "STATE_CELLS",
-    "STRAYED",
-    "UNKNOWN_KIND",
-    "UNORDERED",
-    "WAITING",
-    "WANTED",
-    "WANTING",
-    "WHY",
-    "merge_runs",
-]
-
 DELETION, VALUE, MERGE, SINGLE_DELETION = 0, 1, 2, 7
 DELIMITER = 44
 TAG_BYTES = 8

@@ -10,7 +10,8 @@
 `redistribution`   the assignment of state to subtasks at another parallelism
 `pieces`           consecutive entries of a file, for one task
 `measure`          counts, bytes and fingerprints of entries, by key group
-`showing`          the model in notebooks and consoles
+`description`      what a snapshot holds, as one value that every face prints
+`showing`          lines and tables of all that, as text and HTML
 =================  ==================================================================
 
 A new kind of handle goes into `handles`, and its bytes into `formats/metadata/handle_codec`.

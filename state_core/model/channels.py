@@ -12,8 +12,6 @@ import numpy.typing as npt
 from statelake.state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
 from statelake.state_core.files.byte_sources import ByteSource
 
-__all__ = ["Channel", "ChannelFile"]
-
 VERSION_BYTES, LENGTH_BYTES = 4, 4
 VERSION = 0
 PIECE_BYTES = 64 << 20

@@ -15,32 +15,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-__all__ = [
-    "ChangelogByteHandle",
-    "ChangelogFileHandle",
-    "ChangelogHandle",
-    "ChannelHandle",
-    "DistributionMode",
-    "EmptySegmentHandle",
-    "FileHandle",
-    "IncrementalHandle",
-    "InlineHandle",
-    "KeyGroupRange",
-    "KeyGroups",
-    "KeyGroupsHandle",
-    "KeyGroupsKind",
-    "KeyedHandle",
-    "MergedChannelPart",
-    "NestedKeyGroupsHandle",
-    "OperatorHandle",
-    "PartitionOffsets",
-    "RelativeHandle",
-    "SegmentHandle",
-    "StreamHandle",
-    "keyed_bytes",
-    "ranges_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class KeyGroupRange:

@@ -18,19 +18,6 @@ from statelake.state_core.errors import KeyGroupError
 from statelake.state_core.kernels.hashing import assign_key_groups
 from statelake.state_core.model.handles import KeyGroupRange
 
-__all__ = [
-    "MAX_PARALLELISM_LIMIT",
-    "EncodedKey",
-    "check_parallelism",
-    "default_max_parallelism",
-    "key_group_of",
-    "key_group_ranges",
-    "key_groups_of",
-    "key_groups_of_hashes",
-    "prefix_bytes",
-    "subtask_of",
-]
-
 MAX_PARALLELISM_LIMIT = KEY_GROUPS.most
 DEFAULT_LOWER_BOUND = 1 << 7
 MASK = 0xFFFFFFFF

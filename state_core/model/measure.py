@@ -21,8 +21,6 @@ from statelake.state_core.kernels.hashing import fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
 
-__all__ = ["Measure", "measure_operator"]
-
 I64Array: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -144,16 +142,10 @@ class Measure:
         return digest.digest()
 
 
-def measure_operator(
-    operator: Operator, *, threads: int | None = None
-) -> dict[str, tuple[I64Array, I64Array]]:
+def measure_operator(operator: Operator) -> dict[str, tuple[I64Array, I64Array]]:
     """Return entries and bytes of each state of an operator in each key group.
 
     All entries are read, a window at a time, without decoding.
-
-    Args:
-        operator: The operator.
-        threads: The number of threads; by default that of the cores.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.
@@ -167,7 +159,7 @@ def measure_operator(
         (operator.keyed_files[plan_slice.file], plan_slice.key_groups)
         for plan_slice in plan_slices(operator.keyed_files)
     ]
-    workers = min(len(jobs), threads or os.cpu_count() or 1)
+    workers = min(len(jobs), os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
         run = map if pool is None else pool.map
         for measured in run(lambda job: _measure_slice(*job), jobs):

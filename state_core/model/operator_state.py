@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from statelake.state_core.errors import NotFoundError
+from statelake.state_core.errors import NotFoundError, did_you_mean
 from statelake.state_core.model import showing
 from statelake.state_core.model.handles import DistributionMode
-
-__all__ = ["NonKeyedPart", "NonKeyedState", "columns_of"]
 
 
 def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
@@ -30,7 +28,8 @@ def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     missing = [name for name in columns if name not in schema.names]
     if missing:
         raise NotFoundError(
-            f"no column {missing[0]!r}", remedy=f"there are: {', '.join(schema.names)}"
+            f"no column {missing[0]!r}",
+            remedy=f"there are: {', '.join(schema.names)}{did_you_mean(missing[0], schema.names)}",
         )
     return pa.schema([schema.field(name) for name in columns])
 
@@ -55,6 +54,9 @@ class NonKeyedPart(Protocol):
 
     def encoded(self) -> list[bytes]:
         """Return the bytes of each element; a broadcast state is one element."""
+
+    def measure(self) -> tuple[int, int]:
+        """Return the elements of a list, or the entries of a broadcast state, and their bytes."""
 
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
         """Return the entries of a broadcast state as bytes, unordered."""
@@ -87,7 +89,7 @@ class NonKeyedState:
         return showing.element_state_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.schema_html(repr(self), self.schema)
+        return showing.schema_table(repr(self), self.schema).to_html()
 
     @property
     def broadcast(self) -> bool:
@@ -128,6 +130,10 @@ class NonKeyedState:
     def to_arrow(self, *, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the content as one table; arguments and errors as for `to_batch_reader`."""
         return self.to_batch_reader(columns=columns).read_all()
+
+    def to_pandas(self, *, columns: Sequence[str] | None = None) -> Any:
+        """The content as a data frame of pandas; arguments and errors as for `to_batch_reader`."""
+        return self.to_arrow(columns=columns).to_pandas()
 
     def disagreeing(self) -> list[int]:
         """Return the subtasks whose copy of a broadcast state differs from the first one."""

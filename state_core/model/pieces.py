@@ -10,8 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = ["CuttableFile", "EntryPosition", "FilePiece", "pieces_between"]
-
 
 @dataclass(frozen=True)
 class FilePiece:

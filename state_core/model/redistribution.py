@@ -30,16 +30,6 @@ import numpy.typing as npt
 from statelake.state_core.model.handles import DistributionMode, KeyGroupRange
 from statelake.state_core.model.key_groups import key_group_ranges
 
-__all__ = [
-    "ElementSlice",
-    "StateShare",
-    "SubtaskPlan",
-    "plan_key_groups",
-    "plan_operator_state",
-    "skew_of",
-    "spread_evenly",
-]
-
 # as in `java.util.HashMap`
 FIRST_BUCKETS, LOAD_FACTOR, LONG_CHAIN, TREE_BUCKETS = 16, 0.75, 8, 64
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,104 +15,102 @@ if TYPE_CHECKING:
     from statelake.state_core.model.operator_state import NonKeyedState
     from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 
-__all__ = [
-    "element_state_line",
-    "keyed_state_line",
-    "operator_html",
-    "operator_line",
-    "schema_html",
-    "snapshot_html",
-    "snapshot_line",
-]
-
-LONGEST = 120
+LONGEST = 120  # characters of a name in a line or in a cell of HTML
+LONGEST_NAME = 5000  # of a name in text, of which a terminal folds the lines
 SHOWN = 100
+
+
+@dataclass(frozen=True)
+class Table:
+    """A headline and rows of text, which each face prints in its own way.
+
+    Attributes:
+        title: The headline.
+        columns: Their names, behind `<` (left) or `>` (right).
+        rows: The cells of each row.
+        left: How many more rows there are.
+    """
+
+    title: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    left: int = 0
+
+    def __str__(self) -> str:
+        lines = [[column[1:] for column in self.columns], *self.rows]
+        cells = [[printable(cell) for cell in line] for line in lines]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        shown = [
+            "  ".join(
+                cell.rjust(width) if column[0] == ">" else cell.ljust(width)
+                for cell, width, column in zip(line, widths, self.columns, strict=True)
+            ).rstrip()
+            for line in cells
+        ]
+        return "\n".join([printable(self.title), *shown])
+
+    def to_html(self) -> str:
+        """Return it as HTML, all of whose text is escaped, with the first rows of many."""
+        caption = f"<p>{html.escape(brief(self.title, 2 * LONGEST))}</p>" if self.title else ""
+        if not self.columns:
+            return caption
+        head = "".join(f"<th>{html.escape(column[1:])}</th>" for column in self.columns)
+        cells = ("".join(map(_cell, row)) for row in self.rows[:SHOWN])
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        left = len(self.rows) + self.left - SHOWN
+        more = f"<p>... and {left:,} more</p>" if left > 0 else ""
+        return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _cell(value: str) -> str:
+    return f"<td>{html.escape(brief(value, LONGEST))}</td>"
+
+
+def brief(name: str, longest: int = LONGEST_NAME) -> str:
+    """Return a name out of a file as a line may have it: cut, what can't be seen escaped."""
+    return printable(name if len(name) <= longest else f"{name[:longest]}...")
+
+
+def kind_text(format_: str, kind: str) -> str:
+    """Return a snapshot's format and kind in words; empty if neither is known."""
+    return " ".join(dict.fromkeys(filter(None, (format_, kind))))
 
 
 def snapshot_line(snapshot: Snapshot) -> str:
     """Return a line about a snapshot."""
-    kind = " ".join(dict.fromkeys(filter(None, (snapshot.format, snapshot.kind)))) or "snapshot"
-    size = sum(operator.total_bytes for operator in snapshot.operators)
+    kind = kind_text(snapshot.format, snapshot.kind) or "snapshot"
     return (
-        f"<Snapshot {_brief(snapshot.location)}: {kind}, checkpoint {snapshot.checkpoint_id},"
-        f" {len(snapshot.operators)} operators, {size:,} bytes>"
+        f"<Snapshot {brief(snapshot.location, LONGEST)}: {kind}, checkpoint"
+        f" {snapshot.checkpoint_id}, {len(snapshot.operators)} operators,"
+        f" {snapshot.total_bytes:,} bytes>"
     )
-
-
-def snapshot_html(snapshot: Snapshot) -> str:
-    """Return an HTML table of a snapshot's operators."""
-    rows = [
-        (operator.label, operator.name, operator.parallelism, operator.max_parallelism,
-         len(operator.keyed_states), len(operator.operator_states), operator.total_bytes)
-        for operator in snapshot.operators
-    ]  # fmt: skip
-    columns = (
-        "uid or id", "name", "parallelism", "key groups", "keyed states", "operator states",
-        "bytes",
-    )  # fmt: skip
-    return _table(snapshot_line(snapshot), columns, rows)
 
 
 def operator_line(operator: Operator) -> str:
     """Return a line about an operator."""
     return (
-        f"<Operator {_brief(operator.label)}: parallelism {operator.parallelism},"
+        f"<Operator {brief(operator.label, LONGEST)}: parallelism {operator.parallelism},"
         f" {operator.max_parallelism} key groups, {len(operator.keyed_states)} keyed and"
         f" {len(operator.operator_states)} operator states, {operator.total_bytes:,} bytes>"
     )
 
 
-def operator_html(operator: Operator) -> str:
-    """Return an HTML table of an operator's states."""
-    rows = [
-        (state.name, state.kind.value, state.namespace_type, state.key_type,
-         _types(state.user_key_type, state.value_type))
-        for state in operator.keyed_states
-    ]  # fmt: skip
-    rows += [
-        (state.name, state.mode.name, "", state.key_type, state.value_type)
-        for state in operator.operator_states
-    ]
-    columns = ("state", "kind", "namespace", "key", "value")
-    return _table(operator_line(operator), columns, rows)
-
-
 def keyed_state_line(state: KeyedState) -> str:
     """Return a line about a keyed state."""
     types = _types(state.key_type, state.user_key_type, state.value_type)
-    return f"<KeyedState {_brief(state.name)}: {state.kind.value}, {types}>"
+    return f"<KeyedState {brief(state.name, LONGEST)}: {state.kind.value}, {types}>"
 
 
 def element_state_line(state: NonKeyedState) -> str:
     """Return a line about an operator state."""
     types = _types(state.key_type, state.value_type)
-    return f"<NonKeyedState {_brief(state.name)}: {state.mode.name}, {types}>"
+    return f"<NonKeyedState {brief(state.name, LONGEST)}: {state.mode.name}, {types}>"
 
 
-def schema_html(line: str, schema: pa.Schema) -> str:
-    """Return an HTML table of a state's columns."""
-    return _table(line, ("column", "type"), [(column.name, column.type) for column in schema])
-
-
-def _brief(name: str) -> str:
-    """Return a name out of a file, shortened and escaped for a line."""
-    return printable(name if len(name) <= LONGEST else f"{name[:LONGEST]}...")
+def schema_table(line: str, schema: pa.Schema) -> Table:
+    """Return a table of a state's columns."""
+    return Table(line, ("<column", "<type"), [(column.name, str(column.type)) for column in schema])
 
 
 def _types(*types: str) -> str:
-    return _brief(" → ".join(filter(None, types)))
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return an HTML table, all text escaped, with only the first of many rows."""
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:SHOWN])
-    left = len(rows) - SHOWN
-    more = f"<p>... and {left:,} more</p>" if left > 0 else ""
-    caption = f"<p>{html.escape(title)}</p>"
-    return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-
-
-def _cell(value: object) -> str:
-    text = f"{value:,}" if isinstance(value, int) else _brief(str(value))
-    return f"<td>{html.escape(text)}</td>"
+    return brief(" → ".join(filter(None, types)), LONGEST)

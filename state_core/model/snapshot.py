@@ -11,17 +11,20 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.errors import NotFoundError
+from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
 from statelake.state_core.model import showing
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.operator_state import NonKeyedState, columns_of
+
+if TYPE_CHECKING:
+    from statelake.state_core.model.description import SnapshotDescription
 
 __all__ = [
     "Entries",
@@ -195,7 +198,7 @@ class KeyedState:
         return showing.keyed_state_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.schema_html(repr(self), self.schema)
+        return showing.schema_table(repr(self), self.schema).to_html()
 
     @property
     def timer_service(self) -> tuple[str, str]:
@@ -257,6 +260,12 @@ class KeyedState:
         """Export the content to other libraries, by Arrow's PyCapsule interface."""
         return self.to_batch_reader().__arrow_c_stream__(requested_schema)
 
+    def to_pandas(
+        self, key_groups: KeyGroups | None = None, *, columns: Sequence[str] | None = None
+    ) -> Any:
+        """Return the content as a data frame of pandas; arguments and errors as for `to_arrow`."""
+        return self.to_arrow(key_groups, columns=columns).to_pandas()
+
     def to_arrow(
         self,
         key_groups: KeyGroups | None = None,
@@ -315,7 +324,7 @@ def _batches(
             yield file.decode(state, mine, columns)
 
 
-_State = TypeVar("_State", KeyedState, NonKeyedState)
+_State = TypeVar("_State", bound="KeyedState | NonKeyedState")
 
 
 def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:
@@ -379,7 +388,12 @@ class Operator:
         return showing.operator_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.operator_html(self)
+        from statelake.state_core.model.description import (  # noqa: PLC0415 - it imports this module
+            describe_operator,
+        )
+
+        states = describe_operator(self, key_groups=False).states_table()
+        return showing.Table(repr(self)).to_html() + states.to_html()
 
     @property
     def label(self) -> str:
@@ -392,7 +406,7 @@ class Operator:
         Raises:
             NotFoundError: There is no such state.
         """
-        return self._named(self.keyed_states, name, "keyed")
+        return self._named(self.keyed_states, name, "keyed ")
 
     def operator_state(self, name: str) -> NonKeyedState:
         """Return the operator state of that name.
@@ -400,15 +414,25 @@ class Operator:
         Raises:
             NotFoundError: There is no such state.
         """
-        return self._named(self.operator_states, name, "operator")
+        return self._named(self.operator_states, name, "operator ")
+
+    def __getitem__(self, name: str) -> KeyedState | NonKeyedState:
+        """Return the state of that name; a keyed state goes before an operator state.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        states: list[KeyedState | NonKeyedState] = [*self.keyed_states, *self.operator_states]
+        return self._named(states, name, "")
 
     def _named(self, states: Sequence[_State], name: str, kind: str) -> _State:
         for state in states:
             if state.name == name:
                 return state
-        known = ", ".join(repr(state.name) for state in states) or "none"
+        names = [state.name for state in states]
         raise NotFoundError(
-            f"operator {self.label} has no {kind} state {name!r}", remedy=f"it has: {known}"
+            f"operator {self.label} has no {kind}state {name!r}",
+            remedy=f"it has: {', '.join(map(repr, names)) or 'none'}{did_you_mean(name, names)}",
         )
 
     @property
@@ -447,7 +471,46 @@ class Snapshot:
         return showing.snapshot_line(self)
 
     def _repr_html_(self) -> str:
-        return showing.snapshot_html(self)
+        operators = self.describe(key_groups=False).operators_table()
+        return showing.Table(repr(self)).to_html() + operators.to_html()
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all its state, as stored."""
+        return sum(operator.total_bytes for operator in self.operators)
+
+    def describe(
+        self,
+        *,
+        parallelism: int | None = None,
+        entries: bool | None = None,
+        schema: bool = False,
+        key_groups: bool = True,
+    ) -> SnapshotDescription:
+        """Return what it holds: operators, states, types, sizes, key groups and their skew.
+
+        `print` shows it as `statelake inspect` does, a notebook as tables; `to_json` returns what
+        `statelake inspect --json` prints.
+
+        Args:
+            parallelism: A parallelism at which it might run, for a comparison.
+            entries: Whether to count entries and the bytes of their keys and values, which reads
+                all state; by default up to 2 GiB. Else key groups have the bytes that files store.
+            schema: Whether to list the columns of each state.
+            key_groups: Whether to look at key groups; without, nothing is read but `_metadata` and
+                the heads of files.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not entries.
+            KeyGroupError: The parallelism is out of range.
+        """
+        from statelake.state_core.model.description import (  # noqa: PLC0415 - it imports this module
+            describe_snapshot,
+        )
+
+        return describe_snapshot(
+            self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups
+        )
 
     @property
     def compression(self) -> str:
@@ -472,5 +535,41 @@ class Snapshot:
         ]
         if len(matches) == 1 and len(wanted) >= 4:
             return matches[0]
-        known = ", ".join(operator.label for operator in self.operators) or "none"
-        raise NotFoundError(f"no operator {wanted!r} in {self.location}", remedy=f"it has: {known}")
+        labels = [operator.label for operator in self.operators]
+        meant = did_you_mean(wanted, [*labels, *(operator.name for operator in self.operators)])
+        raise NotFoundError(
+            f"no operator {wanted!r} in {self.location}",
+            remedy=f"it has: {', '.join(labels) or 'none'}{meant}",
+        )
+
+    def __getitem__(self, wanted: str) -> Operator:
+        """Return the operator of that uid, name or id, as `operator` does."""
+        return self.operator(wanted)
+
+    def get(self, key: object) -> dict[str, dict[str, pa.Table]]:
+        """Return all that is held for one key, by operator and state.
+
+        Args:
+            key: The key as in a column `key`; operators whose keys are of another type are left
+                out.
+
+        Returns:
+            For each operator and each of its keyed states that holds something, what its `get`
+            returns.
+
+        Raises:
+            EncodeError: No operator has keys of such a type.
+            CorruptSnapshotError: The bytes are not what the header says they are.
+        """
+        found: dict[str, dict[str, pa.Table]] = {}
+        refused: EncodeError | None = None
+        for operator in filter(lambda each: each.keyed_states, self.operators):
+            try:
+                tables = {state.name: state.get(key) for state in operator.keyed_states}
+            except EncodeError as error:  # noqa: PERF203 - of each operator
+                refused = error
+            else:
+                found[operator.label] = {name: rows for name, rows in tables.items() if len(rows)}
+        if refused is not None and not found:
+            raise refused
+        return {label: tables for label, tables in found.items() if tables}

@@ -5,8 +5,7 @@
 `contexts`          the contexts of a function's calls: state, timers, the current key
 `state_access`      `StateManager`: declared states, as far as FLIP-433 allows each side
 `located_keys`      keys of a column, with their groups and bytes
-`batch_states`      state for many keys at once, as columns
-`operators`         one subtask of an operator, with its function and state
+`operators`         one subtask of an operator, with its function, its state, and that of batches
 `jobs`              sources, streams, operators and sinks, checked when they are built
 ==================  ================================================================
 

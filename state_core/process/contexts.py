@@ -16,14 +16,6 @@ from statelake.state_core.backends import InternalTimerService
 from statelake.state_core.errors import LegalityError
 from statelake.state_core.process.state_access import StateManager
 
-__all__ = [
-    "Collector",
-    "NonPartitionedContext",
-    "PartitionedContext",
-    "RuntimeContext",
-    "Timers",
-]
-
 
 @dataclass(frozen=True)
 class RuntimeContext:

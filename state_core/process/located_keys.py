@@ -13,8 +13,6 @@ from statelake.state_core.backends import KeyedStateBackend
 from statelake.state_core.backends.states.tables import cut_pieces
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT, Target
 
-__all__ = ["LocatedKeys", "locate_keys"]
-
 
 @dataclass(frozen=True, slots=True)
 class LocatedKeys:

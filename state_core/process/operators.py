@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.backends import KeyedStateBackend, OperatorStateBackend, StateDescriptor
+from statelake.state_core.backends.backend import AnyState
+from statelake.state_core.backends.batches import KeyBatch, encode_keys, get_many, put_many
 from statelake.state_core.declarations.jobs import OperatorDeclaration, Side, StreamKind, sides_of
 from statelake.state_core.declarations.states import (
     BroadcastStateDeclaration,
@@ -23,7 +25,6 @@ from statelake.state_core.declarations.states import (
     StateDeclaration,
 )
 from statelake.state_core.errors import LegalityError
-from statelake.state_core.process.batch_states import BatchState
 from statelake.state_core.process.contexts import (
     Collector,
     NonPartitionedContext,
@@ -34,8 +35,6 @@ from statelake.state_core.process.contexts import (
 from statelake.state_core.process.functions import OneInputBatchProcessFunction, ProcessFunction
 from statelake.state_core.process.located_keys import LocatedKeys
 from statelake.state_core.process.state_access import StateManager
-
-__all__ = ["GLOBAL_KEY", "GLOBAL_KEY_TYPE", "Backends", "ProcessOperator"]
 
 # the single partition of a global stream, as in Flink's NullByteKeySelector
 GLOBAL_KEY, GLOBAL_KEY_TYPE = 0, "Byte"
@@ -54,6 +53,45 @@ class Backends:
 
     operator: OperatorStateBackend
     keyed: KeyedStateBackend | None = None
+
+
+class BatchState:
+    """A value, list, reducing or aggregating state, for many keys at once.
+
+    Values are those that are stored: accumulators of an aggregating state. A key that occurs twice
+    in a column is looked up twice; of two values for it the last one counts.
+    """
+
+    def __init__(self, backend: KeyedStateBackend, state: AnyState) -> None:
+        self._backend = backend
+        self._state = state
+        self._keys: pa.Array | pa.ChunkedArray | None = None
+        self._batch: KeyBatch | None = None
+
+    def get(self, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Return the value of each key; null where it has none.
+
+        Raises:
+            EncodeError: A key is invalid.
+            KeyGroupError: A key belongs to another subtask.
+        """
+        return get_many(self._encoded(keys))
+
+    def put(self, keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray) -> None:
+        """Set the value of each key; null removes it.
+
+        Raises:
+            EncodeError: A key or a value is invalid.
+            KeyGroupError: A key belongs to another subtask.
+        """
+        put_many(self._encoded(keys), values)
+
+    def _encoded(self, keys: pa.Array | pa.ChunkedArray) -> KeyBatch:
+        """Return the bytes of the keys, made once for a `get` and the `put` that follows."""
+        if self._batch is None or keys is not self._keys:
+            self._batch = encode_keys(self._backend, self._state, keys)
+            self._keys = keys
+        return self._batch
 
 
 class ProcessOperator:

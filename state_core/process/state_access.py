@@ -16,8 +16,6 @@ from statelake.state_core.declarations.jobs import OperatorDeclaration, Side
 from statelake.state_core.declarations.states import RedistributionMode, StateDeclaration
 from statelake.state_core.errors import LegalityError
 
-__all__ = ["ReadOnlyBroadcastState", "StateManager", "States"]
-
 
 class States(Protocol):
     """A provider of states."""

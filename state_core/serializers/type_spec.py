@@ -44,8 +44,6 @@ from statelake.state_core.serializers.framework.snapshots import SimpleTypeSeria
 from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 
-__all__ = ["TypeSpec", "parse_type", "simple_types"]
-
 TypeSpec: TypeAlias = "str | Mapping[str, Any]"
 Nested: TypeAlias = "tuple[TypeSerializerSnapshot, ...]"
 

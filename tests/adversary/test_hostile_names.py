@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.adversary.cases.names import CONTRADICTION_CASES, NAME_CASES, ROCKSDB_CASES
 from tests.adversary.makers.scene import Scene
 from tests.adversary.playing import Case, as_parameters, play
 from tests.adversary.runner import Runner
+
+pytestmark = [pytest.mark.full, pytest.mark.thinned(5)]
 
 
 @as_parameters(NAME_CASES)

@@ -6,10 +6,14 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
+
 from tests.adversary.makers.scene import Maker, Scene
 from tests.adversary.playing import Case, as_parameters, play
 from tests.adversary.runner import Runner
 from tests.support.savepoints import oversized
+
+pytestmark = [pytest.mark.full, pytest.mark.thinned(2)]
 
 SECONDS = 5.0
 MEMORY = 500 << 20

@@ -9,6 +9,8 @@ import pytest
 
 from tests.adversary.runner import MEMORY, Runner
 
+pytestmark = pytest.mark.full
+
 PROBES = "tests.adversary.probes"
 GIB = 1 << 30
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 ROW = re.compile(r"\| ([\d,]+) \| (.+?) \| ([\d,/]*) ?\| (refused|carried) \|")
 

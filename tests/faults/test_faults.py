@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.faults.judging import Seen, files_too_many, files_with, look, shape
 from tests.support.lakes import WORDS, import_golden, unit_paths
 
@@ -85,13 +85,13 @@ def test_what_native_code_writes_is_counted() -> None:
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
     """A world with a lake of one snapshot."""
-    import_golden(Lake(tmp_path / "lake"), ("one", WORDS))
+    import_golden(Catalog(tmp_path / "lake"), ("one", WORDS))
     return tmp_path
 
 
 def a_unit(world: Path) -> Path:
     """A file of the snapshot."""
-    lake = Lake(world / "lake")
+    lake = Catalog(world / "lake")
     return world / "lake" / min(unit_paths(lake.snapshot("orders", "one")))
 
 

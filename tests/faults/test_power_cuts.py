@@ -14,6 +14,8 @@ from tests.support.command import run
 from tests.support.lakes import WINDOWS, Contents, edited_savepoint, entries, raw_savepoint
 from tests.support.power_cuts import Kept, Recording, record
 
+pytestmark = pytest.mark.thinned(10)
+
 MOMENTS = 50
 CUTS = [pytest.param(at, list(Kept)[at % len(Kept)], id=f"at-{at}") for at in range(MOMENTS)]
 ENDS = [pytest.param(kept, id=kept.value) for kept in Kept]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.errors import StateError
 from tests.integration.flink.live_cluster import LiveFlink
@@ -85,9 +85,9 @@ def kafka() -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture(scope="session")
-def golden_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def golden_lake(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A lake with each golden savepoint of our jobs as a job of its own, called `sp` in it."""
-    lake = Lake(tmp_path_factory.mktemp("golden") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("golden") / "lake")
     for golden in golden_cases("wordcount", "kinds", "windows", form="canonical"):
         import_snapshot(lake, str(golden.snapshot), golden.name, snapshot_id="sp", engine="local")
     return lake

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
@@ -77,7 +77,7 @@ def _fields(kind: pa.StructType) -> tuple[list[str], list[pa.DataType]]:
 @every_case
 def test_there_and_back(golden: GoldenCase, tmp_path: Path) -> None:
     """Imported and exported, a savepoint has the same contents, byte by byte."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     source, engine = str(golden.snapshot), LocalEngine()
     record = import_snapshot(lake, source, "job", uids=UIDS["pojo"], engine=engine).record
     exported = tmp_path / "exported"
@@ -90,7 +90,7 @@ def test_there_and_back(golden: GoldenCase, tmp_path: Path) -> None:
 @every_case
 def test_a_field_more_and_a_field_less(golden: GoldenCase, tmp_path: Path) -> None:
     """Migrated: the new field begins as Java has it, the old one is dropped, the rest stays."""
-    lake, engine = Lake(tmp_path / "lake"), LocalEngine()
+    lake, engine = Catalog(tmp_path / "lake"), LocalEngine()
     source = str(golden.snapshot)
     record = import_snapshot(lake, source, "job", uids=UIDS["pojo"], engine=engine).record
     before = open_golden(golden).operator("customers").state("customer")
@@ -120,9 +120,9 @@ CUSTOMERS = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "s
 
 
 @pytest.fixture(scope="module")
-def customers(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def customers(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A lake with POJOs of which some fields are null in entries that Flink wrote."""
-    lake = Lake(tmp_path_factory.mktemp("customers") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("customers") / "lake")
     import_snapshot(lake, str(CUSTOMERS), "shop", snapshot_id="one", uids=["customers"])
     return lake
 
@@ -139,7 +139,7 @@ def customers(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     ],
 )
 def test_null_in_a_field_that_may_be_primitive_is_refused(
-    customers: Lake, value: str, field: str
+    customers: Catalog, value: str, field: str
 ) -> None:
     """Flink could not restore it: the field is named, and how one field is changed alone."""
     statement = f"UPDATE customers.customer SET value = {value}"
@@ -157,7 +157,7 @@ def test_null_in_a_field_that_may_be_primitive_is_refused(
         "NULL",
     ],
 )
-def test_null_in_a_field_that_had_nulls_is_written(customers: Lake, value: str) -> None:
+def test_null_in_a_field_that_had_nulls_is_written(customers: Catalog, value: str) -> None:
     """Where Flink itself wrote null, or the whole POJO is null, it can restore that."""
     made = f"fine-{value}"
     statement = f"UPDATE customers.customer SET value = {value} WHERE key_group < 64"
@@ -167,7 +167,7 @@ def test_null_in_a_field_that_had_nulls_is_written(customers: Lake, value: str) 
 
 def test_null_in_a_field_is_refused_from_other_tools_too(tmp_path: Path) -> None:
     """`commit` finds what delta-rs wrote."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(CUSTOMERS), "shop", snapshot_id="one", uids=["customers"])
     opened = DeltaTable(lake.table("shop/keyed/customers/customer").uri)
     rows = opened.to_pyarrow_table().to_pylist()

@@ -8,7 +8,7 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
@@ -39,9 +39,9 @@ def entries(savepoint: Path) -> dict[str, set[tuple[int, bytes, bytes]]]:
     return found
 
 
-def imported(golden: GoldenCase, folder: Path) -> tuple[Lake, str]:
+def imported(golden: GoldenCase, folder: Path) -> tuple[Catalog, str]:
     """A lake with the savepoint in it."""
-    lake = Lake(folder / "lake")
+    lake = Catalog(folder / "lake")
     result = import_snapshot(lake, str(golden.snapshot), "orders", engine=LocalEngine())
     return lake, result.record.snapshot_id
 
@@ -66,7 +66,7 @@ def test_another_max_parallelism(golden: GoldenCase, tmp_path: Path) -> None:
     )  # fmt: skip
     wide = entries(tmp_path / "wide")
     assert {group for held in wide.values() for group, _, _ in held} - set(range(128))
-    other = Lake(tmp_path / "other")
+    other = Catalog(tmp_path / "other")
     back = import_snapshot(other, str(tmp_path / "wide"), "orders", engine=LocalEngine())
     export_snapshot(
         other, "orders", back.record.snapshot_id, tmp_path / "back", max_parallelism=128,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.processes import this_process
 from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
@@ -70,9 +70,9 @@ class Scene:
     root: Path
 
     @property
-    def lake(self) -> Lake:
+    def lake(self) -> Catalog:
         """The lake."""
-        return Lake(self.root / "lake")
+        return Catalog(self.root / "lake")
 
     @property
     def path(self) -> Path:
@@ -118,8 +118,8 @@ def make_scene(root: Path) -> Scene:
         make_savepoint(root / name, f"value {number}")
     for lake in (root / "lake", root / "victim" / "lake"):
         for snapshot_id in ("good", "bad"):
-            import_as(Lake(lake), root / snapshot_id, snapshot_id)
-    import_as(Lake(root / "lake"), root / "good", "good", "clean")
+            import_as(Catalog(lake), root / snapshot_id, snapshot_id)
+    import_as(Catalog(root / "lake"), root / "good", "good", "clean")
     victim = root / "victim"
     (victim / "secret.txt").write_text("mine")
     for name in ("_data", TOKEN, f"_data/{TOKEN}", "_delta_log", "attempt-0123456789ab"):

@@ -22,7 +22,6 @@ from deltalake import DeltaTable
 
 from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog.catalog import RESERVE, Catalog, CatalogChange
 from statelake.pipelines.lake.catalog.catalog_rows import rows_without
 from statelake.pipelines.lake.catalog.claims import Claims
@@ -98,7 +97,7 @@ def files_of(root: Path) -> dict[str, str]:
     }
 
 
-def kept_files(lake: Lake) -> dict[str, str]:
+def kept_files(lake: Catalog) -> dict[str, str]:
     """`files_of` a lake but for the catalog's log, where commands say that they begin and end.
 
     What they reserve for a full disk is left out as well.
@@ -157,7 +156,7 @@ def entries(savepoint: Path, uids: Iterable[str] = ()) -> Contents:
 
 
 def import_as(
-    lake: Lake, source: Path, snapshot_id: str, job: str = "orders", **options: Any
+    lake: Catalog, source: Path, snapshot_id: str, job: str = "orders", **options: Any
 ) -> SnapshotRecord:
     """Import a snapshot under a name, here."""
     options = {"snapshot_id": snapshot_id, "engine": LOCAL, **options}
@@ -169,8 +168,8 @@ _GOLDEN_LAKES: dict[str, TemporaryDirectory[str]] = {}
 
 
 def import_golden(
-    lake: Lake, *imports: tuple[str, Path], job: str = "orders", **options: Any
-) -> Lake:
+    lake: Catalog, *imports: tuple[str, Path], job: str = "orders", **options: Any
+) -> Catalog:
     """Import golden snapshots, one after another, into a lake that is not there yet.
 
     The same imports are done once: a lake can be moved, so that the next one is a copy. For tests
@@ -189,7 +188,7 @@ def import_golden(
     if made_of not in _GOLDEN_LAKES:
         directory = TemporaryDirectory(prefix="golden-lake-")
         for name, source in imports:
-            import_as(Lake(Path(directory.name) / "lake"), source, name, job, **options)
+            import_as(Catalog(Path(directory.name) / "lake"), source, name, job, **options)
         _GOLDEN_LAKES[made_of] = directory
     shutil.copytree(Path(_GOLDEN_LAKES[made_of].name) / "lake", lake.directory.root)
     return lake
@@ -221,14 +220,14 @@ def forge_claim(lake: Path, key: str, text: str | None) -> None:
 
 
 def exported(
-    lake: Lake, snapshot_id: str, to: Path, job: str = "orders", **options: Any
+    lake: Catalog, snapshot_id: str, to: Path, job: str = "orders", **options: Any
 ) -> Contents:
     """Export a snapshot, here, and say what the savepoint holds."""
     export_snapshot(lake, job, snapshot_id, to, engine=LOCAL, **options)
     return entries(to)
 
 
-def edit(lake: Lake, table: str) -> DeltaTable:
+def edit(lake: Catalog, table: str) -> DeltaTable:
     """The latest version of a table, for whoever changes it."""
     return DeltaTable(lake.table(table).uri)
 
@@ -242,7 +241,7 @@ def edited_savepoint(source: Path, to: Path, *edits: tuple[str, str, dict[str, s
         edits: `operator/state`, which rows, and the new values of columns; without any the rows
             are deleted.
     """
-    lake = Lake(to.with_name(f"{to.name}-lake"))
+    lake = Catalog(to.with_name(f"{to.name}-lake"))
     import_as(lake, source, "before")
     for table, where, updates in edits:
         held = edit(lake, f"orders/keyed/{table}")
@@ -255,7 +254,7 @@ def edited_savepoint(source: Path, to: Path, *edits: tuple[str, str, dict[str, s
     return to
 
 
-def assert_whole(lake: Lake, *, orphans: bool = False) -> None:
+def assert_whole(lake: Catalog, *, orphans: bool = False) -> None:
     """Assert that every snapshot's files are there, and that its tables' versions name just them.
 
     Args:
@@ -279,7 +278,7 @@ def assert_whole(lake: Lake, *, orphans: bool = False) -> None:
     assert orphans or lake.version().claims == Claims()
 
 
-def assert_shown(lake: Lake, snapshot_id: str, job: str = "orders") -> None:
+def assert_shown(lake: Catalog, snapshot_id: str, job: str = "orders") -> None:
     """Assert that the latest versions of a snapshot's tables are the snapshot's."""
     for operator in lake.snapshot(job, snapshot_id).operators:
         for table in operator.tables:
@@ -291,7 +290,7 @@ def _present(table: StateTable) -> set[str]:
     return {name for name, _ in table.directory.files_below()}
 
 
-def rows_of(lake: Lake, record: SnapshotRecord, path: str) -> pa.Table:
+def rows_of(lake: Catalog, record: SnapshotRecord, path: str) -> pa.Table:
     """The rows of a table as any Delta engine reads them, at the snapshot's version."""
     (version,) = (t.version for op in record.operators for t in op.tables if t.path == path)
     return DeltaTable(lake.table(path).uri, version).to_pyarrow_table()

@@ -26,15 +26,13 @@ from statelake.pipelines.cli.options import (
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.operations.bootstrap import BootstrapResult, bootstrap
 
-__all__ = ["bootstrap_command"]
-
 
 @click.command("bootstrap")
 @click.argument("spec")
 @click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
 @configured_option("lake", "A lake that it is to be imported to as well.")
 @configured_option("job", "The job's name in the lake.")
-@click.option("--snapshot", "snapshot_id", help="What to call it in the lake.")
+@click.option("--snapshot", "snapshot_id", help="Its name in the lake.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as the spec says.")
 @max_parallelism_option(
     help="By default as the spec says, or what Flink takes for the parallelism."

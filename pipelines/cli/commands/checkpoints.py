@@ -52,9 +52,6 @@ from statelake.state_core.commit.records.records import (
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["checkpoints"]
-
-
 SHORT = {BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog", LAKE_FACTORY: "lake"}
 
 log_option = click.option(

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.terminal import as_json, bytes_text, json_option, tell
 from statelake.pipelines.cli.options import lake_option
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.dropping import clean_lake
-
-__all__ = ["lake"]
 
 
 @click.group()
@@ -48,8 +45,8 @@ def clean(lake: str, exports: tuple[str, ...], yes: bool, as_json_: bool) -> Non
       statelake lake clean --lake /data/lake --yes
       statelake lake clean --lake /data/lake --exports /data/savepoints --yes
     """
-    opened = Catalog(lake)
-    freed = clean_lake(opened, exports, dry_run=not yes)
+    opened = Lake(lake)
+    freed = opened.clean(exports) if yes else opened.plan_clean(exports)
     if as_json_:
         as_json({"cleaned": yes, "files": freed.files, "bytes": freed.size})
     elif yes:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -26,12 +27,7 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
-from statelake.pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
-from statelake.pipelines.lake.verify.diffing import diff_snapshots
-
-__all__ = ["diff", "rescale"]
+from statelake.pipelines.lake.export.rescaling import OperatorPlan
 
 SHOWN_SUBTASKS = 16
 
@@ -63,12 +59,11 @@ def diff(
       statelake diff --lake lake --job orders monday tuesday
       statelake diff --lake lake --job orders before after --fail-on-diff --json
     """
-    opened = Catalog(lake)
-    earlier, later = (snapshot_named(opened, job, name) for name in (earlier, later))
+    opened = Lake(lake)
+    earlier, later = (snapshot_named(opened.catalog, job, name) for name in (earlier, later))
     with progress_bar("comparing", quiet=as_json_) as progress:
-        differences = diff_snapshots(
-            opened, job, earlier, later, examples=examples, engine=engine, progress=progress
-        )
+        compared = opened.job(job, engine=engine, progress=progress)
+        differences = compared[earlier].diff(later, examples=examples)
     if as_json_:
         as_json([asdict(difference) for difference in differences])
     else:
@@ -117,15 +112,15 @@ def rescale(
       statelake rescale --lake lake --job orders --snapshot sp-1 --parallelism 200 \\
           --max-parallelism 1000
     """
-    opened = Catalog(lake)
-    record = opened.snapshot(job, snapshot_named(opened, job, snapshot_id))
-    plans = plan_rescale(record, parallelism, max_parallelism)
+    opened = Lake(lake).job(job)
+    snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
+    plans = snapshot.plan_rescale(parallelism, max_parallelism)
     if as_json_:
         as_json([asdict(plan) for plan in plans])
         return
     for plan in plans:
         _print(plan)
-    if recorded_channels(opened.directory, record):
+    if snapshot.channels():
         tell("it has records in flight: `statelake export` wants --drop-channel-state for that")
 
 

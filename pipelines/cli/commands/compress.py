@@ -21,8 +21,6 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.compression import COMPRESSION_KEY, configured_compression
 from statelake.state_core.formats.rewriting.recompression import Recompression, recompress_snapshot
 
-__all__ = ["compress", "conf_option", "parse_conf"]
-
 conf_option = click.option(
     "--conf", multiple=True, metavar="KEY=VALUE", help=f"Flink's {COMPRESSION_KEY}, true or false."
 )

@@ -11,8 +11,6 @@ import click
 
 from statelake.state_core.extras import require_extra
 
-__all__ = ["demo"]
-
 
 @click.command()
 @click.option(

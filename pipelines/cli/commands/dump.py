@@ -19,8 +19,6 @@ from statelake.state_core.formats import open_snapshot
 from statelake.state_core.model.handles import DistributionMode, KeyGroupRange
 from statelake.state_core.model.snapshot import Operator
 
-__all__ = ["dump"]
-
 _MODES = {
     DistributionMode.SPLIT_DISTRIBUTE: "operator_list",
     DistributionMode.UNION: "operator_union",

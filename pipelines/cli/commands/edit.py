@@ -10,11 +10,7 @@ from typing import Any
 import click
 
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.sources.offsets import (
-    offsets_at,
-    print_moved,
-    read_new_offsets,
-)
+from statelake.pipelines.cli.commands.sources.offsets import print_moved
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -32,17 +28,15 @@ from statelake.pipelines.cli.options import (
     snapshot_option,
 )
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.recorded_sources import offsets_at, read_new_offsets
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
-from statelake.pipelines.lake.edit.purging import Staging
-
-__all__ = ["edit", "print_edit", "report_edit"]
 
 
 @click.command()
 @lake_option
 @job_option
 @snapshot_option("--parent", required=True, help="The snapshot to edit.")
-@click.option("--snapshot", "snapshot_id", required=True, help="What to call the new snapshot.")
+@click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
 @click.option(
     "--rename-uid", nargs=2, multiple=True, metavar="OPERATOR UID", help="Give an operator a uid."
 )
@@ -56,15 +50,16 @@ __all__ = ["edit", "print_edit", "report_edit"]
 )
 @click.option(
     "--purge", nargs=2, multiple=True, metavar="OPERATOR/STATE PREDICATE",
-    help="Let rows go: Spark SQL over the table's columns.",
+    help="Delete the rows that match: DuckDB's SQL over the table's columns; of a list the"
+    " elements, if it says `element`.",
 )  # fmt: skip
 @click.option(
     "--expire", nargs=2, multiple=True, type=(str, Duration()), metavar="OPERATOR/STATE TTL",
-    help="Let go what has expired: 90s, 15min, 12h, 7d.",
+    help="Delete the entries that have expired: 90s, 15min, 12h, 7d.",
 )  # fmt: skip
 @click.option(
     "--keep-keys", nargs=2, multiple=True, metavar="OPERATOR FILE",
-    help="Let all keys go but those that the file lists, one a line.",
+    help="Delete all keys but those that the file lists, one a line.",
 )  # fmt: skip
 @click.option(
     "--set-offsets", multiple=True, metavar="TOPIC:PARTITION=OFFSET|FILE",
@@ -168,9 +163,8 @@ def edit(
     )
     with progress_bar("editing", quiet=as_json_) as progress:
         done = edit_snapshot(
-            opened, job, parent, snapshot_id, changes, staging=_staging(opened, changes), note=note,
-            engine=engine, progress=progress,
-        )  # fmt: skip
+            opened, job, parent, snapshot_id, changes, note=note, engine=engine, progress=progress
+        )
     if as_json_:
         as_json(report_edit(done) | ({"expired_at": at or done.record.taken_at} if expire else {}))
     else:
@@ -196,16 +190,6 @@ def _other(lake: Catalog, text: str, job: str) -> tuple[str, str]:
     other, colon, name = text.rpartition(":")
     other = other if colon else job
     return other, snapshot_named(lake, other, name)
-
-
-def _staging(lake: Catalog, changes: SnapshotEdit) -> Staging | None:
-    """Spark, where there are predicates."""
-    if not changes.purge:
-        return None
-    from statelake.pipelines.spark.predicates import predicate_staging  # noqa: PLC0415 - only when wanted
-    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - the same
-
-    return predicate_staging(open_session(), lake)
 
 
 def report_edit(done: EditResult) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
+from statelake.pipelines.api import Lake, LakeSnapshot
 from statelake.pipelines.cli.commands.compress import conf_option, parse_conf
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
@@ -19,6 +20,7 @@ from statelake.pipelines.cli.commands.terminal import (
     tell_times,
 )
 from statelake.pipelines.cli.options import (
+    Sharing,
     Source,
     engine_option,
     max_parallelism_option,
@@ -27,10 +29,6 @@ from statelake.pipelines.cli.options import (
     share_options,
     source_options,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.export.exporting import export_snapshot
-from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.state_core.files.compression import configured_compression
 from statelake.state_core.files.held_directories import (
     EXPORT_PREFIX,
@@ -38,8 +36,6 @@ from statelake.state_core.files.held_directories import (
     remove_left,
     stale_temporary_directories,
 )
-
-__all__ = ["export"]
 
 SAVEPOINT = "savepoint"  # what a savepoint is called in a lake of its own, as job and as snapshot
 
@@ -76,7 +72,7 @@ def export(
     metadata_version: int | None,
     operator_state_version: int | None,
     drop_channel_state: bool,
-    sharing: Sharing | None,
+    sharing: Sharing,
     conf: tuple[str, ...],
     engine: str,
     as_json_: bool,
@@ -112,28 +108,24 @@ def export(
           --drop-channel-state
     """
     with (
-        _opened(source) as (lake, job, snapshot_id),
+        _opened(source, engine) as opened,
         progress_bar("exporting", quiet=as_json_, of_bytes=True) as progress,
     ):
-        done = export_snapshot(
-            lake,
-            job,
-            snapshot_id,
+        snapshot = LakeSnapshot(replace(opened.job, progress=progress), opened.record)
+        done = snapshot.export(
             to,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
             compression=configured_compression(parse_conf(conf), compression),
             metadata_version=metadata_version,
             operator_state_version=operator_state_version,
-            sharing=sharing,
             drop_channel_state=drop_channel_state,
-            engine=engine if source.in_lake else "local",
-            progress=progress,
+            **sharing,
         )
     if as_json_:
         as_json(asdict(done))
         return
-    name = snapshot_id if source.in_lake else source.savepoint
+    name = opened.name if source.in_lake else source.savepoint
     tell(
         f"exported {name} to {done.path}: {done.files} files,"
         f" {bytes_text(done.size)}, _metadata version {done.metadata_version}",
@@ -146,22 +138,14 @@ def export(
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[tuple[Catalog, str, str]]:
-    """The lake, the job and the id of a snapshot; a savepoint's lake is gone afterwards."""
+def _opened(source: Source, engine: str) -> Iterator[LakeSnapshot]:
+    """The snapshot; a savepoint's lake is gone afterwards."""
     if source.in_lake:
-        lake, record = source.recorded()
-        yield lake, source.job, record.snapshot_id
+        yield source.stored(engine)
         return
     for left in stale_temporary_directories(EXPORT_PREFIX):
         remove_left(left)
     with held_temporary(EXPORT_PREFIX) as directory:
-        lake = Catalog(directory)
-        import_snapshot(
-            lake,
-            source.savepoint,
-            SAVEPOINT,
-            snapshot_id=SAVEPOINT,
-            engine="local",
-            **source.reading,
-        )
-        yield lake, SAVEPOINT, SAVEPOINT
+        job = Lake(directory).job(SAVEPOINT, engine="local")
+        job.import_snapshot(source.savepoint, SAVEPOINT, **source.reading)
+        yield job[SAVEPOINT]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -29,27 +30,17 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.dropping import (
-    DropPlan,
-    DropResult,
-    drop_snapshots,
-    plan_drop,
-)
-from statelake.pipelines.lake.edit.committing import commit_snapshot
-from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.catalog.dropping import DropPlan, DropResult
 from statelake.pipelines.lake.tables.names import TIMERS
 from statelake.pipelines.lake.tables.records import AnyState, SnapshotRecord
 from statelake.state_core.model.snapshot import TIMER_PREFIX
-
-__all__ = ["commit", "drop", "import_command", "snapshots"]
 
 
 @click.command("import")
 @click.argument("savepoint")
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_id", help="What to call it; by default as Flink did.")
+@click.option("--snapshot", "snapshot_id", help="Its name; by default Flink's.")
 @engine_option
 @reading_options
 @click.option("--note", default="", help="Kept with the snapshot.")
@@ -90,17 +81,9 @@ def import_command(
       statelake import a-copy --lake lake --job orders --taken 2026-11-20T06:00Z
     """
     with progress_bar("importing", quiet=as_json_, of_bytes=True) as progress:
-        done = import_snapshot(
-            Catalog(lake),
-            savepoint,
-            job,
-            snapshot_id=snapshot_id,
-            engine=engine,
-            **reading,
-            note=note,
-            taken_at=taken,
-            partitions=partitions,
-            progress=progress,
+        opened = Lake(lake).job(job, engine=engine, progress=progress)
+        done = opened.import_snapshot(
+            savepoint, snapshot_id, **reading, note=note, taken=taken, partitions=partitions
         )
     record = done.record
     if as_json_:
@@ -144,7 +127,7 @@ def _kind(state: AnyState) -> str:
 @click.command()
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_id", required=True, help="What to call the new snapshot.")
+@click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
 @snapshot_option("--parent", required=True, help="The snapshot whose tables were edited.")
 @click.option("--note", default="", help="Why; kept with the snapshot.")
 @engine_option
@@ -166,12 +149,11 @@ def commit(
           --snapshot without-alice --note "erasure request 4711"
       statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean
     """
-    opened = Catalog(lake)
-    parent = snapshot_named(opened, job, parent)
+    opened = Lake(lake)
+    parent = snapshot_named(opened.catalog, job, parent)
     with progress_bar("checking", quiet=as_json_) as progress:
-        done = commit_snapshot(
-            opened, job, snapshot_id, parent, note=note, engine=engine, progress=progress
-        )
+        job_of_lake = opened.job(job, engine=engine, progress=progress)
+        done = job_of_lake.commit(snapshot_id, parent, note=note)
     if as_json_:
         changed = {name: {"before": a, "after": b} for name, (a, b) in done.changed.items()}
         as_json(_summary(done.record) | {"changed": changed})
@@ -202,7 +184,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
       statelake snapshots --lake /data/lake
       statelake snapshots --lake /data/lake --job orders --json
     """
-    records, bad = Catalog(lake).listed(job or None)
+    records, bad = Lake(lake).catalog.listed(job or None)
     if as_json_:
         as_json([_summary(record) for record in records])
     else:
@@ -214,8 +196,8 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 @click.command()
 @lake_option
 @job_option
-@snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to let go.")
-@click.option("--keep", type=click.IntRange(min=0), help="Let all go but the newest N.")
+@snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to delete.")
+@click.option("--keep", type=click.IntRange(min=0), help="Delete all but the newest N.")
 @click.option("--yes", is_flag=True, help="Do it: without this, only the plan is shown.")
 @json_option
 def drop(
@@ -239,11 +221,11 @@ def drop(
     """
     if bool(snapshot_ids) == (keep is not None):
         raise click.UsageError("give either --snapshot (once or more) or --keep")
-    opened = Catalog(lake)
+    opened = Lake(lake).job(job)
     # all are looked up first: what is dropped must not change what `latest` is
-    named = list(dict.fromkeys(snapshot_named(opened, job, name) for name in snapshot_ids)) or None
-    plan = plan_drop(opened, job, snapshot_ids=named, keep=keep)
-    done = drop_snapshots(opened, job, snapshot_ids=named, keep=keep) if yes else None
+    named = [snapshot_named(opened.lake.catalog, job, name) for name in snapshot_ids]
+    plan = opened.plan_drop(*named, keep=keep)
+    done = opened.drop(*named, keep=keep) if yes else None
     if as_json_:
         as_json(asdict(plan) | {"dropped": None if done is None else asdict(done)})
     elif done is not None:

@@ -26,11 +26,14 @@ from statelake.pipelines.cli.options import (
 )
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import read_changes
-from statelake.pipelines.lake.edit.kryo_upgrading import LATER, plan_kryo_upgrade, upgrade_kryo
-from statelake.pipelines.operations.migrations import Outcome, migrate_one, preview_migration
-from statelake.state_core.errors import ConflictError, StateError
-
-__all__ = ["migrate"]
+from statelake.pipelines.lake.edit.kryo_upgrading import LATER
+from statelake.pipelines.operations.migrations import (
+    Outcome,
+    migrate_one,
+    preview_migration,
+    upgrade_kryo_one,
+)
+from statelake.state_core.errors import StateError
 
 
 @click.command()
@@ -68,7 +71,7 @@ def migrate(
     """Give states new types, as one new snapshot; the old one stays.
 
     What Flink would carry over by itself (a field added or removed, an enum's constants reordered)
-    needs only the new type. For more, the file gives Spark SQL over the old value. Compatibility is
+    needs only the new type. For more, the file gives SQL over the old value. Compatibility is
     resolved first; every value is read back before the new snapshot exists. With --all, snapshots
     that were migrated already are skipped, so a stopped run is resumed by running it again. One of
     the new id that another state, another file or something else made is refused. All states that
@@ -165,37 +168,26 @@ def _upgrade_kryo(
     quiet: bool,
 ) -> dict[str, Any]:
     """Write what Flink 1's Kryo wrote as Flink 2's does, and say what became of each state."""
-    if lake.has(job, target):
-        made = lake.snapshot(job, target)
-        left = [state for state in plan_kryo_upgrade(made) if not state.left]
-        if made.parent != snapshot or made.origin != "migrate" or left:
-            raise ConflictError(
-                f"job {job!r} has a snapshot {target!r} already, which is not what this migration"
-                f" makes of {snapshot!r}",
-                remedy="choose another --suffix, or drop that snapshot first",
-            )
-        if not quiet:
-            tell(f"{target} is there already: {snapshot} was migrated before")
-        return {"snapshot": snapshot, "made": target, "states": []}
-    if dry_run:
-        target, plan = "", plan_kryo_upgrade(lake.snapshot(job, snapshot))
-    else:
-        with progress_bar(f"migrating {snapshot}", quiet=quiet) as progress:
-            record, plan = upgrade_kryo(
-                lake, job, snapshot, target, note=note, engine=engine, progress=progress
-            )
-        target = record.snapshot_id
-    outcomes = ["as it was" if state.left else "for Flink 2" for state in plan]
-    if not quiet:
+    with progress_bar(f"migrating {snapshot}", quiet=quiet or dry_run) as progress:
+        done = upgrade_kryo_one(
+            lake, job, snapshot, target, dry_run=dry_run, note=note, engine=engine,
+            progress=progress,
+        )  # fmt: skip
+    outcomes = ["as it was" if state.left else "for Flink 2" for state in done.states]
+    if not quiet and done.made and not done.states:
+        tell(f"{target} is there already: {snapshot} was migrated before")
+    elif not quiet:
         rows = [
             (f"{state.operator}/{state.state}", outcome, f"{state.entries:,}", state.left)
-            for state, outcome in zip(plan, outcomes, strict=True)
+            for state, outcome in zip(done.states, outcomes, strict=True)
         ]
-        title = f"{snapshot}: {len(plan)} states with Kryo" + (f", now {target}" if target else "")
+        now = f", now {done.made}" if done.made else ""
+        title = f"{snapshot}: {len(done.states)} states with Kryo{now}"
         print_table(title, ("<state", "<values", ">entries", "<why"), rows)
         if dry_run:
             tell("a dry run: nothing was changed")
     states = [
-        {**vars(state), "outcome": outcome} for state, outcome in zip(plan, outcomes, strict=True)
+        {**vars(state), "outcome": outcome}
+        for state, outcome in zip(done.states, outcomes, strict=True)
     ]
-    return {"snapshot": snapshot, "made": target, "states": states}
+    return {"snapshot": snapshot, "made": done.made, "states": states}

@@ -15,8 +15,6 @@ from statelake.state_core.serializers.framework.plugins import (
     restore_plugins,
 )
 
-__all__ = ["plugins_option"]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

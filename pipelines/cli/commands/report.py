@@ -19,8 +19,6 @@ from statelake.pipelines.cli.options import Source, answer, source_options
 from statelake.state_core.errors import ConflictError, SnapshotError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["report"]
-
 
 @click.command()
 @source_options

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -19,12 +20,7 @@ from statelake.pipelines.cli.options import (
     snapshot_argument,
     snapshot_named,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.dropping import drop_snapshots
-from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
-from statelake.pipelines.operations.retention import Policy, RetentionPlan, plan_retention
-
-__all__ = ["hold", "release", "retain"]
+from statelake.pipelines.operations.retention import RetentionPlan
 
 
 @click.command()
@@ -44,9 +40,9 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
       statelake hold --lake /data/lake --job orders monday --reason "case 4711"
       statelake hold --lake /data/lake --job orders latest
     """
-    opened = Catalog(lake)
-    snapshot_id = snapshot_named(opened, job, snapshot)
-    holds = hold_snapshot(opened, job, snapshot_id, reason)
+    opened = Lake(lake).job(job)
+    snapshot_id = snapshot_named(opened.lake.catalog, job, snapshot)
+    holds = opened[snapshot_id].hold(reason)
     if as_json_:
         as_json({"job": job, "snapshot": snapshot_id, "holds": [asdict(note) for note in holds]})
         return
@@ -71,9 +67,9 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
       statelake release --lake /data/lake --job orders monday
       statelake release --lake /data/lake --job orders monday --reason "case 4711"
     """
-    opened = Catalog(lake)
-    snapshot_id = snapshot_named(opened, job, snapshot)
-    ended = release_snapshot(opened, job, snapshot_id, reason)
+    opened = Lake(lake).job(job)
+    snapshot_id = snapshot_named(opened.lake.catalog, job, snapshot)
+    ended = opened[snapshot_id].release(reason)
     if as_json_:
         as_json({"job": job, "snapshot": snapshot_id, "ended": ended})
         return
@@ -106,11 +102,9 @@ def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
       statelake retain --lake /data/lake --job orders --policy "30d all, 1y daily, forever monthly"
       statelake retain --lake /data/lake --job orders --policy "30 all, 90 daily" --yes
     """
-    opened = Catalog(lake)
-    plan = plan_retention(opened, job, Policy.parse(policy))
-    dropped = None
-    if yes and plan.going:
-        dropped = drop_snapshots(opened, job, snapshot_ids=plan.going)
+    opened = Lake(lake).job(job)
+    plan = opened.plan_retain(policy)
+    dropped = opened.retain(policy) if yes and plan.going else None
     if as_json_:
         as_json(_shown(plan, policy) | {"dropped": None if dropped is None else asdict(dropped)})
         return

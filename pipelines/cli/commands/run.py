@@ -21,8 +21,6 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.verify.legality import load_runnable
 from statelake.pipelines.runtime import RunOptions, RunResult, run_job
 
-__all__ = ["run"]
-
 
 @click.command()
 @click.argument("runnable", metavar="MODULE:JOB")

@@ -10,8 +10,6 @@ from statelake.pipelines.cli.commands.terminal import as_json, json_option
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.extras import require_extra
 
-__all__ = ["spark"]
-
 
 @click.group()
 def spark() -> None:

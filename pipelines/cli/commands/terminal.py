@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import click
 from rich.console import Console
@@ -26,6 +26,7 @@ from rich.text import Text
 from statelake.pipelines.engine import Progress as Report
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.times import Times
+from statelake.state_core.model.showing import Table as PrintedTable
 from statelake.state_core.printable import printable
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "plain",
     "print_table",
     "progress_bar",
+    "show",
     "tell",
     "tell_times",
 ]
@@ -43,6 +45,16 @@ __all__ = [
 LONG_SECONDS = 10.0
 
 json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON, for scripts.")
+
+
+class Result(Protocol):
+    """What a command found, which says itself how it is printed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+
+    def lines(self) -> Iterable[str | PrintedTable]:
+        """Yield what people read."""
 
 
 class _Console(Console):
@@ -121,6 +133,18 @@ def _cell(shown: str | list[str]) -> Text:
 def as_json(value: Any) -> None:
     """Print a value as JSON."""
     click.echo(json_text(plain(value), indent=2))
+
+
+def show(result: Result, *, as_json_: bool) -> None:
+    """Print a result: as JSON for scripts, else its lines and tables, the first line marked."""
+    if as_json_:
+        as_json(result.to_json())
+        return
+    for number, line in enumerate(result.lines()):
+        if isinstance(line, str):
+            tell(line, marked="" if number else line)
+        else:
+            print_table(line.title, line.columns, line.rows)
 
 
 @contextmanager

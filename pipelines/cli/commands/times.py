@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-__all__ = ["Duration", "Durations", "Instant"]
-
 _DURATION = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)")
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 

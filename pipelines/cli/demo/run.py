@@ -22,8 +22,6 @@ from statelake.pipelines.cli.demo.spark_step import SparkStep
 from statelake.pipelines.cli.demo.steps import Steps
 from statelake.pipelines.orchestration.definitions import definitions
 
-__all__ = ["run_demo"]
-
 SAVEPOINTS = Path(__file__).parent / "savepoints"
 JOB = "demo"
 ERASED, REQUEST = -820795872871, "gdpr-4711"

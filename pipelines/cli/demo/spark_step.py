@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 from typing_extensions import Self
 
-__all__ = ["SparkStep"]
-
 
 class SparkStep:
     """A query on Spark, in a process of its own; use it in `with`, by which the process ends."""

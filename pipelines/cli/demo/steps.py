@@ -9,8 +9,6 @@ import click
 from rich.console import Console
 from rich.rule import Rule
 
-__all__ = ["Steps"]
-
 
 class Steps:
     """Prints what is done, as one would type it, and does it."""

@@ -19,21 +19,6 @@ import pyarrow.compute as pc
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.formats.layout.conforming import conform, to_millis
 
-__all__ = [
-    "ColumnPlan",
-    "Constant",
-    "Expression",
-    "Fields",
-    "RowPlan",
-    "SourceBatch",
-    "SourceColumn",
-    "expressions_in",
-    "map_batches",
-    "plan_column",
-    "source_columns",
-    "with_expressions",
-]
-
 CONSTANT = "constant"
 TIMES = ("ttl", "timestamp")
 SHOWN = 60

@@ -31,8 +31,6 @@ from statelake.state_core.formats.writing.new_rows import (
 from statelake.state_core.formats.writing.new_rows import spill_batches as spill_made_rows
 from statelake.state_core.formats.writing.spills import Spill
 
-__all__ = ["ArrowRows", "FileRows", "SpillSlice", "mapped_batches", "spill_rows", "spill_slice"]
-
 Mapped = tuple[SourceBatch, pa.RecordBatch]
 
 

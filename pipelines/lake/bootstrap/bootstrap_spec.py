@@ -19,7 +19,6 @@ for every mistake has the line, the operator and state, and what would be legal 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,13 +26,11 @@ from typing import Any
 
 from statelake.pipelines.lake.bootstrap.bootstrap_columns import ColumnPlan, plan_column
 from statelake.pipelines.yaml_lines import SpecLines, read_yaml
-from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.errors import EncodeError, StateError, did_you_mean
 from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.type_spec import parse_type
-
-__all__ = ["BootstrapSpec", "OperatorSpec", "StateSpec", "read_bootstrap_spec"]
 
 KEYED = ("value", "list", "map", "reducing", "aggregating")
 MODES = ("split", "union", "broadcast")
@@ -44,7 +41,6 @@ OPERATOR_KEYS = (
     "operator_states",
 )  # fmt: skip
 DEFAULTS = ("parallelism", "max_parallelism", "source")
-TYPES = ("type", "user_key_type", "namespace_type", "key_type")
 Keys = tuple[str, ...]
 
 
@@ -299,12 +295,10 @@ class _Reader:
         """Refuse unknown keys."""
         for name in content:
             if name not in legal:
-                near = difflib.get_close_matches(str(name), legal, 1)
-                meant = f", did you mean `{near[0]}`?" if near else ""
                 raise EncodeError(
-                    f"`{name}` means nothing here{meant}",
+                    f"`{name}` means nothing here",
                     place=self.place((*at, str(name)), what),
-                    remedy=f"legal: {', '.join(legal)}",
+                    remedy=f"legal: {', '.join(legal)}{did_you_mean(str(name), legal)}",
                 )
 
     def choice(self, given: Any, legal: Sequence[str], at: Keys, what: str) -> str:

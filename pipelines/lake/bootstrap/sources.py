@@ -28,8 +28,6 @@ from statelake.state_core.errors import EncodeError, NotFoundError, StateError, 
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.storage_options import storage_options
 
-__all__ = ["FORMATS", "FileSource", "Piece", "find_source", "lake_table", "pieces_of", "read_piece"]
-
 FORMATS = ("parquet", "delta", "csv", "json")
 SUFFIXES = {
     ".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",

@@ -11,6 +11,7 @@
 `unmanaged_state`     state without tables, kept as bytes
 `recorded_channels`   in-flight records of a snapshot
 `recorded_sources`    sources and sinks of a snapshot, decoded
+`recorded_states`     operators and states of a snapshot, read as those of a savepoint
 `reading`             consistent reads of snapshots, while others erase and drop
 `holds`               snapshots that may not be dropped, and why
 `dropping`            drop snapshots, and delete the files that only they needed

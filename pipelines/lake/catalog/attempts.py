@@ -44,18 +44,6 @@ from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import ConflictError, MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = [
-    "Attempt",
-    "BasisChangedError",
-    "Heartbeat",
-    "refuse_during_erasure",
-    "settle_attempts",
-    "take_back_dead",
-    "taken_back",
-    "watch",
-    "without_gone",
-]
-
 LEASE_VARIABLE = "STATELAKE_LEASE"
 LEASE_SECONDS = 60.0
 BEATS = 6

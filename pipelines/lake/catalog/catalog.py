@@ -56,10 +56,9 @@ from statelake.state_core.errors import (
     SnapshotError,
     StateError,
     UnsafePathError,
+    did_you_mean,
 )
 from statelake.state_core.files.filesystem import Directory
-
-__all__ = ["BadRow", "Catalog", "CatalogChange", "CatalogVersion"]
 
 MANY_FILES = 64
 READINGS = 10
@@ -170,11 +169,14 @@ class CatalogVersion:
             raise bad[0].error
         ids = [record.snapshot_id for record in self.listed(job)[0]]
         if not ids:
-            jobs = ", ".join(self.jobs()) or "none"
-            raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
-        latest = ", ".join(ids[-10:])
+            jobs = self.jobs()
+            raise NotFoundError(
+                f"no job {job!r} in the lake",
+                remedy=f"it has: {', '.join(jobs) or 'none'}{did_you_mean(job, jobs)}",
+            )
         raise NotFoundError(
-            f"job {job!r} has no snapshot {snapshot_id!r}", remedy=f"its latest are: {latest}"
+            f"job {job!r} has no snapshot {snapshot_id!r}",
+            remedy=f"its latest are: {', '.join(ids[-10:])}{did_you_mean(snapshot_id, ids)}",
         )
 
     def latest(self, job: str) -> SnapshotRecord | None:

@@ -18,8 +18,6 @@ from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import open_table
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["CatalogLooks"]
-
 MOST_OF_A_FILE = 1 << 20  # of a larger file only the required columns are read
 MOST_BYTES = 64 << 20
 

@@ -12,16 +12,6 @@ import pyarrow.parquet as pq
 from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA
 from statelake.state_core.errors import HeldError
 
-__all__ = [
-    "HoldsChange",
-    "held_error",
-    "rows_of",
-    "rows_replaced",
-    "rows_with_holds",
-    "rows_without",
-    "with_columns_of",
-]
-
 HoldsChange: TypeAlias = Callable[[list[dict[str, object]]], list[dict[str, object]]]
 
 HOLDS = "holds"

@@ -32,11 +32,6 @@ from statelake.pipelines.lake.tables.names import (
 from statelake.pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
 from statelake.state_core.errors import DamagedLakeError
 
-__all__ = [
-    "AttemptClaim", "Claim", "Claims", "DeletionClaim", "ErasureClaim", "base_name",
-    "is_claim", "job_of", "read_claims",
-]  # fmt: skip
-
 PREFIX = "statelake."
 LONGEST = 64 << 20
 _TEXT_MAP = Rule(

@@ -54,25 +54,6 @@ from statelake.state_core.files.held_directories import (
 )
 from statelake.state_core.files.paths import is_part
 
-__all__ = [
-    "ALIVE",
-    "DROP",
-    "UNDO",
-    "Freed",
-    "carry_out",
-    "finish_deletions",
-    "named_files",
-    "remove_left_directories",
-    "sweep_carried",
-    "sweep_notes",
-    "sweep_parts",
-    "sweep_rows",
-    "sweep_runs",
-    "sweep_signs",
-    "sweep_tables",
-    "table_paths",
-]
-
 OLD_NOTES = ("_statelake/attempts", "_statelake/erasures")
 """Directories of older versions of statelake, for claims that are now in the catalog's log."""
 

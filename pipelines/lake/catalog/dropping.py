@@ -57,16 +57,6 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 
-__all__ = [
-    "DropPlan",
-    "DropResult",
-    "bytes_freed",
-    "clean_lake",
-    "drop_snapshots",
-    "plan_drop",
-    "tables_of_job",
-]
-
 CARRIED = ""  # in place of a table, for carried files
 LOG = logging.getLogger(__name__)
 

@@ -16,8 +16,6 @@ from statelake.pipelines.lake.tables.records import HoldRecord
 from statelake.state_core.errors import LakeError, NoMatchError, NotFoundError
 from statelake.state_core.printable import is_text
 
-__all__ = ["held_snapshots", "hold_snapshot", "refuse_held", "release_snapshot"]
-
 
 def held_snapshots(lake: Catalog, job: str) -> dict[str, list[HoldRecord]]:
     """Return the holds of a job's snapshots that have any, by id, the oldest snapshot first.

@@ -21,10 +21,6 @@ from statelake.pipelines.lake.tables.record_rules import Rule, broken_rule
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = [
-    "PROCESS_RULES", "described", "is_gone", "is_this_process", "read_note", "this_process",
-]  # fmt: skip
-
 LONGEST_NOTE = 16 << 20
 _TEXT = Rule(lambda value: isinstance(value, str), "text")
 _LATER = Rule(lambda value: value is None or isinstance(value, str), "text")

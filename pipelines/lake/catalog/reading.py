@@ -16,8 +16,6 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import ConflictError, NotFoundError, StateError
 
-__all__ = ["SnapshotReading"]
-
 READINGS = 5
 HELD = 64  # results that are held back, so that most readers get all results or begin again
 Result = TypeVar("Result")

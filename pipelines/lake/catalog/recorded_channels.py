@@ -12,8 +12,6 @@ from statelake.state_core.formats.operator_state.operator_reader import parse_op
 from statelake.state_core.model.channels import Channel
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["recorded_channels", "recorded_value"]
-
 
 def recorded_channels(lake: Directory, record: SnapshotRecord) -> list[Channel]:
     """Return the channels of a snapshot that have in-flight records.

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
 
+from statelake.pipelines.keys import lines_of
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from statelake.state_core.connectors.elements import StateElement
+from statelake.state_core.connectors.offsets import NewOffset, parse_new_offset, partitions_read
 from statelake.state_core.connectors.sinks import SINK_STATES, Sink, sink_of
 from statelake.state_core.connectors.sources import SOURCE_STATES, Source, source_of
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.extras import require_extra
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 
-__all__ = ["recorded_sinks", "recorded_sources", "sources_among"]
+PATIENCE = 20.0  # seconds that brokers have for an answer
 
 
 def recorded_sources(lake: str, record: SnapshotRecord) -> list[Source]:
@@ -79,3 +86,63 @@ def _elements(lake: str, operator: OperatorRecord, states: Collection[str]) -> l
             for row in range(len(rows))
         ]  # fmt: skip
     return elements
+
+
+def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
+    """What `--set-offsets` says: offsets, or files with one a line.
+
+    Raises:
+        EncodeError: A text is neither an offset nor a file of them, or a file can't be read.
+    """
+    new_offsets = []
+    for text in given:
+        if "=" in text and not Path(text).is_file():
+            new_offsets.append(parse_new_offset(text))
+            continue
+        remedy = "give topic:partition=offset, or a text file with one a line"
+        for place, line in lines_of(Path(text).read_bytes, text, remedy):
+            if not line.lstrip().startswith("#"):
+                try:
+                    new_offsets.append(parse_new_offset(line))
+                except StateError as error:
+                    raise error.within(place) from error
+    if not new_offsets:
+        raise EncodeError("no offset is given", remedy="write topic:partition=offset, one a line")
+    return new_offsets
+
+
+def offsets_at(
+    lake: Catalog, job: str, snapshot_id: str, servers: str, at: datetime
+) -> list[NewOffset]:
+    """Where a broker says that a snapshot's partitions of Kafka stood at a time.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        snapshot_id: The snapshot.
+        servers: Brokers: `host:port`, several separated by commas.
+        at: The time.
+
+    Raises:
+        MissingExtraError: The client of Kafka is not installed.
+        NotFoundError: No source of the snapshot reads Kafka.
+        CommitError: No broker answers, or a partition is not there.
+    """
+    require_extra("kafka")
+    from statelake.state_core.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted
+
+    record = lake.snapshot(job, snapshot_id)
+    sources = recorded_sources(lake.location, record)
+    reads = {source.operator: partitions_read(source) for source in sources}
+    partitions = {partition for of_source in reads.values() for partition in of_source}
+    if not partitions:
+        raise NotFoundError(
+            f"no source of snapshot {snapshot_id} reads Kafka", remedy="name one that does"
+        )
+    cluster = KafkaCluster(servers, {"log_level": 0}, patience=PATIENCE)
+    offset_of = cluster.offsets_at(partitions, round(at.timestamp() * 1000))
+    return [
+        NewOffset(topic, number, offset_of[topic, number], operator)
+        for operator, of_source in reads.items()
+        for topic, number in of_source
+    ]

@@ -19,13 +19,17 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.names import LATEST
 from statelake.state_core.errors import NotFoundError
 
-__all__ = ["resolve_snapshot"]
-
 SHOWN = 10
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?", re.ASCII)
 
 
-def resolve_snapshot(lake: Catalog, job: str, name: str) -> str:
+class SnapshotId(str):
+    """An id that was looked up, and is not looked up again: in an object store each look costs."""
+
+    __slots__ = ()
+
+
+def resolve_snapshot(lake: Catalog, job: str, name: str) -> SnapshotId:
     """Return the id of the snapshot with a name.
 
     Args:
@@ -40,6 +44,10 @@ def resolve_snapshot(lake: Catalog, job: str, name: str) -> str:
         NotFoundError: There are fewer snapshots, none is as old, or several ids begin with it.
         DamagedLakeError: A row of the catalog is invalid, and could be the one.
     """
+    return name if isinstance(name, SnapshotId) else SnapshotId(_resolved(lake, job, name))
+
+
+def _resolved(lake: Catalog, job: str, name: str) -> str:
     records, bad = lake.listed(job)
     ids = [record.snapshot_id for record in records]
     if name in ids or not name or any(row.snapshot_id == name for row in bad):

@@ -34,16 +34,6 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 
-__all__ = [
-    "CARRIED_DIRECTORY",
-    "blocks_of",
-    "carried_metadata",
-    "carried_source",
-    "carry_state",
-    "digest_of",
-    "without_tables",
-]
-
 CARRIED_DIRECTORY = "_statelake/carried"
 FIRST_WRITABLE_VERSION = 3
 BLOCK_BYTES = 8 << 20

@@ -39,8 +39,6 @@ from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CommitError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["DeltaChangelogs"]
-
 BATCH_BYTES = 32 << 20
 BATCH_ROWS = 1 << 14
 COMPACTED_FILES = 8

@@ -23,8 +23,6 @@ from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.commit.records.snapshot_index import reachable_blobs
 from statelake.state_core.errors import CommitError, ConflictError, DeletedBlobError
 
-__all__ = ["DropResult", "drop_records"]
-
 ATTEMPTS = 5
 
 

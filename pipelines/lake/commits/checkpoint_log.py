@@ -32,8 +32,6 @@ from statelake.state_core.commit.records.clocks import now_millis
 from statelake.state_core.errors import CheckpointRecordError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["DeltaCheckpointLog", "newest_of_each_key"]
-
 TRANSACTION = "statelake.checkpoints"
 ATTEMPTS = 200
 Result = TypeVar("Result")

@@ -33,8 +33,6 @@ from statelake.state_core.commit.records.serdes import (
 )
 from statelake.state_core.errors import CheckpointRecordError
 
-__all__ = ["REFUSED", "TaskMigration", "changelog_of", "migrate_records", "upgraded"]
-
 REFUSED = "refused"
 _OF_A_CHANGELOG = re.compile(r"\d{1,19}-\d{1,19}:(null|\d+)", re.ASCII)
 

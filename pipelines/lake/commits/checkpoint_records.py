@@ -28,15 +28,6 @@ from statelake.state_core.errors import CheckpointRecordError, NotFoundError
 from statelake.state_core.extras import require_extra
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = [
-    "TaskRecord",
-    "kafka_changelogs",
-    "last_records",
-    "open_log",
-    "read_records",
-    "record_of",
-]
-
 KAFKA = "kafka://"
 
 

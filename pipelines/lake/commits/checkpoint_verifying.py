@@ -28,8 +28,6 @@ from statelake.state_core.commit import (
 from statelake.state_core.commit.records.records import CHANGELOG_FACTORY
 from statelake.state_core.errors import StateError
 
-__all__ = ["Verified", "faults_of", "verify_log"]
-
 SOUND, UNSOUND, NOT_LOOKED_AT = "sound", "unsound", "not looked at"
 LOOKS = 3
 

@@ -22,8 +22,6 @@ from statelake.state_core.commit.records.clocks import now_millis
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["COUNTED", "CommitReport", "CommitReports", "total"]
-
 COUNTED = (
     "commits", "commits_skipped", "commits_blocked", "snapshot_ms", "upload_ms", "bytes_sent",
     "bytes_saved", "files_sent", "files_saved", "bytes_restored", "changes_restored",

@@ -28,8 +28,6 @@ from statelake.pipelines.lake.tables.tables import (
 )
 from statelake.state_core.errors import CommitError, DamagedLakeError, MissingFileError
 
-__all__ = ["PartitionFile", "PartitionFiles"]
-
 
 class PartitionFile(NamedTuple):
     """A file: its path below the table, its bytes, its rows."""

@@ -41,16 +41,6 @@ from statelake.state_core.errors import ConflictError, CorruptSnapshotError, Mis
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
-__all__ = [
-    "OUTPUT_DIRECTORY",
-    "SAVEPOINT",
-    "Plan",
-    "Prepared",
-    "RunLog",
-    "Turn",
-    "output_directory",
-]
-
 VERSION = 1
 KEPT_RUNS = 2
 OUTPUT_DIRECTORY = "_data"  # below a sink's table

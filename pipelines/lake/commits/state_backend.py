@@ -47,8 +47,6 @@ from statelake.state_core.commit.records.records import LAKE_FACTORY
 from statelake.state_core.errors import CommitError, DamagedLakeError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["LakeBackend", "StoreFile", "TaskPart", "superseded"]
-
 MORE_FILES = 16
 ROW_GROUP_BYTES = 8 << 20
 CHECK_BYTES, CHECK_ROWS = 512 << 10, 1024

@@ -38,10 +38,6 @@ from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
-__all__ = [
-    "ValueChange", "digest_of", "is_needed", "read_changes", "resolve_change", "resolve_changes",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class ValueChange:
@@ -52,7 +48,7 @@ class ValueChange:
         state: The state's name.
         value: The new type of its values: of a list's elements, of the values of a map or of a
             broadcast state, whose keys stay.
-        expressions: By field, Spark SQL over the old value, which is called `old`; the empty
+        expressions: By field, DuckDB's SQL over the old value, which is called `old`; the empty
             field stands for the whole value.
         spec: How `value` was written down, if it was. It says more than the snapshot: whether a
             new field is `int` or `Integer`, and so begins as 0 or as null.

@@ -24,8 +24,6 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotReco
 from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.state_core.errors import ConflictError, LakeError
 
-__all__ = ["CommitResult", "commit_snapshot"]
-
 
 @dataclass(frozen=True)
 class CommitResult:

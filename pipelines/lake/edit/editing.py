@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -19,13 +19,7 @@ from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from statelake.pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
 from statelake.pipelines.lake.edit.offsets import OffsetsMoved
-from statelake.pipelines.lake.edit.purging import (
-    Expired,
-    Purged,
-    Staging,
-    refuse_lasting,
-    stage_predicates,
-)
+from statelake.pipelines.lake.edit.purging import Expired, refuse_lasting
 from statelake.pipelines.lake.edit.rewriting import (
     TableRewriter,
     Transform,
@@ -40,14 +34,15 @@ from statelake.pipelines.lake.edit.selecting import (
     without_state,
 )
 from statelake.pipelines.lake.tables.names import check_names
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
 from statelake.state_core.errors import ConflictError, NotFoundError
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
 from statelake.state_core.model.handles import InlineHandle
 from statelake.state_core.model.operator_ids import operator_id_of_uid
 
-__all__ = ["EditResult", "SnapshotEdit", "StateChange", "changed_states", "edit_snapshot"]
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.query.session import Session
 
 Operator = TypeVar("Operator", OperatorRecord, OperatorState)
 
@@ -62,7 +57,8 @@ class SnapshotEdit:
         keep_operators: Operators that stay while all others go; empty for all.
         drop_states: States that go; `operator/timers` stands for all timers.
         merge: Other snapshots whose operators come in, as job and id.
-        purge: By state, a Spark SQL predicate of rows that go.
+        purge: By state, a predicate of DuckDB's SQL that is true of the rows that go; of a list, of
+            the elements, if it names `element`.
         expire: By state, the time to live after whose end entries go.
         keep_keys: By operator, a file with the keys that stay, one a line, in all its keyed states
             and timers; rows of all other keys go.
@@ -115,7 +111,6 @@ def edit_snapshot(
     snapshot_id: str,
     edit: SnapshotEdit,
     *,
-    staging: Staging | None = None,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -128,7 +123,6 @@ def edit_snapshot(
         parent: The snapshot to edit.
         snapshot_id: What the new one is to be called.
         edit: What changes.
-        staging: Evaluates predicates; needed where there are some.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
@@ -137,6 +131,7 @@ def edit_snapshot(
         NotFoundError: An operator or state is not there.
         ConflictError: The id is taken, two operators would have one uid, or an operator that is
             merged in is there already.
+        QueryError: A predicate can't be understood, or evaluated.
         EncodeError: A row can't be carried over; nothing was registered.
     """
     check_names(job, snapshot_id)
@@ -150,7 +145,7 @@ def edit_snapshot(
         progress=progress,
     ) as (record, rewriter):  # fmt: skip
         work = _Edit(record, edit, rewriter)
-        edited = work.run(snapshot_id, staging, note)
+        edited = work.run(snapshot_id, note)
         edited = rewriter.commit(edited)
     return EditResult(edited, work.changes(), work.offsets)
 
@@ -169,8 +164,9 @@ class _Edit:
         self.renamed: dict[str, str] = {}
         self.offsets: list[MovedOffset] = []
         self.copied = 0
+        self.session: Session | None = None
 
-    def run(self, snapshot_id: str, staging: Staging | None, note: str) -> SnapshotRecord:
+    def run(self, snapshot_id: str, note: str) -> SnapshotRecord:
         """Everything in its order, and the record of what came of it."""
         self._merge()
         self.before = _sizes(self.operators)
@@ -180,7 +176,7 @@ class _Edit:
         self._purge()
         self._keep_keys()
         self._set_offsets()
-        self._rewrite_tables(staging)
+        self._rewrite_tables()
         self._rename()
         written = self.copied + self.rewriter.written
         edited = self.record.followed_by(snapshot_id, "edit", self.operators, written, note)
@@ -236,24 +232,39 @@ class _Edit:
             for table in left.tables:
                 names = {keyed.name for keyed in operator.states if keyed.table == table.path}
                 if names - {keyed.name for keyed in left.states}:  # other timers in the same table
-                    self._transform(left, [table.path], Purged())
+                    self._transform(left, [table.path])
             self._replace(left)
 
-    def _transform(self, operator: OperatorRecord, tables: list[str], transform: Transform) -> None:
-        """Say what is to become of rows, all of which are rewritten in one go."""
+    def _transform(
+        self, operator: OperatorRecord, tables: list[str], *transforms: Transform
+    ) -> None:
+        """Say what is to become of rows; those of states that were left out go anyway."""
         for path in tables:
-            self.transforms.setdefault((operator.operator_id, path), []).append(transform)
+            self.transforms.setdefault((operator.operator_id, path), []).extend(transforms)
 
     def _purge(self) -> None:
         for name, predicate in self.edit.purge.items():
             operator, state = self._find(name)
-            self._transform(operator, tables_of(operator, state), Purged(predicate))
+            tables = tables_of(operator, state)
+            for table in operator.tables:
+                if table.path in tables:
+                    self._transform(operator, [table.path], self._where(operator, table, predicate))
         at = self.edit.at or self.record.taken_at
         for name, lived in self.edit.expire.items():
             operator, state = self._find(name)
             refuse_lasting(operator, tables_of(operator, state))
             expired = Expired(int((at - lived).timestamp() * 1000))
             self._transform(operator, tables_of(operator, state), expired)
+
+    def _where(self, operator: OperatorRecord, table: TableRecord, predicate: str) -> Transform:
+        """The transform by which rows go, tried over none of them."""
+        from statelake.pipelines.lake.edit import sql_editing  # noqa: PLC0415 - DuckDB
+
+        if self.session is None:
+            self.session = sql_editing.session_over(self.rewriter.lake, self.record)
+        where = sql_editing.rows_where(self.session, operator, table, predicate)
+        sql_editing.refuse_no_condition(self.session, operator, table, predicate)
+        return where
 
     def _keep_keys(self) -> None:
         for name, file in self.edit.keep_keys.items():
@@ -279,19 +290,16 @@ class _Edit:
                     name = "" if each.coordinator is None else each.coordinator.name
                     each.coordinator = InlineHandle(name, change.coordinator)
 
-    def _rewrite_tables(self, staging: Staging | None) -> None:
-        self.operators = [self._rewritten(operator, staging) for operator in self.operators]
+    def _rewrite_tables(self) -> None:
+        self.operators = [self._rewritten(operator) for operator in self.operators]
         for name, file in self.edit.keep_keys.items():
             refuse_no_match(self._with_state(name), file)
 
-    def _rewritten(self, operator: OperatorRecord, staging: Staging | None) -> OperatorRecord:
-        lake = self.rewriter.lake
+    def _rewritten(self, operator: OperatorRecord) -> OperatorRecord:
         for table in operator.tables:
             transforms = self.transforms.get((operator.operator_id, table.path))
             if transforms is not None:
-                staged = stage_predicates(transforms, table, staging, self.rewriter.token)
-                pieces = pieces_of(lake, table, staged)
-                layout = layout_of(lake, operator, table)
+                layout, pieces = layout_of(self.rewriter.lake, operator, table), pieces_of(table)
                 operator = self.rewriter.rewrite_table(operator, table, layout, pieces, transforms)
         return operator
 

@@ -36,8 +36,6 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import key_groups_of_hashes
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["KeptKeys", "ListedKeys", "key_groups_of_keys", "read_kept_keys", "refuse_no_match"]
-
 
 @dataclass(frozen=True, eq=False)
 class ListedKeys(Transform):

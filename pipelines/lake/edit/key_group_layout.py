@@ -30,8 +30,6 @@ from statelake.state_core.formats.writing.unified_encode import StateRows, encod
 from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.measure import Measure
 
-__all__ = ["KeyGroupLayout"]
-
 
 @dataclass(frozen=True)
 class KeyGroupLayout:

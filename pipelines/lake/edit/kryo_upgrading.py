@@ -35,8 +35,6 @@ from statelake.state_core.serializers.kryo.decoding import is_declared
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
-__all__ = ["LATER", "KryoUpgrade", "Upgraded", "plan_kryo_upgrade", "upgrade_kryo"]
-
 NAME = KryoSerializerSnapshot.java_class.encode()
 LATER = "Flink 2 wrote it"
 IN_FLIGHT = "records in flight"
@@ -160,9 +158,7 @@ def _upgraded(
         after = with_value_bytes(state.meta_info, before.for_flink_2())
         layout = layout_of(rewriter.lake, operator, table).with_meta_info(after)
         upgrade = KryoUpgrade(state.meta_info)
-        operator = rewriter.rewrite_table(
-            operator, table, layout, pieces_of(rewriter.lake, table), [upgrade]
-        )
+        operator = rewriter.rewrite_table(operator, table, layout, pieces_of(table), [upgrade])
     return operator
 
 

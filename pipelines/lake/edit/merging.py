@@ -19,8 +19,6 @@ from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable
 from statelake.state_core.errors import ConflictError
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, subtask_bytes
 
-__all__ = ["merge_operators", "merged_tables", "union_of_operators"]
-
 COPIERS = 8
 
 

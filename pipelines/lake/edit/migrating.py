@@ -2,15 +2,17 @@
 
 Compatibility is resolved first, and what is incompatible is refused with its reasons. Then every
 file of a state's table is read with the old serializer and written with the new one; every value
-is read back from its bytes before anything is registered.
+is read back from its bytes before anything is registered. Expressions over old values are DuckDB's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.pipelines.engine import Engine, Progress
@@ -18,6 +20,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
+    TableLayout,
     TableRewriter,
     Transform,
     layout_of,
@@ -30,10 +33,10 @@ from statelake.pipelines.lake.tables.records import (
     OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
-    TableRecord,
 )
-from statelake.pipelines.times import Times
-from statelake.state_core.errors import IncompatibleError, StateError
+from statelake.pipelines.times import Times, phase
+from statelake.state_core.errors import IncompatibleError
+from statelake.state_core.formats.layout.keyed_layout import VALUE
 from statelake.state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
 from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
@@ -43,18 +46,17 @@ from statelake.state_core.formats.rewriting.value_migration import (
     migrate_rows,
     null_value_fields,
     validate_rows,
+    with_values,
 )
-from statelake.state_core.formats.writing.unified_encode import StateRows
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
 from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
-__all__ = ["MigrationResult", "ValueStaging", "migrate_snapshot", "refuse_disagreeing"]
-
-# of a table, a change and a token: the directory of the rows with new values of each partition, or
-# of each subtask where the table has no partitions
-ValueStaging = Callable[[OperatorRecord, TableRecord, ValueChange, str], Mapping[int, str]]
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.query.session import Session
+    from statelake.pipelines.lake.query.statements import PreparedExpression
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,6 @@ def migrate_snapshot(
     parent: str,
     snapshot_id: str,
     *changes: ValueChange,
-    staging: ValueStaging | None = None,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -93,8 +94,6 @@ def migrate_snapshot(
         parent: The snapshot to migrate.
         snapshot_id: What the new one is to be called.
         changes: The new types, one a state.
-        staging: Computes a change's expressions: for a table, writes its rows with the new value
-            below a directory, and names the directory of each partition, or of each subtask.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
@@ -103,6 +102,7 @@ def migrate_snapshot(
         IncompatibleError: The old values can't become the new ones, or the copies of a broadcast
             state differ.
         ConflictError: The id is taken.
+        QueryError: An expression can't be understood, or evaluated.
         EncodeError: A value can't be carried over; nothing was registered.
     """
     record = lake.snapshot(job, parent)
@@ -126,9 +126,10 @@ def migrate_snapshot(
         lake, job, record, snapshot_id, paths=paths, engine=engine, progress=progress
     ) as (record, rewriter):
         operators = {operator.operator_id: operator for operator in record.operators}
+        session = _session(lake, record, *changes)
         for change, operator, state, _ in needed:
             operators[operator.operator_id] = _migrate_table(
-                rewriter, operators[operator.operator_id], state, change, staging
+                rewriter, operators[operator.operator_id], state, change, session
             )
         migrated = replace(
             record.followed_by(
@@ -163,13 +164,15 @@ def _migrate_table(
     operator: OperatorRecord,
     state: AnyState,
     change: ValueChange,
-    staging: ValueStaging | None,
+    session: Session | None,
 ) -> OperatorRecord:
     """Migrate a state's table, and return its operator."""
     table = operator.table_of(state)
     layout = layout_of(rewriter.lake, operator, table)
-    staged = None
-    if change.expressions:
+    meta_info = with_value_bytes(state.meta_info, change.value)
+    migrated = layout.with_meta_info(meta_info)
+    expression = None
+    if session is not None and change.expressions:
         value = _value_of(state.meta_info).restore_serializer()
         keyed = isinstance(state, StateRecord)
         if keyed and layout.plain and isinstance(value, DecodedSerializer):
@@ -179,16 +182,84 @@ def _migrate_table(
                 place=f"state {operator.label}/{state.name}",
                 remedy="import it again under another id with the decoder, and migrate that",
             )
-        if staging is None:
-            raise StateError("expressions need Spark, and no session was given")
-        rewriter.stopwatch.end_step("planned")
-        staged = staging(operator, table, change, rewriter.token)
-        rewriter.stopwatch.end_step("expressions")
-    meta_info = with_value_bytes(state.meta_info, change.value)
-    values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, staged is not None)
-    pieces = pieces_of(rewriter.lake, table, staged)
-    layout = layout.with_meta_info(meta_info)
-    return rewriter.rewrite_table(operator, table, layout, pieces, [values])
+        expression = _expression(session, operator, state, change.expressions, layout, migrated)
+    values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, expression)
+    return rewriter.rewrite_table(operator, table, migrated, pieces_of(table), [values])
+
+
+def _session(lake: Catalog, record: SnapshotRecord, *changes: ValueChange) -> Session | None:
+    """DuckDB over a snapshot, where there are expressions."""
+    if not any(change.expressions for change in changes):
+        return None
+    from statelake.pipelines.lake.edit.sql_editing import session_over  # noqa: PLC0415 - DuckDB
+
+    return session_over(lake, record)
+
+
+def _expression(
+    session: Session,
+    operator: OperatorRecord,
+    state: AnyState,
+    expressions: Mapping[str, str],
+    before: TableLayout,
+    after: TableLayout,
+) -> PreparedExpression:
+    """The new values of a state's rows, tried over none of them."""
+    from statelake.pipelines.lake.query import statements  # noqa: PLC0415 - DuckDB
+
+    old, new = (layout.schema.field(VALUE).type for layout in (before, after))
+    is_list = isinstance(state, StateRecord) and state.kind == StateKind.LIST.value
+    if is_list and pa.types.is_list(old) and pa.types.is_list(new):
+        text = _value_expression(old.value_type, new.value_type, expressions)
+        text = f"[{text} for old in {VALUE}]"
+    else:
+        text = _value_expression(old, new, expressions)
+    said = ", ".join(f"{name}: {sql}" if name else sql for name, sql in expressions.items())
+    expression = statements.PreparedExpression(
+        session, text, f"state {operator.label}/{state.name}, {said}"
+    )
+    expression.try_over(before.schema, new)
+    return expression
+
+
+def _value_expression(old: pa.DataType, new: pa.DataType, expressions: Mapping[str, str]) -> str:
+    """One SQL expression for the whole new value.
+
+    A field without an expression is the old field of its name.
+
+    Args:
+        old: The old value's type.
+        new: The new value's.
+        expressions: By field; the empty name stands for the whole value.
+
+    Raises:
+        IncompatibleError: A field is named that there is not, or one is left out that the old
+            value does not have.
+    """
+    if "" in expressions:
+        return f"({expressions['']}\n)"
+    if not pa.types.is_struct(new):
+        raise IncompatibleError(
+            "an expression by field, for a value without fields", remedy="give one for the value"
+        )
+    names = [field.name for field in new]
+    unknown = sorted(set(expressions) - set(names))
+    if unknown:
+        raise IncompatibleError(
+            f"an expression for field {unknown[0]!r}, which the new type has not",
+            remedy=f"its fields are: {', '.join(names)}",
+        )
+    before = {field.name for field in old} if pa.types.is_struct(old) else set()
+    parts = []
+    for name in names:
+        if name not in expressions and name not in before:
+            raise IncompatibleError(
+                f"field {name!r} is new and has no expression",
+                remedy="give one; NULL or a constant will do",
+            )
+        quoted = "'" + name.replace("'", "''") + "'"
+        parts.append(f"{quoted}: ({expressions.get(name, f'old[{quoted}]')}\n)")
+    return f"CASE WHEN old IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
 
 
 @dataclass(frozen=True)
@@ -202,35 +273,24 @@ class NewValues(Transform):
         after: The meta info with the new type.
         spec: How the new type was written down, which may say more than the meta info.
         plain: Whether the table was written without the decoders of users that there are now.
-        computed: Whether rows come with values that SQL computed.
+        expression: What computes them, if that is not Flink's way.
     """
 
     keeps_count = True
-    compares = True
 
     before: bytes
     after: bytes
     spec: TypeSpec | None
     plain: bool
-    computed: bool
-
-    def compare(self, rows: StateRows | ElementRows) -> None:
-        """Refuse values that typed columns can't hold, since an expression sees only these."""
-        count = pc.sum(exact_values(rows)).as_py()
-        if count:
-            raise IncompatibleError(
-                f"{count} values that only their exact bytes hold, which an expression would not"
-                " see",
-                remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
-            )
+    expression: PreparedExpression | None
 
     def apply(self, rows: Rows) -> Rows:
         """Migrate the values, and read them back."""
         with undecoded() if self.plain else nullcontext():
             new = (self.spec and parse_type(self.spec)) or _value_of(self.after)
             serializer = new.restore_serializer()
-        if self.computed:
-            rows = replace(rows, layout=replace(rows.layout, value=serializer))
+        if self.expression is not None:
+            rows = self._computed(rows, serializer, self.expression)
         else:
             rows = migrate_rows(self._decoded(rows), serializer)
         if self.spec is not None:  # which says of each field whether it may be null
@@ -238,6 +298,20 @@ class NewValues(Transform):
                 raise null.error()
         validate_rows(rows)
         return rows
+
+    @staticmethod
+    def _computed(rows: Rows, value: TypeSerializer, expression: PreparedExpression) -> Rows:
+        """Rows with values by SQL, which sees only what typed columns hold."""
+        count = pc.sum(exact_values(rows)).as_py()
+        if count:
+            raise IncompatibleError(
+                f"{count} values that only their exact bytes hold, which an expression would not"
+                " see",
+                remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
+            )
+        kind = replace(rows.layout, value=value).schema.field(VALUE).type
+        with phase("expressions"):
+            return with_values(rows, value, expression.values(rows.batch, kind))
 
     def _decoded(self, rows: Rows) -> Rows:
         """Rows of keyed state, with values decoded that were imported as bytes."""

@@ -10,8 +10,6 @@ from statelake.pipelines.lake.edit.rewriting import Transform
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.value_migration import with_value_bytes
 
-__all__ = ["OffsetsMoved"]
-
 
 @dataclass(frozen=True)
 class OffsetsMoved(Transform):

@@ -11,8 +11,6 @@ from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 
-__all__ = ["Counts", "Piece", "Rewritten", "Rows"]
-
 Rows = TypeVar("Rows", StateRows, ElementRows)
 # by state: a KeyGroupRecord for each key group, or a SubtaskRecord for each subtask, with rows
 Counts: TypeAlias = Mapping[str, Sequence[Any]]

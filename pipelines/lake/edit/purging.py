@@ -1,12 +1,12 @@
-"""Drop entries that have expired, and rows that a predicate selects.
+"""Drop entries that have expired.
 
 An entry has expired as in Flink's `TtlUtils.expired`: the time of its last access plus the time to
-live is not after now. Predicates are evaluated by Spark SQL, which writes the rows that stay.
+live is not after now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,58 +15,9 @@ import pyarrow.compute as pc
 
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import Transform, kept_rows
-from statelake.pipelines.lake.tables.records import OperatorRecord, StateRecord, TableRecord
-from statelake.state_core.errors import EncodeError, StateError
+from statelake.pipelines.lake.tables.records import OperatorRecord, StateRecord
+from statelake.state_core.errors import EncodeError
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
-
-__all__ = ["Expired", "Staging", "refuse_lasting"]
-
-# of a table, a predicate and a token: the directory of each partition's rows that stay
-Staging = Callable[[TableRecord, str, str], Mapping[int, str]]
-
-
-@dataclass(frozen=True)
-class Purged(Transform):
-    """Drop rows by SQL, which the engine does not see: `stage_predicates` has them dropped before.
-
-    Attributes:
-        predicate: Spark SQL that is true of the rows that go. Empty if only the rows of states go
-            that the operator no longer has.
-    """
-
-    keeps_unchanged = True
-
-    predicate: str = ""
-
-
-def stage_predicates(
-    transforms: Sequence[Transform], table: TableRecord, staging: Staging | None, token: str
-) -> Mapping[int, str] | None:
-    """Have SQL write the rows of a table that the predicates among its transforms leave.
-
-    Args:
-        transforms: The transforms of the table's rows.
-        table: The table.
-        staging: Evaluates predicates.
-        token: The attempt's token.
-
-    Returns:
-        Where the rows are; None if there is no predicate.
-
-    Raises:
-        StateError: There is no Spark to do it.
-    """
-    predicates = [
-        transform.predicate
-        for transform in transforms
-        if isinstance(transform, Purged) and transform.predicate
-    ]
-    if not predicates:
-        return None
-    if staging is None:
-        raise StateError("a predicate needs Spark, and no session was given")
-    first, *others = predicates
-    return staging(table, f"({') OR ('.join(predicates)})" if others else first, token)
 
 
 def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:

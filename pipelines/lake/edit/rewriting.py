@@ -8,7 +8,7 @@ of the operator's states are updated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -25,40 +25,19 @@ from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.pieces import Piece, Rewritten, Rows
 from statelake.pipelines.lake.edit.subtask_layout import SubtaskLayout
 from statelake.pipelines.lake.tables.names import check_names
-from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
-    UnitRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import null_counts, open_unit
-from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.pipelines.times import Stopwatch, phase
 from statelake.state_core.errors import ConflictError, StateError
-from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.value_migration import null_value_fields
-from statelake.state_core.formats.writing.unified_encode import StateRows
-
-__all__ = [
-    "SLICE_BYTES",
-    "STAGED",
-    "RewriteTask",
-    "TableLayout",
-    "TableRewriter",
-    "Transform",
-    "kept_rows",
-    "layout_of",
-    "pieces_of",
-    "rewrite_pieces",
-    "successor_of",
-]
 
 SLICE_BYTES = 16 << 20
 SLICES = 8  # at least so many tasks, if there are as many pieces
-STAGED = "staged"  # the directory of what SQL writes for an attempt
 TableLayout: TypeAlias = KeyGroupLayout | SubtaskLayout
 
 
@@ -73,13 +52,11 @@ class Transform:
             it got.
         validates: Whether what it has changed is checked as what a user has edited.
         keeps_count: Whether it must not drop a row.
-        compares: Whether `compare` is to be called.
     """
 
     keeps_unchanged: ClassVar[bool] = False
     validates: ClassVar[bool] = False
     keeps_count: ClassVar[bool] = False
-    compares: ClassVar[bool] = False
 
     def foresee(self, unit: Unit) -> bool | None:
         """Say what is known of a unit's rows without reading them.
@@ -88,9 +65,6 @@ class Transform:
             True if all rows stay as they are, False if none stays, None if they must be read.
         """
         return None
-
-    def compare(self, rows: StateRows | ElementRows) -> None:
-        """Check the snapshot's rows before rows that SQL has written take their place."""
 
     def apply(self, rows: Rows) -> Rows:
         """Transform some rows of one state.
@@ -162,43 +136,9 @@ def layout_of(lake: Catalog, operator: OperatorRecord, table: TableRecord) -> Ta
     return KeyGroupLayout.of(lake.location, operator, table)
 
 
-def pieces_of(
-    lake: Catalog, table: TableRecord, staged: Mapping[int, str] | None = None
-) -> list[Piece]:
-    """Cut a whole table into pieces, a file each.
-
-    Args:
-        lake: The lake.
-        table: The table.
-        staged: If SQL wrote the rows that take the place of the table's: the directory of the rows
-            of each partition or subtask. A single directory, for `NO_PARTITION`, holds all rows;
-            then the table is one piece.
-    """
-    units: list[tuple[Unit, tuple[UnitRecord, ...]]] = [
-        (Unit(file.partition, file.first, file.last), (file,)) for file in table.units
-    ]
-    if staged is None:
-        return [Piece(unit, files) for unit, files in units]
-    if NO_PARTITION in staged and units:
-        whole = replace(units[0][0], last=units[-1][0].last)
-        units = [(whole, tuple(table.units))]
-    directory = lake.table(table.path).directory
-    return [Piece(unit, files, _staged_files(directory, staged, unit)) for unit, files in units]
-
-
-def _staged_files(
-    directory: Directory, staged: Mapping[int, str], unit: Unit
-) -> tuple[UnitRecord, ...]:
-    """The files with a unit's rows; none if no row is left."""
-    subtasks = [NO_PARTITION, *range(unit.first, unit.last + 1)]
-    parts = subtasks if unit.partition == NO_PARTITION else [unit.partition]
-    return tuple(
-        UnitRecord(f"{staged[part]}/{name}", unit.partition, unit.first, unit.last, -1, 0, b"")
-        for part in parts
-        if part in staged
-        for name in directory.names(staged[part])
-        if name.endswith(".parquet")
-    )
+def pieces_of(table: TableRecord) -> list[Piece]:
+    """Cut a whole table into pieces, a file each."""
+    return [Piece(Unit(file.partition, file.first, file.last), (file,)) for file in table.units]
 
 
 @dataclass(frozen=True)
@@ -285,10 +225,6 @@ class TableRewriter:
             rest="transformed", name=_slice_name,
         )  # fmt: skip
         results = [result for of_task in done for result in of_task]
-        if any(piece.staged is not None and not piece.edited for piece in pieces):
-            self.lake.table(table.path).directory.delete_tree(
-                f"{DATA_DIRECTORY}/{self.token}/{STAGED}"
-            )
         moved: set[int] = set()
         counts: dict[str, list[Any]] = {}
         for piece, result in zip(pieces, results, strict=True):
@@ -348,7 +284,6 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
         if piece.edited:
             for rows in before:
                 layout.validate(rows)
-        _compare(task, piece)
         after = [_transformed(transforms, rows) for rows in before]
         count = sum(len(rows.batch) for rows in after)
         if count != piece.rows and any(transform.keeps_count for transform in transforms):
@@ -365,15 +300,6 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
             return layout.write(after, piece.unit, task.prefix)
     except StateError as error:
         raise error.within(layout.place(piece.unit)) from error
-
-
-def _compare(task: RewriteTask, piece: Piece) -> None:
-    """Let transforms check the rows in place of which others are staged."""
-    comparing = [transform for transform in task.transforms if transform.compares]
-    if comparing and piece.staged is not None:
-        for rows in task.layout.read(replace(piece, staged=None)):
-            for transform in comparing:
-                transform.compare(rows)
 
 
 def _refuse_new_nulls(task: RewriteTask, piece: Piece, after: Iterable[Any]) -> None:

@@ -8,8 +8,6 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, StateRecord
 from statelake.state_core.errors import NotFoundError, UnsupportedFormatError
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
 
-__all__ = ["find_state", "refuse_cut_channels", "tables_of", "without_state"]
-
 TIMERS = "timers"
 
 

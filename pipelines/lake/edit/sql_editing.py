@@ -7,6 +7,7 @@ versions hold plays no part, and no other snapshot changes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,10 +19,10 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.editing import EditResult, changed_states
 from statelake.pipelines.lake.edit.pieces import Piece, Rows
 from statelake.pipelines.lake.edit.rewriting import (
-    STAGED,
     TableLayout,
     TableRewriter,
     Transform,
+    kept_rows,
     layout_of,
     pieces_of,
     successor_of,
@@ -29,15 +30,22 @@ from statelake.pipelines.lake.edit.rewriting import (
 from statelake.pipelines.lake.query.literals import without_literals
 from statelake.pipelines.lake.query.session import QueryError, Session
 from statelake.pipelines.lake.query.statements import PreparedStatement, Statement, parse_statement
-from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.pipelines.lake.query.table_names import (
+    NamedTable,
+    TableNames,
+    operator_tables_by_name,
+)
 from statelake.pipelines.lake.tables.operator_tables import write_operator_unit
-from statelake.pipelines.lake.tables.records import OperatorRecord, TableRecord
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.table_rows import parse_recorded
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
-from statelake.state_core.errors import NoMatchError
+from statelake.state_core.errors import EncodeError, NoMatchError
+from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 from statelake.state_core.model.snapshot import StateKind
 
-__all__ = ["ChangedRows", "check_statements", "edit_by_sql", "queues_in"]
+STAGED = "staged"  # the directory of rows that an attempt is to insert
+_ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
+_NO_CONDITION = re.compile(r"'bool_or\((.*?)\)'")  # DuckDB's error, with the type
 
 
 def edit_by_sql(
@@ -70,7 +78,7 @@ def edit_by_sql(
         EncodeError: A row can't be written back to Flink.
     """
     before = lake.snapshot(job, parent)  # what the session shows is this, or the edit ends
-    with _session(lake, job, parent) as session:
+    with session_over(lake, before) as session:
         parsed = check_statements(session, statements)
         with successor_of(
             lake, job, before, snapshot_id, engine=LocalEngine(), progress=progress
@@ -87,6 +95,11 @@ def edit_by_sql(
             edited = record.followed_by(snapshot_id, "edit", operators, rewriter.written, text)
             edited = rewriter.commit(edited)
     return EditResult(edited, changed_states(record.operators, edited.operators))
+
+
+def session_over(lake: Catalog, record: SnapshotRecord) -> Session:
+    """DuckDB over the tables of a snapshot."""
+    return Session(lake, TableNames(lake, as_of=record.snapshot_id, job=record.job))
 
 
 def check_statements(session: Session, statements: Sequence[str]) -> list[Statement]:
@@ -113,25 +126,11 @@ def check_statements(session: Session, statements: Sequence[str]) -> list[Statem
                 f" {min(leans)}: {statement.text}",
                 remedy="make it an edit of its own, of the snapshot that the first one gives",
             )
-        _try(session, statement)
+        PreparedStatement(session, statement).try_over(session.open(statement.table).schema)
         parsed.append(statement)
     if not parsed:
         raise QueryError("an edit without a statement", remedy="give at least one")
     return parsed
-
-
-def _try(session: Session, statement: Statement) -> None:
-    """Carry a statement out over no row: what it calls by wrong names is told at once."""
-    table = session.open(statement.table)
-    prepared = PreparedStatement(session, statement)
-    if statement.kind == "INSERT":
-        prepared.inserted(table.schema)
-    else:
-        prepared.change(pa.RecordBatch.from_pylist([], table.schema))
-
-
-def _session(lake: Catalog, job: str, parent: str) -> Session:
-    return Session(lake, TableNames(lake, as_of=parent, job=job))
 
 
 def _joined(statements: Sequence[Statement]) -> str:
@@ -140,13 +139,13 @@ def _joined(statements: Sequence[Statement]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ChangedRows(Transform):
-    """Rows changed by a DELETE or an UPDATE, in this process.
+    """Rows changed by a DELETE or an UPDATE.
 
     Attributes:
         prepared: The statement.
         queues: By the name of a queue of timers: what its rows have in columns of the table that
             say which queue they are of.
-        met: How many rows were met, a number for each time.
+        met: How many rows were met, a number for each time in this process.
     """
 
     keeps_unchanged = True
@@ -173,6 +172,95 @@ class ChangedRows(Transform):
                     remedy="a timer stays in its queue: DELETE it, and INSERT another",
                 )
         return replace(rows, batch=after.select(rows.batch.schema.names))
+
+
+@dataclass(frozen=True, eq=False)
+class ChangedElements(ChangedRows):
+    """Lists without the elements that a predicate is true of; a list without any goes."""
+
+    def apply(self, rows: Rows) -> Rows:
+        """Leave out the elements."""
+        after = super().apply(rows)
+        if after is rows:
+            return rows
+        lengths = pc.list_value_length(after.batch.column(VALUE))
+        changed = pc.not_equal(lengths, pc.list_value_length(rows.batch.column(VALUE)))
+        if RAW_VALUE in after.batch.schema.names:
+            exact = pc.and_(changed, after.batch.column(RAW_VALUE).is_valid())
+            if pc.any(exact).as_py():
+                raise EncodeError(
+                    f"a list of state {rows.name!r} with elements that only its exact bytes hold",
+                    remedy="drop it as a whole, by its key",
+                )
+        return kept_rows(after, pc.greater(lengths, 0))
+
+
+def rows_where(
+    session: Session, operator: OperatorRecord, table: TableRecord, predicate: str
+) -> ChangedRows:
+    """The transform by which the rows of a table go that a predicate is true of.
+
+    Of a list state whose elements the predicate names (`element`), these go.
+
+    Args:
+        session: DuckDB over a snapshot, whose other tables the predicate may read.
+        operator: The operator.
+        table: The table.
+        predicate: SQL over the columns of the table.
+
+    Raises:
+        QueryError: DuckDB can't understand it, or it is more than a predicate.
+    """
+    kind, statement = _rows_where(session, operator, table, predicate, predicate)
+    return kind(PreparedStatement(session, statement), queues_in(operator, table), [])
+
+
+def refuse_no_condition(
+    session: Session, operator: OperatorRecord, table: TableRecord, predicate: str
+) -> None:
+    """Try a predicate over no row, and refuse one that is neither true nor false, as a number is.
+
+    DuckDB takes each number but 0 as true: rows that nobody meant would be deleted.
+
+    Raises:
+        QueryError: It is no condition, or DuckDB can't understand it.
+    """
+    strict = f"list_aggregate([({predicate}\n)], 'bool_or')"  # which takes nothing but booleans
+    _, statement = _rows_where(session, operator, table, predicate, strict)
+    try:
+        schema = layout_of(session.lake, operator, table).schema
+        PreparedStatement(session, statement).try_over(schema)
+    except QueryError as error:
+        if (found := _NO_CONDITION.search(error.problem)) is None:
+            raise
+        raise QueryError(
+            f"it is neither true nor false but {found[1]}",
+            place=statement.place,
+            remedy="compare it, for example with `> 0` or `IS NOT NULL`",
+        ) from error
+
+
+def _rows_where(
+    session: Session, operator: OperatorRecord, table: TableRecord, predicate: str, condition: str
+) -> tuple[type[ChangedRows], Statement]:
+    """The statement by which rows go, or elements, of which a condition is true."""
+    name = {path: name for name, path in operator_tables_by_name(operator)}[table.path]
+    lists = {state.table for state in operator.states if state.kind == StateKind.LIST.value}
+    if table.path in lists and _ELEMENT.search(predicate):
+        stays = f"[NOT coalesce(({condition}\n), false) for element in value]"
+        columns = [VALUE]
+        if TTL in layout_of(session.lake, operator, table).schema.names:
+            columns.append(TTL)  # a time of last access for each element
+        kept = ", ".join(f"{column} = list_where({column}, {stays})" for column in columns)
+        verb, head, tail = "UPDATE", "UPDATE ", f"SET {kept} WHERE list_contains({stays}, false)"
+    else:
+        verb, head, tail = "DELETE", "DELETE FROM ", f"WHERE ({condition}\n)"
+    named = NamedTable(
+        str(session.names.job), operator.label, name, table.path, str(session.names.as_of)
+    )
+    place = f"state {operator.label}/{name}, {predicate}"
+    statement = Statement(predicate, verb, named, head, tail, frozenset(), place)
+    return ChangedElements if verb == "UPDATE" else ChangedRows, statement
 
 
 def queues_in(operator: OperatorRecord, table: TableRecord) -> Mapping[str, Mapping[str, str]]:
@@ -215,7 +303,7 @@ class _SqlEdit:
         self, operator: OperatorRecord, table: TableRecord, statements: Sequence[Statement]
     ) -> OperatorRecord:
         layout = layout_of(self.rewriter.lake, operator, table)
-        pieces = pieces_of(self.rewriter.lake, table)
+        pieces = pieces_of(table)
         prepared = [PreparedStatement(self.session, statement) for statement in statements]
         inserting = [edit for edit in prepared if edit.statement.kind == "INSERT"]
         if inserting:

@@ -33,8 +33,6 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 
-__all__ = ["SubtaskLayout"]
-
 
 @dataclass(frozen=True)
 class SubtaskLayout:

@@ -32,8 +32,6 @@ from statelake.pipelines.lake.tables.tables import (
 )
 from statelake.state_core.errors import DamagedLakeError, MissingFileError, UnsafePathError
 
-__all__ = ["AuditRecord", "add_record", "audit_records", "broken_record", "requester_here"]
-
 ERASE = "erase"
 SCHEMA = pa.schema(
     [

@@ -44,8 +44,6 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["AuditResult", "Hit", "audit_erasure"]
-
 PIECE_BYTES = 64 << 20
 PARQUET = b"PAR1"
 ROCKSDB = bytes.fromhex("f7cff485b741e288")  # the end of one of RocksDB's tables
@@ -137,17 +135,15 @@ def audit_erasure(
     also: Sequence[str] = (),
     *,
     secret: bytes = b"",
-    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Search for erased keys and values, and record the result.
+    """Search for what was erased, and record what was found.
 
     Args:
         lake: The lake.
-        asked: The request of the erasure, of which the lake has no copy.
+        asked: What was erased, under which request. The lake does not know it.
         also: Other places to search: directories or URIs.
-        secret: The secret of the erasure, which proves that the request is the same.
-        engine: The engine that searches files.
+        secret: The one of the erasure, by which it shows that the same was asked.
         progress: Called with (done, total) after each file.
 
     Raises:
@@ -163,7 +159,7 @@ def audit_erasure(
             f"request {asked.request!r} asked for something else, or with another secret",
             remedy="give the keys, predicates and the secret of the erasure",
         )
-    engine = engine or LocalEngine()
+    engine = LocalEngine()
     sweep_rows(lake, ERASURE_RECORDS)  # a killed audit may have left a part of a file
     there = set(all_jobs(lake))
     jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]

@@ -78,8 +78,6 @@ from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, sync_attempt
 from statelake.state_core.errors import ConflictError, LakeError, StateError
 
-__all__ = ["STEPS", "Erasure", "ErasureResult", "erase", "plan_erasure"]
-
 STEPS = (
     "take", "find", "write_files", "note_files", "switch",
     "rewrite_logs", "delete_old", "erase_task_state", "record", "close",

@@ -25,14 +25,11 @@ from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import ATTEMPT_KEY, StateTable, TableFile
 from statelake.state_core.errors import DamagedLakeError, UnreadableTableError
 
-__all__ = ["check_log", "named_files", "rewrite_log"]
-
 Action: TypeAlias = "dict[str, Any]"
 Replaced: TypeAlias = "Mapping[str, UnitRecord | None]"
 
 KEPT_OF_COMMITS = ("timestamp", "operation", "engineInfo", "clientVersion", "txnId", ATTEMPT_KEY)
 KEPT_STATISTICS = ("minValues", "maxValues", "nullCount")
-_ENTRY = re.compile(r"\d{20}\.json", re.ASCII)
 _CHECKPOINT = re.compile(
     r"\d{20}\.checkpoint\..+|\d{20}\.\d{20}\.compacted\.json|_sidecars/[^/]+\.parquet"
     r"|\.?\d{20}\.[\w.-]*crc|\._last_checkpoint\.crc|_?\.?_commit_[\w.-]+\.tmp",

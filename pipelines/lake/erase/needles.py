@@ -25,17 +25,6 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.formats.layout.keys import encode_keys, key_serializer_of
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = [
-    "LEAST_BYTES",
-    "REDACTED",
-    "Needle",
-    "mentions",
-    "needles_of",
-    "spellings",
-    "whole_forms",
-    "without_words",
-]
-
 KRYO_LENGTH = 64  # longer ASCII texts are written like others
 SHORT = 64  # a shorter text has a length of one byte
 LEAST_BYTES = 5  # without leading and trailing 0x00 and 0xff, which are frequent in numbers

@@ -12,8 +12,6 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 
-__all__ = ["has_opaque_state", "without_opaque_state"]
-
 
 def has_opaque_state(record: SnapshotRecord) -> bool:
     """Return whether a snapshot carries raw, channel, coordinator or master state.

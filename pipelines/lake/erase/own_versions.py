@@ -20,8 +20,6 @@ from statelake.pipelines.lake.tables.records import (
     UnitRecord,
 )
 
-__all__ = ["give_own_versions"]
-
 
 def give_own_versions(
     lake: Catalog,

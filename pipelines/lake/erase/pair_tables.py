@@ -28,8 +28,6 @@ from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.state_core.errors import DamagedLakeError, StateError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["HeldKeys", "PairTable", "RowsGoing"]
-
 BATCH_ROWS = 1 << 14
 PIECE_BYTES = 16 << 20
 UNPACKED_BYTES = 256 << 20

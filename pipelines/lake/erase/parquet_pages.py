@@ -16,9 +16,7 @@ import pyarrow as pa
 from statelake.pipelines.lake.tables.parquet_bounds import leaves_of, open_parquet
 from statelake.state_core.errors import DamagedLakeError
 
-__all__ = ["pages_of"]
-
-DATA, DICTIONARY, DATA_V2 = 0, 2, 3
+DICTIONARY, DATA_V2 = 2, 3
 AS_THEY_ARE = {0, 2, 3, 4, 8}  # PLAIN, dictionaries, runs, bits
 BETWEEN = b"\n"  # separates texts, so that no match extends into the next one
 _TEXTS = (

@@ -13,7 +13,8 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.pieces import Piece
 from statelake.pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
 from statelake.pipelines.lake.edit.selecting import find_state, tables_of
-from statelake.pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met, rows_where
+from statelake.pipelines.lake.edit.sql_editing import refuse_no_condition, rows_where
+from statelake.pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met
 from statelake.pipelines.lake.erase.needles import without_words
 from statelake.pipelines.lake.erase.opaque_state import has_opaque_state
 from statelake.pipelines.lake.erase.requests import ErasureRequest, keyed_digest, words_of
@@ -28,8 +29,6 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
-
-__all__ = ["ErasurePlan", "FoundFile", "FoundState", "Planner", "records_of"]
 
 
 @dataclass(frozen=True)
@@ -208,6 +207,7 @@ class Planner:
         self._keys: dict[tuple[bytes, int], ErasedKeys] = {}
         self._sessions: dict[tuple[str, str], Session] = {}
         self._named: set[str] = set()
+        self._tried: set[tuple[str, str]] = set()  # tables with predicates
         self._stack = ExitStack()
 
     def close(self) -> None:
@@ -280,6 +280,9 @@ class Planner:
                 if file.table.path in tables_of(owner, state):
                     session = self._session(file.record)
                     transforms.append(rows_where(session, operator, file.table, predicate))
+                    if (file.table.path, predicate) not in self._tried:
+                        refuse_no_condition(session, operator, file.table, predicate)
+                        self._tried.add((file.table.path, predicate))
         return transforms
 
     def _session(self, record: SnapshotRecord) -> Session:

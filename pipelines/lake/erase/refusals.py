@@ -10,8 +10,6 @@ from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.erase.requests import ErasureRequest, words_of
 from statelake.state_core.errors import ConflictError, EncodeError, NoMatchError
 
-__all__ = ["refuse_other_snapshots", "refuse_plan", "refuse_telling_id"]
-
 
 def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> None:
     """Refuse a plan that must not be carried out, before the first file is written.

@@ -14,8 +14,6 @@ from typing import Any
 from statelake.pipelines.lake.query.literals import text_literals
 from statelake.state_core.errors import LakeError
 
-__all__ = ["SECRET", "ErasureRequest", "check_request", "keyed_digest", "only_field", "words_of"]
-
 SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
 _REQUEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", re.ASCII)
 _NUMBER = re.compile(r"(?<![\w.])\d{5,}(?!\w)", re.ASCII)

@@ -16,8 +16,6 @@ from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.formats.keyed.sst_file import SstFile
 from statelake.state_core.kernels.search import BLOCK_BYTES, SHIFT_BITS, find_any, hashes_of
 
-__all__ = ["Searcher", "unpacked", "unpacked_table"]
-
 AT_ONCE = 1024
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
 _FRAMED, _XERIAL = b"\xff\x06\x00\x00sNaPpY", b"\x82SNAPPY\x00"

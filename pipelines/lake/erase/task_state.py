@@ -38,8 +38,6 @@ from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.errors import ConflictError, NotFoundError, UnsafePathError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["FoundRows", "FoundTaskState", "TaskState", "all_jobs"]
-
 RUNS_INSTANCE = "1"  # the id that runs give the instance of their job
 
 

@@ -19,8 +19,6 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorState,
 )
 
-__all__ = ["dropped_records", "refuse_moved_channels", "without_channel_state"]
-
 
 def without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
     """Return the same `_metadata`, as of an aligned checkpoint."""

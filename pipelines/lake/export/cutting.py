@@ -10,8 +10,6 @@ from statelake.state_core.formats.writing.spills import PART_BYTES
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.serializers.framework.columns import I64Array
 
-__all__ = ["chunk_weight", "cut_chunks", "cut_parts", "cut_slices"]
-
 CHUNK_BYTES = 16 << 20
 SLICE_BYTES = PART_BYTES
 

@@ -55,8 +55,6 @@ from statelake.state_core.formats.writing.writer import KeyedPart, SavepointDire
 from statelake.state_core.model.handles import KeyGroupRange, RelativeHandle, StreamHandle
 from statelake.state_core.model.key_groups import check_parallelism, key_group_ranges
 
-__all__ = ["ExportResult", "export_snapshot"]
-
 DEFAULT_METADATA_VERSION = 3
 Task = TypeVar("Task", ExportTask, ShuffleTask, AssembleTask)
 Result = TypeVar("Result")

@@ -35,8 +35,6 @@ from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.columns import U8Array
 
-__all__ = ["GroupPiece", "encoded_piece", "piece_rows", "plan_pieces"]
-
 ENCODED_BYTES = 8 << 20  # of a row group, encoded at once
 
 
@@ -128,7 +126,7 @@ def encoded_piece(piece: GroupPiece) -> Iterator[U8Array]:
 
     Raises:
         LakeError: A row group has no row of the key group.
-        EncodeError: A serializer can't write a value.
+        EncodeError: Its serializer can't write a value.
     """
     prefix = prefix_bytes(piece.table.max_parallelism)
     if piece.row_groups is None:

@@ -42,8 +42,6 @@ from statelake.state_core.model.handles import (
 )
 from statelake.state_core.model.redistribution import ElementSlice, StateShare, plan_operator_state
 
-__all__ = ["refuse_finished", "write_operator_states"]
-
 TASK_BYTES = 64 << 20
 Plan = dict[str, list[ElementSlice]]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
+from statelake.pipelines.lake.tables.describing import group_totals
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.redistribution import (
@@ -17,8 +15,6 @@ from statelake.state_core.model.redistribution import (
     skew_of,
     spread_evenly,
 )
-
-__all__ = ["OperatorPlan", "group_totals", "plan_rescale"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | Non
     alone = operator.max_parallelism == 1
     groups = 1 if alone else max_parallelism or operator.max_parallelism
     parallelism = 1 if alone else parallelism
-    entries, sizes = group_totals(operator)
+    entries, sizes = group_totals(operator.states, operator.max_parallelism)
     estimated = groups != operator.max_parallelism
     if estimated:
         entries, sizes = spread_evenly(entries, groups), spread_evenly(sizes, groups)
@@ -93,16 +89,3 @@ def _elements(operator: OperatorRecord, name: str, parallelism: int) -> list[int
     ]
     plan = plan_operator_state(before, parallelism)
     return [sum(len(part) for part in subtask.get(name, [])) for subtask in plan]
-
-
-def group_totals(
-    operator: OperatorRecord,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return entries and bytes of each key group, over all states."""
-    entries = np.zeros(operator.max_parallelism, np.int64)
-    sizes = np.zeros(operator.max_parallelism, np.int64)
-    for state in operator.states:
-        groups = [key_group.key_group for key_group in state.key_groups]
-        np.add.at(entries, groups, [key_group.entries for key_group in state.key_groups])
-        np.add.at(sizes, groups, [key_group.state_bytes for key_group in state.key_groups])
-    return entries, sizes

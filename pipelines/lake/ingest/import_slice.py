@@ -24,15 +24,6 @@ from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Snapshot
 from statelake.state_core.serializers.framework.registry import changes
 
-__all__ = [
-    "ImportTask",
-    "SliceResult",
-    "TableTarget",
-    "import_slice",
-    "opened_snapshot",
-    "slice_name",
-]
-
 
 @dataclass(frozen=True)
 class TableTarget:

@@ -12,8 +12,6 @@ from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.meta_info import read_state_meta_info
 from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind
 
-__all__ = ["key_serializer", "known_units", "previous_units", "table_targets", "tables_of"]
-
 
 def table_targets(
     lake: Catalog, job: str, operator: Operator, partitions: int | None = None

@@ -67,8 +67,6 @@ from statelake.state_core.formats.reader import (
 )
 from statelake.state_core.model.snapshot import Operator
 
-__all__ = ["ImportResult", "import_snapshot"]
-
 ATTEMPTS = 4
 """The number of attempts of an import whose base is dropped or erased from meanwhile."""
 

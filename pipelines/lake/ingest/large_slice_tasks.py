@@ -25,21 +25,6 @@ from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.pieces import CuttableFile, FilePiece
 from statelake.state_core.model.snapshot import KeyedFile
 
-__all__ = [
-    "PIECE_BYTES",
-    "CutTask",
-    "JoinTask",
-    "MoveTask",
-    "PieceResult",
-    "PieceTask",
-    "WrittenFile",
-    "WrongGuess",
-    "cut_or_import",
-    "new_path",
-    "run_task",
-    "task_name",
-]
-
 PIECE_BYTES = SLICE_BYTES
 
 

@@ -48,8 +48,6 @@ from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.pieces import CuttableFile, FilePiece
 from statelake.state_core.model.snapshot import Operator
 
-__all__ = ["import_slices", "is_large", "large_bytes"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

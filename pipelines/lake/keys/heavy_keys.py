@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.keys.one_key import operators_with
 from statelake.pipelines.lake.tables.key_rows import tables_of_operator
-from statelake.pipelines.lake.tables.records import OperatorRecord
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from statelake.pipelines.lake.tables.table_rows import chunks_of, group_sizes
+from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.key_weights import Expiry, StateWeights
 from statelake.state_core.formats.writing.unified_encode import encode_rows
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import prefix_bytes
-
-__all__ = ["weigh_recorded"]
 
 CHUNK_BYTES = 64 << 20
 
@@ -66,3 +67,38 @@ def weigh_recorded(
         if progress is not None:
             progress(number, len(tables))
     return {keyed.name: weights[keyed.name] for keyed in operator.states if keyed.name in weights}
+
+
+def weigh_snapshot(
+    lake: Catalog,
+    record: SnapshotRecord,
+    most: int,
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+    until: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> list[tuple[OperatorRecord, dict[str, StateWeights]]]:
+    """Return what is heavy in each operator with keyed state; arguments as of `weigh_recorded`.
+
+    Raises:
+        NotFoundError: There is no such operator or state, or no keyed state at all.
+        LakeError: A file can't be read.
+    """
+    operators = operators_with(record, operator, state)
+    if not any(each.states for each in operators):
+        raise NotFoundError("there is no keyed state", remedy="name a snapshot that has some")
+    return [
+        (
+            each,
+            weigh_recorded(lake, each, most, state=state, until=until, progress=progress),
+        )
+        for each in operators
+        if any(state in (None, keyed.name) for keyed in each.states)
+    ]
+
+
+def expired_until(at: datetime, lives: Iterable[timedelta]) -> list[int]:
+    """Return for each time to live the last access that is just too long ago, in milliseconds."""
+    millis = round(at.timestamp() * 1000)
+    return [millis - live // timedelta(milliseconds=1) for live in lives]

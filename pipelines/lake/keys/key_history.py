@@ -21,8 +21,6 @@ from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 
-__all__ = ["Change", "KeyHistory", "KeySnapshot", "key_history"]
-
 # the entries at one place, each with value and time of last access as in `statelake dump`
 _Held: TypeAlias = "dict[str, list[dict[str, Any]]]"
 

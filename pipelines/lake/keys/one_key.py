@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,10 +21,8 @@ from statelake.pipelines.lake.tables.key_rows import (
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import plain
-from statelake.state_core.errors import NotFoundError
+from statelake.state_core.errors import NotFoundError, did_you_mean
 from statelake.state_core.model.snapshot import KeyedState
-
-__all__ = ["KeyTables", "key_tables", "newest_snapshot", "operators_with", "rows_in_lake"]
 
 SHORTEST_ID = 4
 
@@ -169,10 +167,10 @@ def _operator(record: SnapshotRecord, wanted: str) -> OperatorRecord:
     matches = [each for each in record.operators if each.operator_id.startswith(wanted)]
     if len(matches) == 1 and len(wanted) >= SHORTEST_ID:
         return matches[0]
-    labels: Sequence[str] = [each.label for each in record.operators]
+    labels = [each.label for each in record.operators]
     raise NotFoundError(
         f"no operator {wanted!r} in snapshot {record.snapshot_id}",
-        remedy=f"it has: {', '.join(labels) or 'none'}",
+        remedy=f"it has: {', '.join(labels) or 'none'}{did_you_mean(wanted, labels)}",
     )
 
 

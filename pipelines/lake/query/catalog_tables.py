@@ -15,8 +15,6 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotReco
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
 
-__all__ = ["CATALOG", "CATALOG_TABLES", "catalog_table"]
-
 LOG = logging.getLogger(__name__)
 CATALOG = "statelake"
 TEXT, NUMBER, FLAG, TIME = pa.string(), pa.int64(), pa.bool_(), pa.timestamp("us", "UTC")

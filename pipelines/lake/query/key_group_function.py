@@ -25,8 +25,6 @@ from statelake.state_core.serializers.basic.numbers import (
 )
 from statelake.state_core.serializers.basic.text import StringSerializer
 
-__all__ = ["KEY_GROUP_FUNCTION", "key_group"]
-
 KEY_GROUP_FUNCTION = "key_group"
 _SERIALIZERS = (
     StringSerializer, LongSerializer, IntSerializer, ShortSerializer, ByteSerializer,

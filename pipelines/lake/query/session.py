@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
+from weakref import finalize
 
 import duckdb
 import pyarrow as pa
@@ -32,9 +33,7 @@ from statelake.pipelines.lake.query.table_names import (
     shown_name,
 )
 from statelake.state_core.errors import LakeError, StateError
-from statelake.state_core.files.held_directories import SQL_PREFIX, held_temporary
-
-__all__ = ["Answer", "QueryError", "Session"]
+from statelake.state_core.files.held_directories import SQL_PREFIX, HeldDirectory, held_temporary
 
 CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": False,
@@ -67,12 +66,16 @@ class Answer:
 class Session:
     """DuckDB over the tables of a lake.
 
+    A pickled one is another session over the same tables, with a single thread: it runs in a task,
+    beside others. Whoever does not close a session leaves that to its last reference.
+
     Args:
         lake: The lake.
         names: The names of its tables.
+        threads: How many threads DuckDB has; by default one for each core.
     """
 
-    def __init__(self, lake: Catalog, names: TableNames) -> None:
+    def __init__(self, lake: Catalog, names: TableNames, threads: int | None = None) -> None:
         self.lake = lake
         self.names = names
         self._failures: list[StateError] = []
@@ -80,15 +83,26 @@ class Session:
         self.alone = threading.Lock()  # its holder uses DuckDB alone, which takes all cores
         self.columns: dict[str, list[str]] = {}  # the columns of a query's tables, for messages
         self._called: dict[str, tuple[str, ...]] = {}  # the table parts of each name in DuckDB
-        self._spilled = held_temporary(SQL_PREFIX)
-        self.connection = duckdb.connect(":memory:", config=CONFIGURATION)
+        spilled = held_temporary(SQL_PREFIX)
+        configuration = CONFIGURATION if threads is None else CONFIGURATION | {"threads": threads}
+        self.connection = duckdb.connect(":memory:", config=configuration)
+        self._close = finalize(self, _close, self.connection, spilled)
         for setting in (
-            f"temp_directory = '{self._spilled.path.replace(chr(39), chr(39) * 2)}'",
+            f"temp_directory = '{spilled.path.replace(chr(39), chr(39) * 2)}'",
             "TimeZone = 'UTC'",
         ):
             self.connection.execute(f"SET {setting}")
+        failures = self._failures  # a function that had the session would keep it for ever
+
+        def key_group_told(keys: pa.Array, max_parallelism: pa.Array) -> pa.Array:
+            try:
+                return key_group(keys, max_parallelism)
+            except StateError as error:
+                failures.append(error)
+                raise
+
         self.connection.create_function(
-            KEY_GROUP_FUNCTION, self._key_group, None, "INTEGER", type=PythonUDFType.ARROW
+            KEY_GROUP_FUNCTION, key_group_told, None, "INTEGER", type=PythonUDFType.ARROW
         )
         for setting in ("enable_external_access = false", "lock_configuration = true"):
             self.connection.execute(f"SET {setting}")
@@ -102,21 +116,16 @@ class Session:
     def close(self) -> None:
         """End the running query, drop all tables, and delete spilled files."""
         self._end()
-        self.connection.close()
-        self._spilled.__exit__()
+        self._close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.lake, self.names, 1)
 
     def _end(self) -> None:
         """End the running query, whose result is no longer needed."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-
-    def _key_group(self, keys: pa.Array, max_parallelism: pa.Array) -> pa.Array:
-        try:
-            return key_group(keys, max_parallelism)
-        except StateError as error:
-            self._failures.append(error)
-            raise
 
     def kind_of(self, query: str) -> str:
         """Return the kind of a statement: `SELECT`, `DELETE` and so on.
@@ -322,6 +331,11 @@ class Session:
         else:
             remedy = ""
         return QueryError(refused, remedy=remedy)
+
+
+def _close(connection: duckdb.DuckDBPyConnection, spilled: HeldDirectory) -> None:
+    connection.close()
+    spilled.__exit__()
 
 
 def _explained(rows: list[tuple[str, str]]) -> Answer:

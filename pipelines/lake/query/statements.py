@@ -1,24 +1,25 @@
-"""DELETE, UPDATE and INSERT, executed by DuckDB over some rows of their table.
+"""DELETE, UPDATE, INSERT and expressions, carried out by DuckDB over some rows of their table.
 
-A statement names its table first. That name stands for the given rows; every other name stands for
-a whole table before the statement. So a statement has the same result when it is executed piece by
-piece.
+A statement names its table first. That name stands for the rows at hand; every other one stands for
+a whole table as it was before. So a statement over a table gives the same piece by piece. All that
+is prepared can be pickled: in another process it is prepared again.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from statelake.pipelines.lake.query.session import QueryError, Session
+from statelake.pipelines.lake.query.session import ONLY_SPARK, QueryError, Session
 from statelake.pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of, quoted
 from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP
 from statelake.state_core.errors import NotFoundError
-
-__all__ = ["CHANGING", "PreparedStatement", "Statement", "parse_statement"]
+from statelake.state_core.formats.layout.keyed_layout import VALUE
 
 CHANGING = ("DELETE", "UPDATE", "INSERT")
 ROW = "__row"  # the position of a row among the given rows
@@ -43,6 +44,7 @@ class Statement:
         head: The SQL before the table's name.
         tail: The SQL after it, as its user wrote it.
         reads: The paths of the other tables that it names, and of its own if it reads all of it.
+        place: What messages name, if that is another than the text.
     """
 
     text: str
@@ -51,6 +53,7 @@ class Statement:
     head: str
     tail: str
     reads: frozenset[str]
+    place: str = ""
 
 
 def parse_statement(session: Session, text: str) -> Statement:
@@ -97,7 +100,92 @@ def _without_comments(match: re.Match[str]) -> str:
     return " " if match[0].startswith(("--", "/*")) else match[0]
 
 
-class PreparedStatement:
+class _Prepared:
+    """SQL that DuckDB is ready for: the tables that it reads are open."""
+
+    def __init__(self, session: Session, text: str, place: str) -> None:
+        self.session = session
+        self.text = text
+        self.place = place
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tell DuckDB's errors as ours, with what the SQL is of."""
+        try:
+            with self.session.telling():
+                yield
+        except QueryError as error:
+            if not self.place:
+                raise
+            remedy = "write it as DuckDB does" if error.remedy == ONLY_SPARK else error.remedy
+            raise QueryError(error.problem, place=self.place, remedy=remedy) from error
+
+    def _typed(self, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+        """A column as DuckDB gives it, in a type of Arrow's."""
+        try:
+            return column.cast(kind)
+        except pa.ArrowException as error:
+            raise QueryError(
+                f"a value does not fit its column ({' '.join(str(error).split())}): {self.text}",
+                place=self.place,
+            ) from error
+
+
+class PreparedExpression(_Prepared):
+    """An expression over the columns of rows, and over `old`, which is their value.
+
+    Args:
+        session: What runs it.
+        text: The SQL.
+        place: What messages name.
+
+    Raises:
+        StateError: It is no expression, or a table that it reads can't be opened.
+    """
+
+    def __init__(self, session: Session, text: str, place: str) -> None:
+        super().__init__(session, text, place)
+        with self.telling():
+            session.kind_of(f"SELECT ({text}\n)")
+            self.sql = session.resolved(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.session, self.text, self.place)
+
+    def try_over(self, schema: pa.Schema, kind: pa.DataType) -> None:
+        """Evaluate it over no row of these columns: what it calls by wrong names is told at once.
+
+        Raises:
+            QueryError: DuckDB refuses it.
+        """
+        self.values(_no_rows(schema), kind)
+
+    def values(self, rows: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        """The value of each row.
+
+        Args:
+            rows: The rows.
+            kind: The type that the values are to have.
+
+        Raises:
+            QueryError: DuckDB refuses the expression, or a value can't have that type.
+        """
+        connection = self.session.connection
+        self.session.columns["its table"] = [*rows.schema.names, "old"]
+        with self.session.alone, self.telling():
+            connection.register(BEFORE, _indexed(rows))
+            (as_sql,) = connection.from_arrow(pa.table({VALUE: pa.array([], kind)})).types
+            found = connection.sql(
+                f"SELECT CAST(({self.sql}\n) AS {as_sql}) FROM"  # noqa: S608 - a user's own SQL
+                f" (SELECT *, {VALUE} AS old FROM {quoted(BEFORE)}) ORDER BY {ROW}"
+            ).to_arrow_table()
+            connection.unregister(BEFORE)
+            if len(found) != len(rows):
+                raise QueryError(f"{len(found)} values for {len(rows)} rows")
+            return self._typed(found.column(0), kind).combine_chunks()
+
+
+class PreparedStatement(_Prepared):
     """A statement that is ready to run: the other tables that it reads are open.
 
     Args:
@@ -109,11 +197,29 @@ class PreparedStatement:
     """
 
     def __init__(self, session: Session, statement: Statement) -> None:
-        self.session = session
+        super().__init__(session, statement.text, statement.place)
         self.statement = statement
-        with session.telling():
+        with self.telling():
+            session.kind_of(f"{statement.head}{quoted(TARGET)} {statement.tail}")
             tail = session.resolved(statement.tail)
         self.sql = f"{statement.head}{quoted(TARGET)} {tail}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.session, self.statement)
+
+    def try_over(self, schema: pa.Schema) -> None:
+        """Carry it out over no row: what it calls by wrong names is told at once.
+
+        Args:
+            schema: The columns of its table.
+
+        Raises:
+            QueryError: DuckDB refuses it.
+        """
+        if self.statement.kind == "INSERT":
+            self.inserted(schema)
+        else:
+            self.change(_no_rows(schema))
 
     def change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
         """Execute a DELETE or UPDATE over some rows of its table.
@@ -130,10 +236,8 @@ class PreparedStatement:
 
     def _change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
         connection = self.session.connection
-        indexes = pa.array(np.arange(len(rows)))
-        indexed = pa.table([*rows.columns, indexes], names=[*rows.schema.names, ROW])
-        with self.session.telling():
-            self._fill(indexed)
+        with self.telling():
+            self._fill(_indexed(rows))
             returned = connection.execute(f"{self.sql}\nRETURNING {ROW}").fetchall()
             met = np.unique(np.array(returned, np.int64))
             if not met.size:
@@ -147,7 +251,7 @@ class PreparedStatement:
                 f"SELECT * FROM {quoted(TARGET)} SEMI JOIN {quoted(MET)} USING ({ROW})"  # noqa: S608 - quoted
                 f" ORDER BY {ROW}"
             ).to_arrow_table()
-        new = self._typed(changed, rows.schema)
+        new = self._rows(changed, rows.schema)
         order = np.arange(len(rows))
         order[met] = len(rows) + np.arange(met.size)
         both = pa.concat_tables([pa.Table.from_batches([rows]), new])
@@ -162,13 +266,13 @@ class PreparedStatement:
         Raises:
             QueryError: DuckDB refuses it, or a value does not fit its column.
         """
-        with self.session.telling():
+        with self.telling():
             self._fill(
                 pa.schema([pa.field(field.name, field.type) for field in schema]).empty_table()
             )
             self.session.connection.execute(self.sql).fetchall()
             added = self.session.connection.sql(f"FROM {quoted(TARGET)}").to_arrow_table()
-        rows = self._typed(added, schema)
+        rows = self._rows(added, schema)
         partitioning = self.statement.table.partitioning
         at = rows.schema.get_field_index(BUCKET)
         if partitioning is None or at < 0:
@@ -186,19 +290,25 @@ class PreparedStatement:
         ).fetchall()
         connection.unregister(BEFORE)
 
-    def _typed(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    def _rows(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         """Return rows from DuckDB with the types of their table."""
-        try:
-            columns = [rows.column(field.name).cast(field.type) for field in schema]
-        except pa.ArrowException as error:
-            raise QueryError(
-                f"a value does not fit its column ({' '.join(str(error).split())}):"
-                f" {self.statement.text}"
-            ) from error
+        columns = [self._typed(rows.column(field.name), field.type) for field in schema]
         for field, column in zip(schema, columns, strict=True):
             if not field.nullable and column.null_count:
                 raise QueryError(
-                    f"column {field.name!r} would be null: {self.statement.text}",
+                    f"column {field.name!r} would be null: {self.text}",
                     remedy="give it a value; key_group(key, max_parallelism) computes a key group",
                 )
         return pa.table(columns, schema=schema)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """No row of a table: rows of files, which are at hand, have no bucket."""
+    fields = [field for field in schema if field.name != BUCKET]
+    return pa.RecordBatch.from_pylist([], pa.schema(fields))
+
+
+def _indexed(rows: pa.RecordBatch) -> pa.Table:
+    """Rows, each with its place among them."""
+    indexes = pa.array(np.arange(len(rows)))
+    return pa.table([*rows.columns, indexes], names=[*rows.schema.names, ROW])

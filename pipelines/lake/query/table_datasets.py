@@ -22,8 +22,6 @@ from statelake.pipelines.lake.tables.tables import StateTable, TableFile, log_pa
 from statelake.pipelines.lake.tables.units import KEY_GROUP
 from statelake.state_core.errors import LakeError, MissingFileError, StateError
 
-__all__ = ["OpenedTable"]
-
 NOT_THERE = "only `statelake drop` may remove files: restore it from a backup of the lake"
 
 

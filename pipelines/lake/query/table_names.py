@@ -19,20 +19,6 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotReco
 from statelake.pipelines.lake.tables.units import Partitioning
 from statelake.state_core.errors import DamagedLakeError, NotFoundError
 
-__all__ = [
-    "DUCKDB",
-    "EVERY_SNAPSHOT",
-    "SPARK",
-    "Dialect",
-    "NamedTable",
-    "TableNames",
-    "find_folded",
-    "operator_tables_by_name",
-    "quoted",
-    "resolve_names",
-    "shown_name",
-]
-
 Found = TypeVar("Found")
 Parts = tuple[str, ...]
 
@@ -137,6 +123,10 @@ class TableNames:
             lake.snapshot(job, as_of or "")  # raises the error that lists what exists
         self.reading = SnapshotReading(lake)
         self._by_job: dict[str, dict[Parts, NamedTable]] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """What goes to other processes: each finds the tables itself, as records may be large."""
+        return self.__dict__ | {"reading": SnapshotReading(self.lake), "_by_job": {}}
 
     def find(self, parts: Parts) -> NamedTable | None:
         """Return the table of a name, ignoring case unless two names differ only in case.

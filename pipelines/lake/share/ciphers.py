@@ -22,8 +22,6 @@ from math import isqrt
 
 import numpy as np
 
-__all__ = ["Cipher"]
-
 ROUNDS = 8
 TEXT_BLOCK, BYTES_BLOCK = 64, 32  # the size of the blocks of a long value
 HASH_BYTES = 16

@@ -20,19 +20,6 @@ from statelake.pipelines.shown import from_plain
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.serializers.framework.columns import list_offsets, validity
 
-__all__ = [
-    "ALL_COLUMNS",
-    "CONSTANT",
-    "ELEMENTS",
-    "FORMAT",
-    "HASH",
-    "KEEP",
-    "NULL",
-    "MaskRule",
-    "check_rule",
-    "masked",
-]
-
 FORMAT, HASH, NULL, CONSTANT, KEEP = "format", "hash", "null", "constant", "keep"
 ELEMENTS = "[]"
 ALL_COLUMNS = ""

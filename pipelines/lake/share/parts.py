@@ -36,8 +36,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.kryo.columns import EnumColumn, JsonColumn
 from statelake.state_core.serializers.sql.binary.sections import EMPTY_ROW
 
-__all__ = ["ColumnParts", "Part", "Settled", "settle"]
-
 Steps: TypeAlias = tuple[str, ...]
 OURS = "statelake.state_core.serializers."
 MOST_WRAPPERS = 64

@@ -19,8 +19,6 @@ from statelake.state_core.formats.rewriting.key_bytes import key_bytes
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.kernels.hashing import fingerprint_entries
 
-__all__ = ["Sample", "parse_share"]
-
 U64Array: TypeAlias = npt.NDArray[np.uint64]
 
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)

@@ -7,6 +7,7 @@ the user has said so. Then each batch of rows is sampled and masked by itself.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ import pyarrow as pa
 import yaml
 
 from statelake.pipelines.lake.share.ciphers import Cipher
-from statelake.pipelines.lake.share.mask_file import DROP, Mask
+from statelake.pipelines.lake.share.mask_file import DROP, Mask, read_mask
 from statelake.pipelines.lake.share.masking import ALL_COLUMNS, KEEP, MaskRule, masked
 from statelake.pipelines.lake.share.parts import ColumnParts, settle
 from statelake.pipelines.lake.share.sampling import Sample
@@ -58,8 +59,6 @@ from statelake.state_core.serializers.sql.section_data import BinarySerializer
 from statelake.state_core.serializers.sql.table_data import RawValueDataSerializer
 from statelake.state_core.serializers.sql.table_variants import BitmapSerializer, VariantSerializer
 
-__all__ = ["SharedRows", "SharedSnapshot", "Sharing"]
-
 Rows = TypeVar("Rows", StateRows, ElementRows)
 TIMERS = "timers"
 _BYTES_OF_OTHERS = (
@@ -96,6 +95,31 @@ class Sharing:
             NotFoundError: The mask names an operator or state that does not exist.
         """
         return _Planning(self, lake, record, metadata).planned()
+
+
+def sharing_of(
+    sample: float | None = None,
+    seed: int = 0,
+    mask: Mask | str | os.PathLike[str] | None = None,
+    *,
+    leave_out: bool = False,
+) -> Sharing | None:
+    """Return what others get of a snapshot; None if that is all of it.
+
+    Args:
+        sample: The share of the keys, above 0 and up to 1; None for all.
+        seed: Another one samples other keys.
+        mask: What becomes of keys and values, or a YAML file that says it.
+        leave_out: Whether what can't be sampled or masked is left out, and not refused.
+
+    Raises:
+        EncodeError: The file can't be understood.
+    """
+    if sample is None and mask is None:
+        return None
+    if mask is not None and not isinstance(mask, Mask):
+        mask = read_mask(os.fspath(mask))
+    return Sharing(None if sample is None else Sample(sample, seed), mask, leave_out)
 
 
 @dataclass(frozen=True)

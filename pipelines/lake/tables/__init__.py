@@ -12,6 +12,7 @@
 `joined_files`        several files joined into one, by their footers (`thrift_compact`)
 `table_rows`          files into rows; `key_rows`, those of one key
 `operator_tables`     tables of operator state
+`describing`          what a snapshot holds, as `Snapshot.describe` says it of a savepoint
 ====================  ===============================================================
 
 A new kind of table gets its name in `names` and its record in `records`.

@@ -48,8 +48,6 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["ATTEMPTS", "DeltaCommit", "until_committed"]
-
 ATTEMPTS = 50
 COMMIT_KEY = "statelake.commit"
 ENGINE = "statelake"

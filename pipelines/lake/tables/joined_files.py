@@ -27,8 +27,6 @@ from statelake.state_core.files.filesystem import ConfinedDirectory, Directory, 
 from statelake.state_core.files.moves import Move
 from statelake.state_core.serializers.framework.columns import U8Array
 
-__all__ = ["MovedFiles", "join_files"]
-
 MAGIC = b"PAR1"
 TAIL = 8  # u32 length of the footer (little-endian), and the magic
 BLOCK_BYTES = 8 << 20

@@ -34,8 +34,6 @@ from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["SoughtKey", "key_serializer", "read_key", "sought_key", "tables_of_operator"]
-
 QUEUE_COLUMNS = ("service", "domain")
 
 

@@ -13,38 +13,6 @@ from statelake.state_core.errors import LakeError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.printable import is_text
 
-__all__ = [
-    "AREAS",
-    "ERASURE_RECORDS",
-    "LATEST",
-    "SNAPSHOTS",
-    "areas_of",
-    "carried_name",
-    "check_names",
-    "checkpoint_log_table",
-    "commits_table",
-    "default_snapshot_id",
-    "digest_in",
-    "is_carried_name",
-    "is_edited_file",
-    "is_table_of",
-    "is_table_path",
-    "is_token",
-    "is_unit_path",
-    "keyed_table",
-    "names_key_groups",
-    "new_edited_file",
-    "new_folder",
-    "operator_table",
-    "path_segment",
-    "queue_table",
-    "store_table",
-    "timers_table",
-    "token_in",
-    "token_of",
-    "version_in",
-]
-
 SNAPSHOTS, KEYED, TIMERS, OPERATOR = "snapshots", "keyed", "timers", "operator"
 ERASURE_RECORDS = "_statelake/erasure_records"
 AREAS = (KEYED, TIMERS, OPERATOR)

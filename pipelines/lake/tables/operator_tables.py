@@ -29,19 +29,6 @@ from statelake.state_core.formats.operator_state.operator_reader import parse_op
 from statelake.state_core.model.operator_state import NonKeyedPart, NonKeyedState
 from statelake.state_core.model.snapshot import Operator
 
-__all__ = [
-    "OperatorTask",
-    "Piece",
-    "PieceResult",
-    "alike_units",
-    "describe_operator_states",
-    "import_operator_states",
-    "operator_table_paths",
-    "plan_operator_tasks",
-    "read_operator_rows",
-    "write_operator_unit",
-]
-
 PIECE_BYTES = 64 << 20
 ROW_GROUP = 1 << 20
 ZSTD_LEVEL = 1

@@ -24,8 +24,6 @@ from statelake.pipelines.lake.tables.thrift_compact import Fields, read_struct
 from statelake.state_core.bounds import PAGE_BYTES, TABLE_BYTES, TABLE_ROWS
 from statelake.state_core.errors import StateError
 
-__all__ = ["BoundedWriter", "check_parquet", "leaves_of", "open_parquet"]
-
 # fields of `PageHeader`, and of its header for each kind of page
 KIND, UNPACKED, PACKED = 1, 2, 3
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
@@ -73,16 +71,21 @@ def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> No
 
 
 class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
-    """Writes a file that `open_parquet` accepts, however well its rows compress.
+    """Writes a file that `open_parquet` reads, whatever its rows pack to.
+
+    A column of bytes has no statistics: nobody asks for the smallest and the largest value, and to
+    know both takes six times the memory of a large one.
 
     Args:
-        output: The file to write.
+        output: Where it goes.
         schema: Its columns.
-        options: Options of Arrow's writer.
+        options: Of Arrow's writer.
     """
 
     def __init__(self, output: pa.NativeFile, schema: pa.Schema, **options: Any) -> None:
-        super().__init__(output, schema, **options)
+        compared = [field for field in schema if not _is_bytes(field.type)]
+        measured = [path for field in compared for path in _leaf_paths(field)]
+        super().__init__(output, schema, write_statistics=measured, **options)
         self._output = output
         self._rows = self._bytes = self._largest = 0
 
@@ -104,6 +107,25 @@ class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no t
             for at in range(self._output.tell(), least, len(ZEROS)):
                 self._output.write(ZEROS[: least - at])
         super().close()
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _leaf_paths(field: pa.Field, above: str = "") -> Iterator[str]:
+    """What Parquet calls the columns that a field is stored in."""
+    path, kind = above + field.name, field.type
+    if pa.types.is_struct(kind):
+        for child in kind:
+            yield from _leaf_paths(child, f"{path}.")
+    elif pa.types.is_map(kind):
+        yield from _leaf_paths(kind.key_field, f"{path}.key_value.")
+        yield from _leaf_paths(kind.item_field, f"{path}.key_value.")
+    elif pa.types.is_nested(kind):
+        yield from _leaf_paths(kind.value_field.with_name("element"), f"{path}.list.")
+    else:
+        yield path
 
 
 class _Pages:

@@ -39,8 +39,6 @@ from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 from statelake.state_core.model.snapshot import StateKind
 
-__all__ = ["COUNT", "NAME", "TEXT", "TEXTS", "Rule", "between", "broken_rule", "record_fault"]
-
 Fault = tuple[str, str]
 
 

@@ -19,23 +19,7 @@ import pyarrow as pa
 
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.model.measure import Measure
-
-__all__ = [
-    "SNAPSHOT_SCHEMA",
-    "AnyState",
-    "CarriedFile",
-    "HoldRecord",
-    "KeyGroupRecord",
-    "OperatorRecord",
-    "OperatorStateRecord",
-    "SnapshotRecord",
-    "StateRecord",
-    "SubtaskRecord",
-    "TableRecord",
-    "UnitRecord",
-    "field_values",
-    "key_group_records",
-]
+from statelake.state_core.printable import printable
 
 
 @dataclass(slots=True)  # there may be millions
@@ -67,7 +51,7 @@ class UnitRecord:
     last: int
     rows: int
     size: int
-    fingerprint: bytes
+    fingerprint: bytes = field(repr=False)
 
 
 @dataclass
@@ -77,7 +61,7 @@ class TableRecord:
     path: str
     version: int
     partition_by: str
-    units: list[UnitRecord] = field(default_factory=list)
+    units: list[UnitRecord] = field(default_factory=list, repr=False)
 
 
 @dataclass
@@ -105,10 +89,10 @@ class StateRecord:
     value_type: str
     user_key_type: str
     ttl: bool
-    meta_info: bytes
+    meta_info: bytes = field(repr=False)
     entries: int = 0
     state_bytes: int = 0
-    key_groups: list[KeyGroupRecord] = field(default_factory=list)
+    key_groups: list[KeyGroupRecord] = field(default_factory=list, repr=False)
 
     def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
         """Return this state with other key groups, in order, and its counts updated."""
@@ -152,10 +136,10 @@ class OperatorStateRecord:
     table: str
     value_type: str
     key_type: str
-    meta_info: bytes
+    meta_info: bytes = field(repr=False)
     elements: int = 0
     state_bytes: int = 0
-    subtasks: list[SubtaskRecord] = field(default_factory=list)
+    subtasks: list[SubtaskRecord] = field(default_factory=list, repr=False)
     disagreeing: list[int] = field(default_factory=list)
 
     @property
@@ -182,10 +166,10 @@ class OperatorRecord:
     parallelism: int
     max_parallelism: int
     key_type: str
-    key_serializer: bytes
-    states: list[StateRecord] = field(default_factory=list)
-    tables: list[TableRecord] = field(default_factory=list)
-    operator_states: list[OperatorStateRecord] = field(default_factory=list)
+    key_serializer: bytes = field(repr=False)
+    states: list[StateRecord] = field(default_factory=list, repr=False)
+    tables: list[TableRecord] = field(default_factory=list, repr=False)
+    operator_states: list[OperatorStateRecord] = field(default_factory=list, repr=False)
     operator_state_version: int = 0
 
     @property
@@ -253,7 +237,7 @@ class HoldRecord:
     since: datetime
 
 
-@dataclass
+@dataclass(repr=False)
 class SnapshotRecord:
     """One snapshot of one job.
 
@@ -311,6 +295,14 @@ class SnapshotRecord:
     erased: list[str] = field(default_factory=list)
     sequence: int = 0
     applied: str = ""
+
+    def __repr__(self) -> str:
+        made = f"{self.origin} of {self.parent}" if self.parent else f"{self.format} {self.kind}"
+        return printable(
+            f"<SnapshotRecord {self.job}/{self.snapshot_id}: {made}, taken"
+            f" {self.taken_at:%Y-%m-%d %H:%M}, {self.entries:,} entries,"
+            f" {self.state_bytes:,} bytes>"
+        )
 
     @property
     def tables(self) -> list[TableRecord]:

@@ -36,11 +36,6 @@ from statelake.state_core.files.held_directories import LOG_PREFIX, HeldDirector
 from statelake.state_core.files.object_stores import STORE_REMEDY
 from statelake.state_core.files.storage_options import storage_options
 
-__all__ = [
-    "LOG_DIRECTORY", "WAITS", "check_log_files", "file_actions", "is_lasting", "is_torn",
-    "log_entry", "open_log", "problem_of", "remedy_of",
-]  # fmt: skip
-
 LOG_DIRECTORY = "_delta_log"
 DESCRIPTORS = "/proc/self/fd"  # without directories on macOS: there delta-rs gets the path
 # seconds before a store is asked again, after delta-rs itself has retried what it may retry

@@ -31,20 +31,6 @@ from statelake.state_core.model.snapshot import KeyedState, StateKind
 from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.opaque.decoders import DECODED
 
-__all__ = [
-    "TableRows",
-    "chunks_of",
-    "group_sizes",
-    "is_decoded_otherwise",
-    "null_counts",
-    "open_unit",
-    "parse_recorded",
-    "read_unit",
-    "rows_of_queue",
-    "table_rows",
-    "typed_rows",
-]
-
 FETCHED_BYTES = 16 << 20
 
 
@@ -99,7 +85,7 @@ class TableRows:
         if not tables:
             return []
         rows = pa.concat_tables(tables)
-        rows = _of_groups(rows, key_groups)
+        rows = rows_of_groups(rows, key_groups)
         states = []
         for index, state, layout in parsed:
             mine = rows_of_queue(rows, state).select(layout.schema.names).combine_chunks()
@@ -215,7 +201,7 @@ def typed_rows(
         ) from error
 
 
-def _of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
+def rows_of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
     """Return rows of these key groups only, by key group and then in the order of the files."""
     groups = rows.column(KEY_GROUP).to_numpy()
     inside = (groups >= key_groups.first) & (groups <= key_groups.last)

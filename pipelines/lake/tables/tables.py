@@ -44,25 +44,6 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.paths import relative_path
 
-__all__ = [
-    "ATTEMPT_KEY",
-    "CONFIGURATION",
-    "DATA_DIRECTORY",
-    "StateTable",
-    "TableFile",
-    "check_files",
-    "create_table",
-    "files_of",
-    "has_files_of",
-    "log_path",
-    "open_table",
-    "plain_files",
-    "read_rows",
-    "refuse_features",
-    "sync_attempt",
-    "table_directory",
-]
-
 DATA_DIRECTORY = "_data"
 FOREVER = "interval 36500 days"
 CONFIGURATION: Mapping[str, str | None] = {

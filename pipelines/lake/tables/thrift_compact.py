@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["I16", "I64", "LIST", "STRUCT", "Fields", "read_struct", "write_struct"]
-
 Fields: TypeAlias = dict[int, tuple[int, Any]]
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
@@ -19,7 +17,7 @@ SHORT_LIST = 15
 LEVELS = 32
 
 
-def read_struct(data: bytes, at: int = 0) -> tuple[Fields, int]:
+def read_struct(data: bytes) -> tuple[Fields, int]:
     """Read the fields of a struct, and return them with its end.
 
     Lists are (kind of their elements, elements), maps (kind of keys, kind of values, pairs).
@@ -28,7 +26,7 @@ def read_struct(data: bytes, at: int = 0) -> tuple[Fields, int]:
         ValueError: The bytes are not a valid struct.
     """
     try:
-        return _Reader(data).struct(at, 0)
+        return _Reader(data).struct(0, 0)
     except IndexError:
         raise ValueError("a struct that breaks off") from None
 

@@ -18,8 +18,6 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedState, StateKind
 
-__all__ = ["UnitWriter", "table_batch", "table_columns"]
-
 ROW_GROUP_BYTES = 64 << 20
 ZSTD_LEVEL = 1
 

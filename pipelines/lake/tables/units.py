@@ -23,17 +23,6 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.pieces import CuttableFile
 from statelake.state_core.model.snapshot import KeyedFile
 
-__all__ = [
-    "BUCKET",
-    "KEY_GROUP",
-    "MAX_PARTITIONS",
-    "FileCuts",
-    "Partitioning",
-    "SlicePart",
-    "Unit",
-    "plan_import_slices",
-]
-
 MAX_PARTITIONS = 128
 FILE_BYTES = 1 << 20
 GROWN = 4

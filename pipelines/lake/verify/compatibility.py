@@ -18,8 +18,6 @@ from statelake.state_core.formats.layout.state_compatibility import (
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, read_metadata
 from statelake.state_core.model.snapshot import Snapshot
 
-__all__ = ["check_against", "check_changes", "schemas_of_record", "schemas_of_snapshot"]
-
 SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
 COORDINATOR, RAW, IN_FLIGHT = "its coordinator's state", "raw state", "records in flight"
 

@@ -27,8 +27,6 @@ from statelake.pipelines.lake.verify.operator_diffing import diff_operator_state
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
 
-__all__ = ["StateDifference", "diff_snapshots"]
-
 EXAMPLES = 3
 
 _Held: TypeAlias = tuple[OperatorRecord, AnyState]

@@ -36,8 +36,6 @@ from statelake.state_core.model.measure import measure_operator
 from statelake.state_core.model.snapshot import Operator, Snapshot
 from statelake.state_core.serializers.framework.columns import fixed_values
 
-__all__ = ["count_faults", "stored_faults"]
-
 READERS = 8
 Progress = Callable[[int, int], None]
 

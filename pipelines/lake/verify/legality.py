@@ -19,8 +19,6 @@ from statelake.state_core.errors import DeclarationError
 from statelake.state_core.process.jobs import Job
 from statelake.state_core.serializers.framework.plugins import load_plugin
 
-__all__ = ["check_declared", "held_of_record", "load_job", "load_runnable"]
-
 _REMEDY = "name it MODULE:JOB, FILE.py:JOB, or a file of JSON that ends in .json"
 
 

@@ -15,8 +15,6 @@ from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 
-__all__ = ["ElementDifference", "diff_operator_state", "first_rows"]
-
 ElementDifference = tuple[int, int, int, list[dict[str, Any]]]
 
 

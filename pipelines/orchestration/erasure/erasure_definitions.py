@@ -19,8 +19,6 @@ from statelake.pipelines.orchestration.erasure.lake_erasure import LakeErasure
 from statelake.pipelines.orchestration.resources import public_location
 from statelake.state_core.errors import StateError
 
-__all__ = ["erasure_definitions"]
-
 SHOWN_FAULTS = 5
 MOST_AT_ONCE = 100  # runs of one look; the others follow at the next
 REQUEST_TAG = "statelake/request"

@@ -14,8 +14,6 @@ from statelake.pipelines.orchestration.erasure.request_files import RequestFile
 from statelake.pipelines.orchestration.metadata import faults_list, markdown_table
 from statelake.state_core.printable import printable
 
-__all__ = ["audit_metadata", "plan_metadata"]
-
 SHOWN = 20
 
 

@@ -28,8 +28,6 @@ from statelake.state_core.errors import (
     NotFoundError,
 )
 
-__all__ = ["ERASURE", "PLAN", "RequestConfig", "audit_op", "erase_op", "plan_op", "turn_op"]
-
 PLAN = "erasure_plan"  # assets, with a partition for each request
 ERASURE = "erasure"
 

@@ -11,8 +11,6 @@ from statelake.pipelines.orchestration.erasure.lake_erasure import LakeErasure
 from statelake.pipelines.orchestration.metadata import faults_list
 from statelake.state_core.errors import StateError
 
-__all__ = ["REQUESTS", "expired_requests_check", "states_of_requests"]
-
 REQUESTS = "erasure_requests"
 OPEN, ERASED = "not erased", "erased"
 AUDITED, LEFT = "erased, and audited", "erased, and something is left"

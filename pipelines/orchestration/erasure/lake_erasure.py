@@ -15,8 +15,6 @@ from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.settings import ErasureSettings
 from statelake.state_core.errors import DeclarationError
 
-__all__ = ["LakeErasure"]
-
 
 @dataclass(frozen=True)
 class LakeErasure:

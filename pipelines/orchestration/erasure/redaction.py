@@ -18,8 +18,6 @@ from statelake.pipelines.orchestration.erasure.request_files import telling_word
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
 
-__all__ = ["Redaction"]
-
 Result = TypeVar("Result")
 CUT = 24  # characters: of longer words messages may show no more than the beginning
 SHOWN_CALLS = 8

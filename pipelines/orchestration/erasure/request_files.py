@@ -20,8 +20,6 @@ from statelake.state_core.errors import DeclarationError, LakeError, MissingFile
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.printable import is_text
 
-__all__ = ["RequestDirectory", "RequestFile", "telling_words"]
-
 ENDING = ".json"
 MOST_BYTES = 4 << 20
 MOST_OF_A_TEXT = 200

@@ -48,8 +48,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
-__all__ = ["FrozenState", "HeapCheckpointStrategy", "HeapResources"]
-
 
 @dataclass(frozen=True)
 class FrozenState:

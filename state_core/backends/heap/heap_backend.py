@@ -32,8 +32,6 @@ from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import StateKind
 
-__all__ = ["HeapStorage", "heap_backend"]
-
 HeapTable: TypeAlias = "HeapValueTable | HeapListTable | HeapMapTable"
 
 

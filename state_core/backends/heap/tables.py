@@ -21,15 +21,6 @@ from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = [
-    "Frozen",
-    "HeapListTable",
-    "HeapMapTable",
-    "HeapValueTable",
-    "SnapshotVersions",
-    "in_pieces",
-]
-
 Frozen: TypeAlias = "list[dict[bytes, Any]]"
 Item = TypeVar("Item")
 

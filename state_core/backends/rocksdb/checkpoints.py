@@ -35,8 +35,6 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 
-__all__ = ["IncrementalStrategy", "copy_into"]
-
 SHARED_SUFFIX = ".sst"
 OWN_FILE = "rocksdict-config.json"
 BLOCK_BYTES = 8 << 20

@@ -51,8 +51,6 @@ from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import IncrementalHandle, KeyGroupRange
 from statelake.state_core.model.snapshot import StateKind
 
-__all__ = ["RocksDBStorage", "rocksdb_backend"]
-
 MEMORY_BYTES = 256 << 20
 DEFAULT_FAMILY = "default"
 OPTIONS_FILE = "OPTIONS-"

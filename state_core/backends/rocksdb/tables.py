@@ -27,16 +27,6 @@ from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = [
-    "Database",
-    "RocksDBListTable",
-    "RocksDBMapTable",
-    "RocksDBValueTable",
-    "View",
-    "scan_group",
-    "scanned_entries",
-]
-
 SCAN_ROWS = 1 << 13
 PENDING_BYTES = 8 << 20
 PENDING_COST = 100  # cost of an element in addition to its bytes

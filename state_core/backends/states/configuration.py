@@ -17,8 +17,6 @@ from statelake.state_core.formats.writing.new_states import TypeOf, snapshot_of
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import check_parallelism, key_group_ranges, prefix_bytes
 
-__all__ = ["BackendConfiguration", "wall_clock"]
-
 
 def wall_clock() -> int:
     """Return milliseconds since 1970."""

@@ -19,8 +19,6 @@ from statelake.state_core.formats.writing.new_states import NewKeyedState, TypeO
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 
-__all__ = ["StateDescriptor", "TimeToLive"]
-
 
 @dataclass(frozen=True, slots=True)
 class TimeToLive:

@@ -25,15 +25,6 @@ from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array
 
-__all__ = [
-    "KeyContext",
-    "composite_key",
-    "key_parts",
-    "namespace_ends",
-    "runs_of_groups",
-    "split_key",
-]
-
 LOCATED_KEYS = 1 << 14  # keys whose bytes are cached, as keys recur
 
 

@@ -46,14 +46,6 @@ from statelake.state_core.serializers.composite.evolution import migrate_value
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.compatibility import Verdict
 
-__all__ = [
-    "AssignedElements",
-    "BroadcastState",
-    "OperatorListState",
-    "OperatorStateBackend",
-    "assign_operator_state",
-]
-
 
 @dataclass
 class _StoredState:

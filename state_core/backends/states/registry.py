@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +37,6 @@ from statelake.state_core.serializers.framework.compatibility import Compatibili
 from statelake.state_core.serializers.framework.restored import as_key
 from statelake.state_core.serializers.opaque.decoders import undecoded
 
-__all__ = ["RegisteredState", "StateRegistry", "TableFactory", "same_info"]
-
-Held = TypeVar("Held")
 BATCH_ROWS = 1 << 16
 
 

@@ -29,8 +29,6 @@ from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SavepointStrategy"]
-
 
 @final
 @dataclass

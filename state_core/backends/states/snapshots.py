@@ -27,19 +27,6 @@ from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.model.handles import KeyedHandle
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = [
-    "FullSnapshotResources",
-    "KeyedStateSnapshotIterator",
-    "MergedRun",
-    "SnapshotResources",
-    "SnapshotRun",
-    "SnapshotStrategy",
-    "SnapshotTarget",
-    "SnapshotTask",
-    "merge_by_key_group",
-    "take_snapshot",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTarget:

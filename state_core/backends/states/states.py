@@ -30,8 +30,6 @@ from statelake.state_core.serializers.composite.collections import DelimitedList
 from statelake.state_core.serializers.composite.wrappers import TtlSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["AggregatingState", "ListState", "MapState", "ReducingState", "State", "ValueState"]
-
 TableOf = TypeVar("TableOf", bound=EntryTable)
 NOT_NULL, NULL = b"\x00", b"\x01"
 

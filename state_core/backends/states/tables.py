@@ -21,8 +21,6 @@ import numpy as np
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = ["EntryTable", "ListTable", "MapTable", "ValueTable", "cut_pieces", "entries_of"]
-
 DELIMITER = b","
 
 

@@ -17,8 +17,6 @@ from typing import Protocol
 from statelake.state_core.backends.states.tables import ValueTable
 from statelake.state_core.model.handles import KeyGroupRange
 
-__all__ = ["HeapTimerQueue", "OrderedTable", "OrderedTimerQueue", "TimerElements"]
-
 NOTHING = b""
 CACHED = 128
 SLACK = 64  # removed timers that may be in a heap before it is rebuilt

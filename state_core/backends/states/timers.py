@@ -20,8 +20,6 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.serializers.composite.wrappers import TimerSerializer
 
-__all__ = ["NO_WATERMARK", "InternalTimerQueue", "InternalTimerService", "Timer"]
-
 NO_WATERMARK = -(1 << 63)
 
 

@@ -24,17 +24,6 @@ from statelake.state_core.backends.states.states import (
 from statelake.state_core.declarations.functions import AggregateFunction
 from statelake.state_core.errors import EncodeError
 
-__all__ = [
-    "LastAccess",
-    "TtlAggregateFunction",
-    "TtlAggregatingState",
-    "TtlListState",
-    "TtlMapState",
-    "TtlReducingState",
-    "TtlValueState",
-    "ttl_reduce",
-]
-
 Original = TypeVar("Original", bound=State[Any])
 SingleOf = TypeVar("SingleOf", ValueState, ReducingState, AggregatingState)
 MergingOf = TypeVar("MergingOf", ReducingState, AggregatingState)

@@ -15,8 +15,6 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import Checkpoint
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.channels import Channel
 
-__all__ = ["examine_channels"]
-
 
 def examine_channels(
     metadata: CheckpointMetadata, labels: Mapping[str, str], files: StateFiles, found: Findings

@@ -43,8 +43,6 @@ from statelake.state_core.model.handles import (
 )
 from statelake.state_core.model.operator_ids import operator_id_of_uid
 
-__all__ = ["Examined", "IntegrityReport", "Progress", "check_snapshot", "look"]
-
 Progress = Callable[[int, int], None]
 
 

@@ -13,17 +13,6 @@ from typing import TypeVar
 from statelake.state_core.errors import StateError
 from statelake.state_core.model.handles import KeyGroupRange
 
-__all__ = [
-    "Checked",
-    "Fault",
-    "FaultKind",
-    "Findings",
-    "Loss",
-    "Place",
-    "Unchecked",
-    "what_most_say",
-]
-
 Said = TypeVar("Said")
 
 

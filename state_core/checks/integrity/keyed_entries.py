@@ -30,8 +30,6 @@ from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.columns import fixed_values
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
-__all__ = ["Keeper", "examine"]
-
 
 class Keeper(Protocol):
     """A keeper of sound entries."""

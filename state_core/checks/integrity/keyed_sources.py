@@ -56,8 +56,6 @@ from statelake.state_core.model.snapshot import Entries, KeyedState
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.restored import count_columns, restore_key
 
-__all__ = ["KeyedSource", "UnknownSource", "open_source", "open_stream_of"]
-
 SLICE_BYTES = 32 << 20
 
 

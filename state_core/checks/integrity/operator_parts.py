@@ -36,8 +36,6 @@ from statelake.state_core.serializers.framework.columns import Cursor
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.opaque.decoders import undecoded
 
-__all__ = ["OperatorPart", "examine_operator_states"]
-
 
 @dataclass
 class OperatorPart:

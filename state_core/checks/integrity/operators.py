@@ -33,8 +33,6 @@ from statelake.state_core.model.handles import (
 )
 from statelake.state_core.model.key_groups import check_parallelism, key_groups_of
 
-__all__ = ["OperatorExamined", "keyed_streams", "open_operator"]
-
 
 @dataclass
 class OperatorExamined:

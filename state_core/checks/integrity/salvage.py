@@ -47,8 +47,6 @@ from statelake.state_core.model.handles import (
 )
 from statelake.state_core.model.key_groups import prefix_bytes
 
-__all__ = ["SalvageReport", "salvage_snapshot"]
-
 COPY_BYTES = 8 << 20
 
 

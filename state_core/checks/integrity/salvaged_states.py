@@ -24,8 +24,6 @@ from statelake.state_core.formats.writing.writer import (
 from statelake.state_core.model.handles import KeyGroupsHandle, OperatorHandle, RelativeHandle
 from statelake.state_core.model.key_groups import key_group_ranges
 
-__all__ = ["salvage_keyed", "salvage_operator_states"]
-
 
 def salvage_keyed(
     operator: OperatorExamined, target: SavepointDirectory, found: Findings

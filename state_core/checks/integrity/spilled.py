@@ -13,8 +13,6 @@ from statelake.state_core.formats.writing.spills import FILE, GROUP, STATE, Spil
 from statelake.state_core.formats.writing.unified_encode import LENGTH_BYTES, copy_entries
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = ["EntrySpill"]
-
 
 class EntrySpill:
     """A keeper of entries in its own file, which is created with the first entry.

@@ -50,8 +50,6 @@ from statelake.state_core.commit.stores.local_disk import join
 from statelake.state_core.commit.stores.task_stores import CHECKPOINT_FILE
 from statelake.state_core.errors import CommitError, DeletedBlobError, StateError
 
-__all__ = ["BlobStoreBackend", "garbage", "read_index"]
-
 LOG = logging.getLogger(__name__)
 THREADS = 8
 INDEX_NAME = "snapshot-index"

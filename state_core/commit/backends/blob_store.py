@@ -23,8 +23,6 @@ from statelake.state_core.errors import DeletedBlobError, MissingFileError, Unsa
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.paths import PART, shortened
 
-__all__ = ["BlobStore", "FileSystemBlobStore", "MemoryBlobStore", "deleted", "folder_of"]
-
 THIRTY_DAYS_MS = 30 * 24 * 3600 * 1000
 CHUNK = 1 << 20
 _BLOBS = "blobs"

@@ -20,16 +20,6 @@ from statelake.state_core.errors import CheckpointRecordError, MissingFileError
 from statelake.state_core.files.confinement import ConfinedTree
 from statelake.state_core.files.paths import relative_path
 
-__all__ = [
-    "Change",
-    "Changelog",
-    "Changelogs",
-    "EmbeddedChangelogs",
-    "FileChangelogs",
-    "MemoryChangelogs",
-    "never_cancel",
-]
-
 BATCH_BYTES = 1 << 18
 SEGMENT_BYTES = 1 << 26
 _SUFFIX = ".log"

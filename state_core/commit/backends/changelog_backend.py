@@ -40,8 +40,6 @@ from statelake.state_core.commit.records.serdes import (
 from statelake.state_core.commit.stores.local_disk import CHUNK
 from statelake.state_core.errors import CommitError
 
-__all__ = ["ChangelogBackend", "undoing"]
-
 LOG = logging.getLogger(__name__)
 
 COMPACT_EVERY = 1_000_000

@@ -24,8 +24,6 @@ from statelake.state_core.commit.records.checkpoint_log import LogRecord
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CommitError
 
-__all__ = ["KafkaChangelogs", "KafkaCheckpointLog", "KafkaCluster"]
-
 SECONDS = 60.0
 FETCHED = 1000
 FOUR_HOURS_MS = 4 * 3600 * 1000

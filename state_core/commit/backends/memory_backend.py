@@ -16,8 +16,6 @@ from statelake.state_core.commit.contract.interfaces import (
 from statelake.state_core.commit.records.records import Checkpoint, CheckpointId, CheckpointV1
 from statelake.state_core.errors import CommitError
 
-__all__ = ["MEMORY_FACTORY", "MemoryBackend"]
-
 MEMORY_FACTORY = "memory"
 
 

@@ -7,8 +7,6 @@ from concurrent.futures import Future, wait
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Pool", "all_of", "done", "mapped", "then", "wait_for"]
-
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 

@@ -36,14 +36,6 @@ from statelake.state_core.commit.records.records import (
 from statelake.state_core.commit.stores.task_stores import TaskStores
 from statelake.state_core.errors import CommitOrderError, RestoreInterruptedError
 
-__all__ = [
-    "StateBackendAdmin",
-    "StateBackendFactory",
-    "TaskBackupManager",
-    "TaskContext",
-    "TaskRestoreManager",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:

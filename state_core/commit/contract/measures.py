@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from threading import Lock
 
-__all__ = ["CommitMeasures"]
-
 
 class CommitMeasures:
     """Counters by name, from several threads.

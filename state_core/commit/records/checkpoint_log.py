@@ -19,8 +19,6 @@ from statelake.state_core.commit.records.clocks import now_millis
 from statelake.state_core.errors import CheckpointRecordError, MissingFileError
 from statelake.state_core.files.filesystem import Directory
 
-__all__ = ["CheckpointLog", "FileCheckpointLog", "LogRecord", "MemoryCheckpointLog"]
-
 _HEAD = struct.Struct(">IQI")  # checksum of the rest, append time, length of the key
 _SUFFIX = ".record"
 _NAME = re.compile(r"([0-9]{1,20})-[^/]*\.record")

@@ -35,8 +35,6 @@ from statelake.state_core.commit.records.serdes import (
 )
 from statelake.state_core.errors import CheckpointRecordError, CommitError
 
-__all__ = ["CheckpointManager", "replaces"]
-
 LOG = logging.getLogger(__name__)
 LIVE_CHECKPOINT_MAX_AGE_MS = 600_000
 

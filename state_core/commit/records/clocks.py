@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["now_millis", "now_nanos"]
-
 
 def now_millis() -> int:
     """Return milliseconds since 1970."""

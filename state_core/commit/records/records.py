@@ -17,23 +17,6 @@ from typing import TypeAlias
 
 from statelake.state_core.errors import CheckpointRecordError
 
-__all__ = [
-    "BLOB_STORE_FACTORY",
-    "CHANGELOG_FACTORY",
-    "CHECKPOINT_TYPES",
-    "LAKE_FACTORY",
-    "ChangelogMarker",
-    "Checkpoint",
-    "CheckpointId",
-    "CheckpointLogKey",
-    "CheckpointV1",
-    "CheckpointV2",
-    "StateCheckpointMarkers",
-    "SystemStreamPartition",
-    "as_v1",
-    "as_v2",
-]
-
 # the names under which Samza's own classes find their markers in a record
 CHANGELOG_FACTORY = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
 BLOB_STORE_FACTORY = "org.apache.samza.storage.blobstore.BlobStoreStateBackendFactory"

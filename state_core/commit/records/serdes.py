@@ -23,23 +23,6 @@ from statelake.state_core.commit.records.records import (
 )
 from statelake.state_core.errors import CheckpointRecordError
 
-__all__ = [
-    "changelog_markers",
-    "downgrade",
-    "json_object",
-    "read_changelog_marker",
-    "read_checkpoint_v1",
-    "read_checkpoint_v2",
-    "read_key",
-    "to_json",
-    "upgrade",
-    "well_formed",
-    "write_changelog_marker",
-    "write_checkpoint_v1",
-    "write_checkpoint_v2",
-    "write_key",
-]
-
 MARKER_VERSION = 1
 _T = TypeVar("_T")
 

@@ -14,21 +14,6 @@ from typing import Any
 from statelake.state_core.commit.records.records import CheckpointId
 from statelake.state_core.commit.records.serdes import json_object, to_json, well_formed
 
-__all__ = [
-    "DirIndex",
-    "FileBlob",
-    "FileIndex",
-    "FileMetadata",
-    "SnapshotIndex",
-    "SnapshotMetadata",
-    "present_files",
-    "reachable_blobs",
-    "read_snapshot_index",
-    "removed_blobs",
-    "successor",
-    "write_snapshot_index",
-]
-
 ROOT = ""
 """The name of the directory itself."""
 

@@ -12,8 +12,6 @@ import mmap
 import os
 from collections.abc import Iterable
 
-__all__ = ["BLOCK", "write_out"]
-
 BLOCK = 1 << 20
 _DIRECT = getattr(os, "O_DIRECT", 0)  # macOS does not have it
 

@@ -21,8 +21,6 @@ from statelake.state_core.errors import MissingFileError
 from statelake.state_core.files.confinement import ConfinedTree
 from statelake.state_core.files.paths import PART, relative_path
 
-__all__ = ["CHUNK", "FileAttributes", "LocalDisk", "MemoryDisk", "PosixDisk", "join"]
-
 # large, as an uploading thread may wait for the interpreter at every chunk
 CHUNK = 1 << 22
 _NOT_THERE = "it was removed by hand, or by another process: restart the task to restore it"

@@ -15,8 +15,6 @@ from statelake.state_core.commit.stores.stores import PersistentStore
 from statelake.state_core.commit.stores.task_stores import StoreSpec
 from statelake.state_core.errors import CommitError
 
-__all__ = ["RocksDbStore", "rocksdb_spec"]
-
 
 class RocksDbStore(PersistentStore):
     """A store in its own RocksDB database.

@@ -20,8 +20,6 @@ from statelake.state_core.commit.stores.local_disk import LocalDisk, join
 from statelake.state_core.errors import CorruptSnapshotError, MissingFileError, UnsafePathError
 from statelake.state_core.files.paths import shortened
 
-__all__ = ["KeyValueStore", "MemoryStore", "PersistentStore", "SegmentStore"]
-
 _LENGTHS = struct.Struct(">Ii")  # of the key, and of the value: -1 for a deletion
 MANIFEST = "SEGMENTS"
 MAX_SEGMENTS = 8

@@ -29,8 +29,6 @@ from statelake.state_core.commit.stores.stores import (
 )
 from statelake.state_core.errors import CheckpointRecordError, CommitError, MissingFileError
 
-__all__ = ["CHECKPOINT_FILE", "StoreSpec", "TaskStores"]
-
 CHECKPOINT_FILE = "CHECKPOINT-V2"
 _ID = re.compile(r"\d+-\d+", re.ASCII)
 

@@ -5,8 +5,8 @@
 `task_commit`          one commit in two phases
 `decisions`            the choice between commit, wait and failure; the source of a restore
 `settings`             a task's configuration
-`steps`                the names of all steps, in order, for tests that stop at each
 =====================  ==============================================================
 
-A new step is a name in `steps` and a call in `task_commit` or `task_start`.
+A new step is a call in `task_commit` or `task_start`, and a row of the table in
+`tests/support/jobs/commit_steps.py`, by which tests stop at each.
 """

@@ -12,17 +12,6 @@ from statelake.state_core.commit.records.records import (
     StateCheckpointMarkers,
 )
 
-__all__ = [
-    "CommitDecision",
-    "RestoreDecision",
-    "RestoreSource",
-    "decide_commit",
-    "decide_restore",
-    "is_due",
-    "merged",
-    "pool_size",
-]
-
 MAX_POOL = 64
 
 

@@ -14,8 +14,6 @@ from statelake.state_core.commit.records.records import (
 )
 from statelake.state_core.errors import CommitError
 
-__all__ = ["CommitSettings", "StoreSettings"]
-
 SHORT_NAMES = {
     "blob_store": BLOB_STORE_FACTORY,
     "changelog": CHANGELOG_FACTORY,

@@ -24,8 +24,6 @@ from statelake.state_core.commit.tasks.decisions import CommitDecision, decide_c
 from statelake.state_core.commit.tasks.settings import CommitSettings
 from statelake.state_core.errors import AsyncCommitError
 
-__all__ = ["InputTrimmer", "TaskCommit"]
-
 LOG = logging.getLogger(__name__)
 Offsets = Mapping[SystemStreamPartition, str]
 

@@ -36,8 +36,6 @@ from statelake.state_core.commit.tasks.settings import CommitSettings
 from statelake.state_core.commit.tasks.task_commit import InputTrimmer, TaskCommit
 from statelake.state_core.errors import CommitError, RestoreInterruptedError
 
-__all__ = ["StartedTask", "TaskStart"]
-
 LOG = logging.getLogger(__name__)
 
 

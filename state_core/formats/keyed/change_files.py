@@ -30,8 +30,6 @@ from statelake.state_core.files.filesystem import ByteSource, FileSource, Inline
 from statelake.state_core.kernels.changes import skip_changes
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["METADATA_GROUP", "ChangeFile"]
-
 METADATA_GROUP = -1
 RUN_HEAD = 8
 LEAST_CHANGE = 4

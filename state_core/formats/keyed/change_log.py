@@ -50,8 +50,6 @@ from statelake.state_core.model.handles import (
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 from statelake.state_core.serializers.opaque.unknown_classes import read_whole
 
-__all__ = ["ChangeLog", "GroupChanges", "read_log"]
-
 METADATA = (8, 9)  # since Flink has no REMOVE_FIRST_ELEMENT, and before
 META_VERSIONS = (6, 7)
 HEAD = 3  # of a change: u8 operation, i16 state id

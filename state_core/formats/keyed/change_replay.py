@@ -41,8 +41,6 @@ from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keys import behind_parts
 from statelake.state_core.model.snapshot import Entries, StateKind
 
-__all__ = ["replayed"]
-
 HEAD = 3  # u8 operation, i16 state id
 BATCH_ROWS = 1 << 17
 

@@ -26,19 +26,14 @@ from statelake.state_core.serializers.composite.wrappers import TtlSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["SAVEPOINT", "Table", "Values", "check_ends", "refused", "table_of"]
-
-
 CLEAR, SET, SET_INTERNAL, ADD, MERGE_NS, ADD_ELEMENT, UPDATE_ELEMENT, REMOVE_ELEMENT = range(8)
 REMOVE_FIRST = 8
 NAMES = (
     "CLEAR", "SET", "SET_INTERNAL", "ADD", "MERGE_NS", "ADD_ELEMENT", "ADD_OR_UPDATE_ELEMENT",
     "REMOVE_ELEMENT", "REMOVE_FIRST_ELEMENT",
 )  # fmt: skip
-HEAD = 3  # u8 operation, i16 state id
 DELIMITER = b","
 PRESENT = b"\0"
-BATCH_ROWS = 1 << 17
 REMEDY = "the log is damaged or was not copied whole: fetch its files again"
 SAVEPOINT = "take a savepoint (flink savepoint), which holds what the changes made, too"
 

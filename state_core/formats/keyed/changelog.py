@@ -34,8 +34,6 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedState
 from statelake.state_core.serializers.composite.wrappers import TimerSerializerSnapshot
 
-__all__ = ["ChangelogKeyedFile", "head_with", "key_of_timers"]
-
 
 @dataclass(frozen=True)
 class ChangelogKeyedFile(HeadedFile):

@@ -20,8 +20,6 @@ from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I32Array, I64Array, U8Array
 
-__all__ = ["EntryWalker"]
-
 
 class EntryWalker(ABC):
     """A walker over one key group.

@@ -23,8 +23,6 @@ from statelake.state_core.model.snapshot import Entries, KeyedState
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.restored import count_columns, restore_key
 
-__all__ = ["Head", "HeadedFile", "read_head"]
-
 
 @dataclass(frozen=True)
 class Head:

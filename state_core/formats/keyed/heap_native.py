@@ -52,8 +52,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
-__all__ = ["HeapFile"]
-
 TABLE_ROWS = 1 << 17
 BLOCK_BYTES = 4 << 20
 SHOWN_STATES = 8

@@ -33,8 +33,6 @@ from statelake.state_core.serializers.composite.namespaces import VoidNamespaceS
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I64Array
 
-__all__ = ["HEAD", "AmbiguousError", "Chains", "StateCut", "entry_starts", "recover_states"]
-
 HEAD = 6  # i16 state id, i32 number of entries
 _WHY = "of which only their class knows where they end"
 

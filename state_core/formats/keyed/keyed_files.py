@@ -20,27 +20,20 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.keyed.change_log import read_log
-from statelake.state_core.formats.keyed.changelog import (
-    ChangelogKeyedFile,
-    head_with,
-    key_of_timers,
-)
 from statelake.state_core.formats.keyed.headed_file import Head, HeadedFile, read_head
-from statelake.state_core.formats.keyed.heap_native import HeapFile
 from statelake.state_core.formats.keyed.raw_timers import (
     RawTimersFile,
     holds_timers,
     raw_spans,
     read_timers_header,
 )
-from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
 from statelake.state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
 from statelake.state_core.formats.layout.meta_info import SerializerEntry
 from statelake.state_core.formats.metadata.state_files import StateFiles
@@ -59,18 +52,11 @@ from statelake.state_core.model.key_groups import EncodedKey, prefix_bytes
 from statelake.state_core.model.pieces import FilePiece
 from statelake.state_core.model.snapshot import Entries, StateKind
 
-__all__ = [
-    "HeapKeyedFile",
-    "RawTimersKeyedFile",
-    "RocksDBKeyedFile",
-    "Siblings",
-    "UnifiedKeyedFile",
-    "all_in_base",
-    "is_heap",
-    "is_timers",
-    "open_keyed",
-    "open_raw_timers",
-]
+# readers of other formats are imported when a handle wants them
+# ruff: noqa: PLC0415
+
+if TYPE_CHECKING:
+    from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
 
 
 def open_keyed(
@@ -151,6 +137,9 @@ def _raw_timers(
 
 
 def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile | None:
+    from statelake.state_core.formats.keyed import changelog
+    from statelake.state_core.formats.keyed.change_log import read_log
+
     files, max_parallelism = siblings.files, siblings.max_parallelism
     opened = [_open_backend(wrapped, siblings, part=True) for wrapped in _wrapped(handle)]
     bases = tuple(base for base in opened if base is not None)
@@ -159,7 +148,7 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
         return None
     if not log.sets and len(bases) == 1 and bases[0].key_groups == handle.key_groups:
         return bases[0]
-    key = bases[0].header.key_serializer if bases else key_of_timers(log) or siblings.key
+    key = bases[0].header.key_serializer if bases else changelog.key_of_timers(log) or siblings.key
     if key is None:
         raise UnsupportedFormatError(
             "a log of changes before anything was materialized, of an operator that set no timers:"
@@ -169,8 +158,8 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
             " materialization (state.changelog.periodic-materialize.interval)",
         )
     name = f"{bases[0].name if bases else log.sets[0].file.name} (with a log of changes)"
-    head = head_with(bases, log, key)
-    return ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
+    head = changelog.head_with(bases, log, key)
+    return changelog.ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
 
 
 def all_in_base(handle: ChangelogHandle) -> KeyedHandle | None:
@@ -219,6 +208,9 @@ class Siblings:
         Raises:
             SnapshotError: A handle can't be read.
         """
+        from statelake.state_core.formats.keyed.change_log import read_log
+        from statelake.state_core.formats.keyed.changelog import key_of_timers
+
         for handle in self.handles:
             if not isinstance(handle, ChangelogHandle):
                 continue
@@ -312,6 +304,8 @@ def is_heap(
 def _open_rocksdb(
     handle: IncrementalHandle, siblings: Siblings, *, part: bool
 ) -> HeadedFile | None:
+    from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
+
     if handle.meta is None:
         return None
     files, max_parallelism = siblings.files, siblings.max_parallelism
@@ -371,6 +365,8 @@ class HeapKeyedFile(HeadedFile):
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, in the unified format."""
+        from statelake.state_core.formats.keyed.heap_native import HeapFile
+
         file = HeapFile(
             self.source, self.header, self.layouts, self.spans, self.part, self.max_parallelism
         )

@@ -42,8 +42,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer, Type
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
 from statelake.state_core.serializers.framework.restored import as_key
 
-__all__ = ["RawTimersFile", "holds_timers", "raw_spans", "read_timers_header"]
-
 IDENTIFIER = b"\xf1\xcd\x85\x9f"
 VERSION = 2
 DOMAINS = ("event", "processing")

@@ -22,8 +22,6 @@ from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.pieces import FilePiece, pieces_between
 
-__all__ = ["KeyPlace", "bounds_in", "by_family", "cut_families", "open_indexes", "stored_bytes"]
-
 MARKS = 16  # keys of a table that are looked up for every piece's worth of bytes
 READERS = 8
 

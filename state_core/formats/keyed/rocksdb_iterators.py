@@ -11,8 +11,6 @@ from rocksdict import ReadOptions
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.formats.keyed.sst_file import KeyBounds
 
-__all__ = ["BATCH_ROWS", "IteratedFamily", "Pairs"]
-
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
 BATCH_ROWS = 1 << 16

@@ -59,8 +59,6 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.pieces import FilePiece
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = ["RocksDBFiles"]
-
 _Rows: TypeAlias = list[tuple[int, Pairs]]
 
 BLOCK_BYTES = 8 << 20

@@ -22,8 +22,6 @@ from statelake.state_core.kernels.sst import SLACK
 from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["FamilyTables", "ManifestFile", "OutputBatch", "Runs", "open_tables", "plan_runs"]
-
 _Array = TypeVar("_Array", U8Array, I64Array)
 Runs: TypeAlias = tuple[tuple[SstFile, ...], ...]
 

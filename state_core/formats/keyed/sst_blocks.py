@@ -29,8 +29,6 @@ from statelake.state_core.kernels.sst import (
 )
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["NO_INDEX", "XXH3", "BlockReader", "BlockRun", "read_varint"]
-
 NO_CHECKSUM, CRC32C, XXHASH, XXHASH64, XXH3 = range(5)
 LAST_BYTE_PRIME = 0x6B9083D9
 U32 = 0xFFFFFFFF

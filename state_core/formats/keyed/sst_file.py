@@ -35,8 +35,6 @@ from statelake.state_core.kernels.sst import index_keys, index_search
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = ["KeyBounds", "SstFile"]
-
 FOOTER = 53
 MAGIC = 0x88E241B785F4CFF7
 FIRST_VERSION, LAST_VERSION = 2, 5

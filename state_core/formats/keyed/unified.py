@@ -28,8 +28,6 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.pieces import FilePiece, pieces_between
 from statelake.state_core.model.snapshot import Entries
 
-__all__ = ["EntryPlace", "KeyGroupSpan", "UnifiedFile", "spans_of"]
-
 WINDOW_BYTES = 4 << 20
 TABLE_ROWS = 1 << 17
 MARK_BYTES = 2

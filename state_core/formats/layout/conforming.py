@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from statelake.state_core.errors import EncodeError
 
-__all__ = ["conform", "to_millis"]
-
 _FAMILIES = {
     "integer": pa.types.is_integer,
     "float": pa.types.is_floating,

@@ -18,8 +18,6 @@ from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.opaque.unknown_classes import read_whole
 
-__all__ = ["Heads"]
-
 _Head = TypeVar("_Head")
 _Worked = TypeVar("_Worked")
 FIRST_BLOCK = 1 << 16

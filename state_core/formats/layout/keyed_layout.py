@@ -53,8 +53,6 @@ from statelake.state_core.serializers.framework.opaque_values import OpaqueSeria
 from statelake.state_core.serializers.framework.row_equality import equal_rows
 from statelake.state_core.serializers.opaque.decoders import DecodedSerializer
 
-__all__ = ["KeyedLayout", "exact_rows", "raw_column"]
-
 KEY_GROUP, TIMESTAMP, KEY, NAMESPACE, USER_KEY, VALUE, TTL = (
     "key_group", "timestamp", "key", "namespace", "user_key", "value", "ttl",
 )  # fmt: skip

@@ -44,16 +44,6 @@ from statelake.state_core.serializers.framework.restored import as_key, restore_
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.opaque.decoders import described_type, undecoded
 
-__all__ = [
-    "as_key_value",
-    "describe_state",
-    "layout_of",
-    "parse_keyed_state",
-    "value_snapshot",
-    "with_value",
-    "with_value_bytes",
-]
-
 _KINDS = {
     "VALUE": StateKind.VALUE,
     "LIST": StateKind.LIST,

@@ -38,17 +38,6 @@ from statelake.state_core.serializers.framework.columns import (
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.restored import restore_key
 
-__all__ = [
-    "behind_parts",
-    "decode_keys",
-    "encode_key",
-    "encode_keys",
-    "key_serializer_of",
-    "keys_of",
-    "namespaced_keys_of",
-    "rows_of_key",
-]
-
 TIMESTAMP_BYTES = 8
 COMPARED_BYTES = 32  # bytes of a key to compare in all entries, before the rest
 COMPARED_KEYS = 8  # keys from which those bytes are chosen

@@ -34,23 +34,6 @@ from statelake.state_core.serializers.framework.config_snapshots import (
 )
 from statelake.state_core.serializers.opaque.unknown_classes import read_whole
 
-__all__ = [
-    "BackendStateType",
-    "KeyedHeader",
-    "SerializerEntry",
-    "StateMetaInfo",
-    "parse_key_serializer",
-    "parse_keyed_header",
-    "parse_state_meta_info",
-    "read_keyed_header",
-    "read_serializer_entry",
-    "read_state_meta_info",
-    "read_state_meta_infos",
-    "serializer_entry",
-    "write_keyed_header",
-    "write_state_meta_info",
-]
-
 KEYED_VERSION = 6
 SNAPSHOT_WRAPPER_VERSION = 2
 ADAPTED = ADAPTER_VERSION.to_bytes(4, "big")

@@ -18,8 +18,6 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
-__all__ = ["LengthTrailer", "RowPart", "RowWriter", "trailer_sizes"]
-
 
 @dataclass(frozen=True)
 class RowPart:

@@ -48,14 +48,6 @@ from statelake.state_core.serializers.framework.compatibility import (
     worst_of,
 )
 
-__all__ = [
-    "OperatorSchema",
-    "StateVerdict",
-    "check_operator_state",
-    "check_operators",
-    "operator_schema",
-]
-
 UNKNOWN_TYPE = "UNKNOWN"
 _OF_ELEMENTS = (ListSerializerSnapshot, MapSerializerSnapshot)
 _ID = re.compile("[0-9a-f]{32}", re.ASCII)

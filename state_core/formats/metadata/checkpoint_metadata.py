@@ -48,19 +48,6 @@ from statelake.state_core.model.handles import (
     keyed_bytes,
 )
 
-__all__ = [
-    "METADATA_VERSIONS",
-    "CheckpointMetadata",
-    "MasterState",
-    "OperatorState",
-    "SubtaskState",
-    "in_flight_bytes",
-    "raw_bytes",
-    "read_metadata",
-    "subtask_bytes",
-    "write_metadata",
-]
-
 MAGIC = 0x4960672D
 MASTER_STATE_MAGIC = -0x3694E96A  # 0xc96b1696 as a signed int
 METADATA_VERSIONS = range(2, 7)

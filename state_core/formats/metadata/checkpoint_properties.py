@@ -23,8 +23,6 @@ from statelake.state_core.files.java_stream import (
 )
 from statelake.state_core.files.wire import DataInput
 
-__all__ = ["canonical_savepoint_properties", "describe_properties", "is_canonical_savepoint"]
-
 CHECKPOINT = "org.apache.flink.runtime.checkpoint."
 FORMAT_TYPE = "org.apache.flink.core.execution.SavepointFormatType"
 POST_ACTION = f"{CHECKPOINT}SavepointType$PostCheckpointAction"

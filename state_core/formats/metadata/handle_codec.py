@@ -38,16 +38,6 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 
-__all__ = [
-    "read_channel_handle",
-    "read_keyed_handle",
-    "read_operator_handle",
-    "unmerged",
-    "write_channel_handle",
-    "write_keyed_handle",
-    "write_operator_handle",
-]
-
 NULL = 0
 KEY_GROUPS = 3
 OPERATOR = 4

@@ -50,8 +50,6 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 
-__all__ = ["METADATA_FILE", "StateFiles"]
-
 METADATA_FILE = "_metadata"
 LOOKS_AT_ONCE = 32  # each look-up takes a store some ten milliseconds
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")

@@ -19,18 +19,6 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 
-__all__ = [
-    "read_longs",
-    "read_offsets",
-    "read_range",
-    "read_size",
-    "read_stream_handle",
-    "unknown_handle",
-    "write_longs",
-    "write_offsets",
-    "write_stream_handle",
-]
-
 NULL = 0
 INLINE = 1
 FILE = 2

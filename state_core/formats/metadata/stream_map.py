@@ -19,8 +19,6 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 
-__all__ = ["StreamMap", "map_streams", "named_files"]
-
 StreamMap = Callable[[StreamHandle], StreamHandle]
 
 

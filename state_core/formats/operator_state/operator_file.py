@@ -41,16 +41,6 @@ from statelake.state_core.kernels.frames import walk_frames
 from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = [
-    "ElementBounds",
-    "OperatorFile",
-    "OperatorHeader",
-    "header_of",
-    "open_operator_file",
-    "read_operator_header",
-    "write_operator_header",
-]
-
 UNCOMPRESSED_VERSION, CURRENT_VERSION = 5, 6
 LEAST_CHUNK = 5
 

@@ -32,13 +32,6 @@ from statelake.state_core.serializers.framework.registry import changes
 from statelake.state_core.serializers.framework.restored import count_columns
 from statelake.state_core.serializers.opaque.decoders import undecoded
 
-__all__ = [
-    "SubtaskPart",
-    "open_non_keyed",
-    "open_operator_files",
-    "parse_operator_state",
-]
-
 
 @dataclass(frozen=True)
 class SubtaskPart:
@@ -72,6 +65,14 @@ class SubtaskPart:
         data = self.file.content
         bounds = zip(elements.starts.tolist(), elements.ends.tolist(), strict=True)
         return [data[start:end].tobytes() for start, end in bounds]
+
+    def measure(self) -> tuple[int, int]:
+        """The elements of a list, or the entries of a broadcast state, and their bytes."""
+        held = self.file.elements(self.state)
+        size = int((held.ends - held.starts).sum())
+        if self.layout.key is None or not len(held.starts):
+            return len(held.starts), size
+        return self.layout.count(self.file, held), size
 
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
         """Return the entries of a broadcast state as bytes, unordered."""

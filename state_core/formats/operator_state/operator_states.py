@@ -30,6 +30,7 @@ from statelake.state_core.formats.layout.meta_info import (
 )
 from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter
 from statelake.state_core.formats.operator_state.operator_file import (
+    ElementBounds,
     OperatorFile,
     OperatorHeader,
     write_operator_header,
@@ -40,8 +41,6 @@ from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array
 from statelake.state_core.serializers.framework.restored import restore_bounded, restore_key
-
-__all__ = ["ElementRows", "OperatorLayout", "encode_operator_file", "operator_layout"]
 
 SUBTASK, POSITION, KEY, VALUE = "subtask", "position", "key", "value"
 RAW_KEY, RAW_VALUE = "raw_key", "raw_value"
@@ -98,14 +97,23 @@ class OperatorLayout:
         if len(elements.starts) == 0:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         start, end = int(elements.starts[0]), int(elements.ends[0])
-        entries = DataInput(file.content[start:end].data, file.place(start))
-        least = self.key.min_length + self.value.min_length
-        count = entries.read_count("broadcast entries", least)
+        count = self.count(file, elements)
         keys = self._key_bounds(file, start + 4, end, count)
         key, raw_key = _column(self.key, file, keys[0], keys[1])
         behind = np.append(keys[0][1:], end) if count else keys[0]
         value, raw_value = _column(self.value, file, keys[1], behind)
         return pa.RecordBatch.from_arrays([key, value, raw_key, raw_value], schema=self.schema)
+
+    def count(self, file: OperatorFile, elements: ElementBounds) -> int:
+        """The entries of a broadcast state's copy.
+
+        Raises:
+            CorruptSnapshotError: Its bytes are too few for as many as it says.
+        """
+        assert self.key is not None  # noqa: S101 - by the callers
+        start, end = int(elements.starts[0]), int(elements.ends[0])
+        entries = DataInput(file.content[start:end].data, file.place(start))
+        return entries.read_count("broadcast entries", self.key.min_length + self.value.min_length)
 
     def _key_bounds(
         self, file: OperatorFile, start: int, end: int, count: int

@@ -12,8 +12,6 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT
 
-__all__ = ["key_bytes"]
-
 
 def key_bytes(rows: StateRows) -> pa.LargeBinaryArray:
     """Return each row's key, as from `encode_keys`.

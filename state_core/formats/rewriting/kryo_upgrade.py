@@ -22,8 +22,6 @@ from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapsho
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.decoders import undecoded
 
-__all__ = ["upgrade_rows"]
-
 TTL_BYTES = 8
 DELIMITER = b","
 

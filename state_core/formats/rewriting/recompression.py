@@ -49,8 +49,6 @@ from statelake.state_core.model.handles import (
 from statelake.state_core.model.measure import measure_operator
 from statelake.state_core.model.snapshot import Operator
 
-__all__ = ["Recompression", "StateCompression", "recompress_snapshot"]
-
 WINDOW_BYTES = 64 * 65536  # whole chunks, so that windows are framed like one stream
 Progress = Callable[[int, int], None]
 

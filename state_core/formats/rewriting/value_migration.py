@@ -41,16 +41,6 @@ from statelake.state_core.serializers.framework.columns import Cursor, U8Array, 
 from statelake.state_core.serializers.framework.compatibility import Compatibility
 from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
 
-__all__ = [
-    "decode_rows",
-    "exact_values",
-    "migrate_rows",
-    "resolve_element",
-    "rewritten_rows",
-    "validate_rows",
-    "with_value_bytes",
-]
-
 Rows = TypeVar("Rows", StateRows, ElementRows)
 
 
@@ -134,6 +124,19 @@ def with_value_bytes(rows: ElementRows, values: Mapping[int, bytes]) -> ElementR
     before = rows.layout.value_writer(rows.batch).to_binary().to_pylist()
     elements = [values.get(row, data) for row, data in enumerate(before)]
     return rewritten_rows(rows, rows.layout.value, pa.array(elements, pa.large_binary()))
+
+
+def with_values(rows: Rows, value: TypeSerializer, column: pa.Array) -> Rows:
+    """The same rows with other values, and with exact bytes of none.
+
+    Args:
+        rows: The rows.
+        value: The serializer that the values are to have.
+        column: The values, as the layout with that serializer has them.
+    """
+    layout = replace(rows.layout, value=value)
+    columns = {VALUE: column, RAW_VALUE: pa.nulls(len(column), pa.binary())}
+    return replace(rows, layout=layout, batch=_with_columns(rows, layout, columns))
 
 
 def _decoded(layout: KeyedLayout | OperatorLayout, cursor: Cursor) -> dict[str, pa.Array]:

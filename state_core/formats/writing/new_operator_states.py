@@ -23,8 +23,6 @@ from statelake.state_core.formats.writing.new_rows import batches_of
 from statelake.state_core.formats.writing.new_states import NewOperator, NewOperatorState
 from statelake.state_core.model.handles import DistributionMode, OperatorHandle, RelativeHandle
 
-__all__ = ["write_new_operator_states"]
-
 SUBTASK, POSITION = "subtask", "position"
 
 

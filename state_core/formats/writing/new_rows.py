@@ -28,8 +28,6 @@ from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.composite.namespaces import SingletonSerializer
 
-__all__ = ["SpillTask", "SpilledElsewhere", "batches_of", "spill_batches"]
-
 BATCH_BYTES = 16 << 20
 BATCH_ROWS = 1 << 18
 KEY_GROUP, RAW_KEY, RAW_VALUE = "key_group", "raw_key", "raw_value"

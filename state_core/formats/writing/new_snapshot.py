@@ -72,15 +72,6 @@ from statelake.state_core.model.operator_ids import operator_id_of_uid
 from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.composite.namespaces import SingletonSerializer
 
-__all__ = [
-    "GatherTask",
-    "Runner",
-    "WrittenSnapshot",
-    "WrittenState",
-    "gather_part",
-    "write_snapshot",
-]
-
 FIRST_CHECKPOINT = 1
 DEFAULT_METADATA_VERSION = 3
 COMPRESSIONS = ("none", "snappy")

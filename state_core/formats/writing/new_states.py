@@ -45,8 +45,6 @@ from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 if TYPE_CHECKING:
     from statelake.state_core.formats.writing.new_rows import SpilledElsewhere
 
-__all__ = ["NewKeyedState", "NewOperator", "NewOperatorState", "Rows", "TypeOf", "snapshot_of"]
-
 TypeOf: TypeAlias = "TypeSpec | TypeSerializerSnapshot"
 Rows: TypeAlias = (
     "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | SpilledElsewhere"

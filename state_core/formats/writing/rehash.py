@@ -18,8 +18,6 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import key_groups_of_hashes
 from statelake.state_core.serializers.framework.columns import fixed_values, present_rows
 
-__all__ = ["assign_key_groups", "check_key_groups", "rehash_rows"]
-
 
 def assign_key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.int32]:
     """Return the key group of every row's key.

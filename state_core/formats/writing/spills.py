@@ -29,17 +29,6 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
-__all__ = [
-    "PART_BYTES",
-    "PlannedPart",
-    "Spill",
-    "find_twin",
-    "gathered_groups",
-    "plan_parts",
-    "runs_of",
-    "spill_rows",
-]
-
 LAST_OF_RUN = 0x80
 STATE_ID_BYTES = 2
 PART_BYTES = 128 << 20  # a part of a file that one task writes

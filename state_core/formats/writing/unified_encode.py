@@ -23,8 +23,6 @@ from statelake.state_core.kernels.encode import write_entry_heads, write_values_
 from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array, fixed_values
 
-__all__ = ["EncodedGroup", "StateRows", "copy_entries", "encode_key_groups", "encode_rows"]
-
 I32Array: TypeAlias = npt.NDArray[np.int32]
 
 LENGTH_BYTES = 4

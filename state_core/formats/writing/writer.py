@@ -43,14 +43,6 @@ from statelake.state_core.model.handles import (
     RelativeHandle,
 )
 
-__all__ = [
-    "KeyedPart",
-    "SavepointDirectory",
-    "encoded_groups",
-    "keyed_handle",
-    "write_keyed_part",
-]
-
 READ_BYTES = 8 << 20
 Buffer: TypeAlias = "bytes | memoryview"
 

@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 from statelake.state_core.bounds import MEMBERS
 from statelake.state_core.serializers.framework.compatibility import Reason
 
-__all__ = ["Schema", "named_schemas", "parse_schema", "resolve_schemas", "same_schema"]
-
 Schema: TypeAlias = "str | list[Any] | dict[str, Any]"
 
 PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}

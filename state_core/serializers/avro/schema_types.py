@@ -34,20 +34,6 @@ from statelake.state_core.serializers.framework.columns import (
     written_rows,
 )
 
-__all__ = [
-    "AvroArray",
-    "AvroBytes",
-    "AvroEmptyRecord",
-    "AvroEnum",
-    "AvroFixed",
-    "AvroMap",
-    "AvroNull",
-    "AvroOptional",
-    "AvroRecord",
-    "AvroString",
-    "AvroUnion",
-]
-
 _INT = IntSerializer()
 _BYTES = ByteArraySerializer()
 

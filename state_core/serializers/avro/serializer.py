@@ -14,7 +14,7 @@ import io
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 from typing_extensions import Self
@@ -62,10 +62,7 @@ from statelake.state_core.serializers.framework.compatibility import (
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 
-__all__ = ["AvroSerializer", "AvroSerializerSnapshot"]
-
 GENERIC_RECORD = "org.apache.avro.generic.GenericRecord"
-Names: TypeAlias = "Mapping[str, Schema]"
 
 _PRIMITIVES: dict[str, type[TypeSerializer]] = {
     "null": AvroNull,

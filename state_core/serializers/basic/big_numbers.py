@@ -29,8 +29,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer, to_i
 from statelake.state_core.serializers.framework.columns import Cursor
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
-__all__ = ["BigDecimalSerializer", "BigIntegerSerializer"]
-
 BASE = "org.apache.flink.api.common.typeutils.base."
 MAX_DIGITS = 38
 LARGEST = 10**MAX_DIGITS

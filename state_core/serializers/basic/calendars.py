@@ -16,21 +16,6 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.serializers.framework.base import to_int32
 from statelake.state_core.serializers.framework.columns import I64Array
 
-__all__ = [
-    "date_fields",
-    "days_since_1970",
-    "hash_date",
-    "hash_long",
-    "hash_time",
-    "is_null_time",
-    "micros_of",
-    "millis_of",
-    "nanos_of_day",
-    "parse_time",
-    "time_fields",
-    "time_text",
-]
-
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NULL_INT, NULL_BYTE = -(1 << 31), -(1 << 7)

@@ -37,8 +37,6 @@ from statelake.state_core.serializers.framework.compatibility import (
 )
 from statelake.state_core.serializers.framework.registry import register
 
-__all__ = ["EnumSerializer", "EnumSerializerSnapshot"]
-
 _INT = IntSerializer()
 
 

@@ -32,17 +32,6 @@ from statelake.state_core.serializers.framework.columns import (
     validity,
 )
 
-__all__ = [
-    "NULL_BYTE",
-    "NULL_INT",
-    "NULL_LONG",
-    "Bools",
-    "FieldsSerializer",
-    "TimeColumn",
-    "micros_in",
-    "null_rows",
-]
-
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NULL_LONG, NULL_INT, NULL_BYTE = -(1 << 63), -(1 << 31), -(1 << 7)

@@ -34,18 +34,6 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
-__all__ = [
-    "BooleanSerializer",
-    "ByteSerializer",
-    "CharSerializer",
-    "DoubleSerializer",
-    "FixedWidthSerializer",
-    "FloatSerializer",
-    "IntSerializer",
-    "LongSerializer",
-    "ShortSerializer",
-]
-
 BASE = "org.apache.flink.api.common.typeutils.base."
 
 # readers and writers of numbers by width, with their type there

@@ -34,12 +34,6 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
-__all__ = [
-    "ByteArraySerializer",
-    "ByteArrayWrapperSerializer",
-    "StringSerializer",
-]
-
 BASE = "org.apache.flink.api.common.typeutils.base."
 
 

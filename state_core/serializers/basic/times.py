@@ -59,17 +59,6 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
-__all__ = [
-    "DateSerializer",
-    "InstantSerializer",
-    "LocalDateSerializer",
-    "LocalDateTimeSerializer",
-    "LocalTimeSerializer",
-    "SqlDateSerializer",
-    "SqlTimeSerializer",
-    "SqlTimestampSerializer",
-]
-
 BASE = "org.apache.flink.api.common.typeutils.base."
 DAY_MICROS = 86_400_000_000
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01, 9999-12-31

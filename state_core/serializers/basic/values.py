@@ -23,8 +23,6 @@ from statelake.state_core.serializers.framework.columns import Cursor
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
-__all__ = ["ConstantSerializer", "StringValueSerializer"]
-
 BASE = "org.apache.flink.api.common.typeutils.base."
 
 

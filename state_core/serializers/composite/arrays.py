@@ -45,16 +45,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     simple_snapshot,
 )
 
-__all__ = [
-    "ElementRule",
-    "GenericArraySerializer",
-    "GenericArraySerializerConfigSnapshot",
-    "GenericArraySerializerSnapshot",
-    "SetSerializer",
-    "SetSerializerSnapshot",
-    "SimpleArraySerializer",
-]
-
 BASE = "org.apache.flink.api.common.typeutils.base."
 
 

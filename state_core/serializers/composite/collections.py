@@ -39,8 +39,6 @@ from statelake.state_core.serializers.framework.opaque_values import OpaqueSeria
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 
-__all__ = ["DelimitedListSerializer", "ListSerializer", "MapSerializer"]
-
 BASE = "org.apache.flink.api.common.typeutils.base."
 
 

@@ -57,17 +57,6 @@ from statelake.state_core.serializers.framework.compatibility import (
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.opaque.decoders import DecodedSerializer
 
-__all__ = [
-    "MigrationRule",
-    "PositionRule",
-    "evolves",
-    "migrate_column",
-    "migrate_value",
-    "resolve_decoded",
-    "struct_column",
-]
-
-
 NUMBERS = (
     ByteSerializer, ShortSerializer, IntSerializer, LongSerializer, FloatSerializer,
     DoubleSerializer,

@@ -26,13 +26,6 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
-__all__ = [
-    "GlobalWindowSerializer",
-    "SingletonSerializer",
-    "TimeWindowSerializer",
-    "VoidNamespaceSerializer",
-]
-
 WINDOWS = "org.apache.flink.streaming.api.windowing.windows."
 
 

@@ -28,8 +28,6 @@ from statelake.state_core.serializers.composite.pojo import PojoSerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["NullField", "null_fields"]
-
 PRIMITIVE = (FixedWidthSerializer, BooleanSerializer, CharSerializer)
 
 

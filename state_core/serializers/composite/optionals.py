@@ -49,16 +49,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     WithoutMagicSnapshot,
 )
 
-__all__ = [
-    "EitherRule",
-    "EitherSerializer",
-    "EitherSerializerSnapshot",
-    "JavaEitherSerializerSnapshot",
-    "NullableRule",
-    "NullableSerializer",
-    "NullableSerializerSnapshot",
-]
-
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
 _FLAG = BooleanSerializer()
 MAX_PADDING = 1 << 20

@@ -37,8 +37,6 @@ from statelake.state_core.serializers.framework.columns import (
     written_rows,
 )
 
-__all__ = ["PojoSerializer", "SubclassValue"]
-
 MAX_TAGS = 128
 
 

@@ -33,8 +33,6 @@ from statelake.state_core.serializers.framework.compatibility import (
 )
 from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
 
-__all__ = ["Pojo", "reconfigure", "resolve_pojo"]
-
 NOTHING = "nothing"
 Results: TypeAlias = "dict[str, Compatibility]"
 

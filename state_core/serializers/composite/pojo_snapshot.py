@@ -41,8 +41,6 @@ from statelake.state_core.serializers.opaque.optional_map import (
     write_optional_map,
 )
 
-__all__ = ["PojoSerializerSnapshot"]
-
 Snapshots: TypeAlias = Mapping[str, TypeSerializerSnapshot]
 
 

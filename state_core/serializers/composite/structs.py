@@ -37,10 +37,7 @@ from statelake.state_core.serializers.framework.snapshots import (
     FlaggedSnapshot,
 )
 
-__all__ = ["ObjectSerializer", "RowSerializer", "StructSerializer", "TupleSerializer"]
-
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
-ROW_KINDS = ("+I", "-U", "+U", "-D")
 
 
 class StructSerializer(TypeSerializer):

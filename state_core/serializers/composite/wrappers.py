@@ -22,8 +22,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     composite_snapshot,
 )
 
-__all__ = ["TimerSerializer", "TtlSerializer", "flip_sign"]
-
 STATE = "org.apache.flink.runtime.state."
 SIGN_BIT = -(1 << 63)
 

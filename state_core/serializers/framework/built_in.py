@@ -5,8 +5,6 @@ Modules are listed in the order in which they depend on one another.
 
 from __future__ import annotations
 
-__all__ = ["BUILT_IN"]
-
 BUILT_IN = {
     "statelake.state_core.serializers.basic.numbers": (
         "org.apache.flink.api.common.typeutils.base.ByteSerializer$ByteSerializerSnapshot",

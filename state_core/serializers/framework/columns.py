@@ -19,25 +19,6 @@ from statelake.state_core.errors import CorruptSnapshotError, EncodeError, Unsup
 from statelake.state_core.kernels import decode
 from statelake.state_core.kernels.compiler import Kernel
 
-__all__ = [
-    "Cursor",
-    "I32Array",
-    "I64Array",
-    "Target",
-    "U8Array",
-    "arrow_buffer",
-    "decode_bytes",
-    "fixed_sizes",
-    "fixed_values",
-    "list_offsets",
-    "present_rows",
-    "require_values",
-    "validity",
-    "variable_sizes",
-    "variable_values",
-    "written_rows",
-]
-
 U8Array: TypeAlias = npt.NDArray[np.uint8]
 I32Array: TypeAlias = npt.NDArray[np.int32]
 I64Array: TypeAlias = npt.NDArray[np.int64]

@@ -26,19 +26,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-__all__ = [
-    "Compatibility",
-    "Reason",
-    "Verdict",
-    "as_is",
-    "incompatible",
-    "migrate",
-    "reconfigured",
-    "strict",
-    "unknown",
-    "worst_of",
-]
-
 
 class Verdict(IntEnum):
     """The verdicts, from best to worst."""

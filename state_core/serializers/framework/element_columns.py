@@ -25,18 +25,6 @@ from statelake.state_core.serializers.framework.columns import (
     written_rows,
 )
 
-__all__ = [
-    "elements_of",
-    "entries_of",
-    "list_array",
-    "locate",
-    "locate_by_program",
-    "offsets_of",
-    "place_elements",
-    "without_null_keys",
-    "write_counted",
-]
-
 
 def offsets_of(sizes: I64Array) -> I64Array:
     """Return the starts of consecutive values of these sizes, and the end of the last one."""

@@ -26,8 +26,6 @@ from statelake.state_core.serializers.framework.columns import (
     variable_values,
 )
 
-__all__ = ["OpaqueSerializer"]
-
 
 class OpaqueSerializer(TypeSerializer):
     """A type whose bytes only its own class understands: they are kept as they are.

@@ -26,22 +26,6 @@ from pathlib import Path
 
 from statelake.state_core.errors import PluginError, StateError
 
-__all__ = [
-    "ENVIRONMENT",
-    "GROUP",
-    "Plugin",
-    "changes",
-    "failures",
-    "forget_declarations",
-    "forget_with",
-    "load_installed",
-    "load_plugin",
-    "load_text",
-    "loaded_plugins",
-    "note_change",
-    "restore_plugins",
-]
-
 GROUP = "statelake.serializers"
 ENVIRONMENT = "STATELAKE_PLUGINS"
 

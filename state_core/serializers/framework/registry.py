@@ -25,15 +25,6 @@ from statelake.state_core.serializers.framework.config_snapshots import (
     read_config_snapshot,
 )
 
-__all__ = [
-    "changes",
-    "read_serializer_snapshot",
-    "register",
-    "registered_class",
-    "registered_classes",
-    "write_serializer_snapshot",
-]
-
 _SnapshotClass = TypeVar("_SnapshotClass", bound=type[TypeSerializerSnapshot])
 
 _MODULES = {name: module for module, names in BUILT_IN.items() for name in names}

@@ -12,8 +12,6 @@ from statelake.state_core.bounds import COLUMN_NESTING, COLUMNS
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
-__all__ = ["as_key", "count_columns", "is_key", "restore_bounded", "restore_key"]
-
 _is_key: ContextVar[bool] = ContextVar("is_key", default=False)
 
 

@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 
 from statelake.state_core.serializers.framework.columns import I64Array, list_offsets
 
-__all__ = ["equal_rows"]
-
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _BITS = {2: pa.int16(), 4: pa.int32(), 8: pa.int64()}

@@ -35,17 +35,6 @@ from statelake.state_core.serializers.framework.registry import (
     write_serializer_snapshot,
 )
 
-__all__ = [
-    "CompositeTypeSerializerSnapshot",
-    "FlaggedSnapshot",
-    "SimpleTypeSerializerSnapshot",
-    "WithoutMagicSnapshot",
-    "composite_snapshot",
-    "read_nested",
-    "simple_snapshot",
-    "write_nested",
-]
-
 COMPOSITE_MAGIC = 911108
 NESTED_MAGIC = 1333245
 NESTED_VERSION = 1

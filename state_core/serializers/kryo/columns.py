@@ -26,8 +26,6 @@ from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaTyp
 from statelake.state_core.serializers.kryo.json_values import JsonValues
 from statelake.state_core.serializers.kryo.objects import FieldForm
 
-__all__ = ["Column", "EnumColumn", "JsonColumn", "column_of"]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")

@@ -16,8 +16,6 @@ from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader
 from statelake.state_core.serializers.kryo.java_types import JavaType, component_of
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
-__all__ = ["CONTAINER_FORMS", "ArrayForm", "CollectionForm", "MapForm"]
-
 ELEMENTS = "elements"
 
 

@@ -40,8 +40,6 @@ from statelake.state_core.serializers.kryo.objects import ENUMS, classes_of
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.decoders import Decoder
 
-__all__ = ["KryoDecoder", "KryoValues", "declare_classes", "is_declared", "kryo_decoder"]
-
 # types that hold values of well-known classes, but are never a value's class
 _INTERFACES = frozenset(
     f"java.util.{name}"

@@ -17,8 +17,6 @@ from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
-__all__ = ["SIMPLE_FORMS", "TIMES", "Simple", "decimal_parts", "decimal_text", "primitive"]
-
 OFFSET_ELSEWHERE = 127  # an offset that is not a multiple of a quarter of an hour: seconds follow
 QUARTER = 900
 

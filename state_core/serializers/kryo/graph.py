@@ -25,8 +25,6 @@ from statelake.state_core.serializers.kryo.java_types import (
 )
 from statelake.state_core.serializers.kryo.wire import KryoInput, KryoOutput, KryoVersion
 
-__all__ = ["Classes", "Form", "Item", "ObjectReader", "ObjectWriter", "check_expanded_size"]
-
 NULL, NEW, FIRST_REFERENCE = 0, 1, 2  # marks in front of an object
 NO_CLASS, BY_NAME, FIRST_ID = 0, 1, 2  # marks in front of an object of unknown class
 DEEPEST = 100

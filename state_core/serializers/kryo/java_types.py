@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 from statelake.state_core.errors import EncodeError
 
-__all__ = ["PRIMITIVES", "JavaType", "UserClass", "component_of", "parse_java_type"]
-
 # each primitive type: its box, and the letter of its arrays
 PRIMITIVES = {
     "boolean": ("java.lang.Boolean", "Z"),

@@ -18,8 +18,6 @@ from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
 from statelake.state_core.serializers.kryo.objects import FieldForm
 
-__all__ = ["JsonValues"]
-
 CLASS = "@class"
 HOLDERS = ("java.util.Collections$", "java.util.Optional")
 BARE = {

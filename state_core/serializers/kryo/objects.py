@@ -26,8 +26,6 @@ from statelake.state_core.serializers.kryo.graph import (
 )
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, UserClass
 
-__all__ = ["ENUMS", "EnumForm", "FieldForm", "classes_of"]
-
 ENUMS = {
     "java.time.Month": (
         "JANUARY", "FEBRUARY", "MARCH", "APRIL", "MAY", "JUNE", "JULY", "AUGUST", "SEPTEMBER",

@@ -31,8 +31,6 @@ from statelake.state_core.serializers.opaque.optional_map import (
     write_raw_map,
 )
 
-__all__ = ["KryoSerializerSnapshot"]
-
 UNSPECIFIED, INSTANCE = 0, 2
 MARK = b"statelake: flink 2"
 # Flink 2's serializer of Avro's arrays, if a job has Avro, as a Java object

@@ -13,8 +13,6 @@ import struct
 
 from statelake.state_core.files.wire import DataInput, DataOutput
 
-__all__ = ["KryoInput", "KryoOutput", "KryoVersion"]
-
 LAST = 0x80  # in the last character of ASCII text; in a first byte: a length in characters follows
 MORE = 0x40
 # the longest text that is written as ASCII, without a length

@@ -22,18 +22,6 @@ from statelake.state_core.serializers.framework import plugins
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
-__all__ = [
-    "DECODED",
-    "DecodedSerializer",
-    "Decoder",
-    "decoder_of",
-    "described_type",
-    "is_undecoded",
-    "opaque_serializer",
-    "register_decoder",
-    "undecoded",
-]
-
 SHOWN = 200
 DECODED = " as "  # in the names of decoded types in tables
 _decoders: dict[str, Decoder] = {}

@@ -14,13 +14,6 @@ from statelake.state_core.serializers.framework.compatibility import Compatibili
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.opaque.decoders import opaque_serializer
 
-__all__ = [
-    "RUNTIME",
-    "CarriedSnapshot",
-    "CopyableValueSerializerSnapshot",
-    "GenericSerializerSnapshot",
-]
-
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
 
 

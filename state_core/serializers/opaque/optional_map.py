@@ -26,16 +26,6 @@ from statelake.state_core.serializers.framework.registry import (
 )
 from statelake.state_core.serializers.opaque.decoders import opaque_serializer
 
-__all__ = [
-    "FramedSnapshot",
-    "OptionalEntry",
-    "RawEntry",
-    "read_optional_map",
-    "read_raw_map",
-    "write_optional_map",
-    "write_raw_map",
-]
-
 HEADER = 0x4F2C69A3D70
 MIN_ENTRY_BYTES = 4
 FRAME_BYTES = 256  # bytes of kept frames, including nested ones, that count as one thing

@@ -21,8 +21,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer, Type
 from statelake.state_core.serializers.framework.compatibility import Compatibility, unknown
 from statelake.state_core.serializers.opaque.decoders import opaque_serializer
 
-__all__ = ["UnknownSerializerSnapshot", "read_whole"]
-
 _Read = TypeVar("_Read")
 _CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*")
 ATTEMPT_WORK = 1 << 12  # the least work of an attempt, however little it reads

@@ -31,16 +31,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     simple_snapshot,
 )
 
-__all__ = [
-    "DeweyNumberSerializer",
-    "EventIdSerializer",
-    "LockableSerializer",
-    "NFAStateSerializer",
-    "NodeIdSerializer",
-    "SharedBufferEdgeSerializer",
-    "SharedBufferNodeSerializer",
-]
-
 NFA = "org.apache.flink.cep.nfa."
 BUFFER = f"{NFA}sharedbuffer."
 NO_TIMESTAMP = -1

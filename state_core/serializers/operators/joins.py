@@ -16,8 +16,6 @@ from statelake.state_core.serializers.composite.structs import StructSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.snapshots import composite_snapshot
 
-__all__ = ["BufferEntrySerializer", "UnionSerializer"]
-
 ONE, TWO = 1, 2
 
 

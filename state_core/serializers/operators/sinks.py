@@ -29,8 +29,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     simple_snapshot,
 )
 
-__all__ = ["TransactionHolderSerializer", "TwoPhaseCommitStateSerializer"]
-
 SINKS = "org.apache.flink.streaming.api.functions.sink."
 KAFKA = "org.apache.flink.streaming.connectors.kafka."
 

@@ -33,8 +33,6 @@ from statelake.state_core.serializers.composite.evolution import (
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.snapshots import composite_snapshot
 
-__all__ = ["StreamElementSerializer"]
-
 # the fields behind each tag
 ELEMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("record", ("timestamp", "value")),

@@ -24,8 +24,6 @@ from statelake.state_core.serializers.framework.compatibility import (
 )
 from statelake.state_core.serializers.framework.registry import register
 
-__all__ = ["ScalaEnumSerializer", "ScalaEnumSerializerSnapshot"]
-
 
 class ScalaEnumSerializer(EnumSerializer):
     """An `Enumeration`, whose numbers need not begin at 0 or be without gaps.

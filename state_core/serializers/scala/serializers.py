@@ -53,14 +53,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     simple_snapshot,
 )
 
-__all__ = [
-    "CaseClassSerializer",
-    "NothingSerializer",
-    "OptionSerializer",
-    "TraversableSerializer",
-    "TrySerializer",
-]
-
 TUPLE = re.compile(r"scala\.Tuple\d+(\$mc\w+\$sp)?")
 NUMBERS = (LongSerializer, FloatSerializer, DoubleSerializer)
 PRODUCT_SEED = 0xCAFEBABE

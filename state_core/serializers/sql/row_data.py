@@ -56,11 +56,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
 )
 from statelake.state_core.serializers.sql.types.serializer_streams import java_serializer_of
 
-__all__ = [
-    "ArrayDataSerializerSnapshot", "BinaryRowDataSerializerSnapshot", "MapDataSerializerSnapshot",
-    "RowDataSerializerSnapshot", "internal_snapshot",
-]  # fmt: skip
-
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
 BASE = "org.apache.flink.api.common.typeutils.base."
 MAX_FIELDS = 1 << 16

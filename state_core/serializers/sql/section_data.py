@@ -31,8 +31,6 @@ from statelake.state_core.serializers.framework.element_columns import offsets_o
 from statelake.state_core.serializers.sql.binary.sections import SectionFormat
 from statelake.state_core.serializers.sql.table_data import bytes_hash_codes, locate_sized
 
-__all__ = ["BinarySerializer", "RowDataSerializer", "SectionSerializer"]
-
 
 class SectionSerializer(TypeSerializer):
     """A section of the binary format behind its i32 size.

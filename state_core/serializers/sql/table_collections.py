@@ -38,11 +38,6 @@ from statelake.state_core.serializers.framework.snapshots import (
 )
 from statelake.state_core.serializers.sql.types.logical_type_streams import logical_type_of, summary
 
-__all__ = [
-    "LinkedListSerializer", "LinkedListSerializerSnapshot", "NullAwareMapSerializer",
-    "SortedMapSerializer", "SortedMapSerializerSnapshot",
-]  # fmt: skip
-
 RUNTIME = "org.apache.flink.table.runtime."
 TYPEUTILS = f"{RUNTIME}typeutils."
 DATAVIEW = "org.apache.flink.table.dataview."

@@ -57,12 +57,6 @@ from statelake.state_core.serializers.sql.binary.columns import (
     write_states,
 )
 
-__all__ = [
-    "DecimalDataSerializer", "DecimalDataSerializerSnapshot", "NumbersSnapshot",
-    "RawValueDataSerializer", "RawValueDataSerializerSnapshot", "StringDataSerializer",
-    "StringDataSerializerSnapshot", "bytes_hash_codes", "locate_sized", "presence",
-]  # fmt: skip
-
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
 LONG_DIGITS = 18
 MAX_DIGITS = 38

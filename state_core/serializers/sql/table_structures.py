@@ -45,11 +45,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     simple_snapshot,
 )
 
-__all__ = [
-    "NodeSerializerSnapshot", "RowDataKeySerializerSnapshot",
-    "SortedLongSerializer", "WindowKeySerializerSnapshot",
-]  # fmt: skip
-
 RUNTIME = "org.apache.flink.table.runtime."
 TYPEUTILS = f"{RUNTIME}typeutils."
 WINDOW = f"{RUNTIME}operators.window."

@@ -35,8 +35,6 @@ from statelake.state_core.serializers.sql.binary.columns import (
 )
 from statelake.state_core.serializers.sql.table_data import TYPEUTILS, NumbersSnapshot, presence
 
-__all__ = ["TimestampDataSerializer", "TimestampDataSerializerSnapshot"]
-
 MILLI_DIGITS = 3
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

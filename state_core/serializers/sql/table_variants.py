@@ -29,8 +29,6 @@ from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 from statelake.state_core.serializers.sql.binary.columns import binary_column
 from statelake.state_core.serializers.sql.table_data import presence
 
-__all__ = ["BitmapSerializer", "VariantSerializer"]
-
 BASE = "org.apache.flink.api.common.typeutils.base."
 
 

@@ -15,8 +15,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     composite_snapshot,
 )
 
-__all__ = ["ExternalSerializerSnapshot"]
-
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
 DATAVIEW = "org.apache.flink.table.dataview."
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.model.handles import IncrementalHandle, RelativeHandle
 from tests.adversary.makers.lake import filled
@@ -113,7 +113,7 @@ def imported(make: Maker) -> Maker:
     def made(scene: Scene) -> None:
         make(scene)
         import_snapshot(
-            Lake(scene.lake), str(scene.savepoint), "j", snapshot_id="s", engine="local"
+            Catalog(scene.lake), str(scene.savepoint), "j", snapshot_id="s", engine="local"
         )
 
     return made

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.runtime import RunOptions, run_job
@@ -204,7 +204,7 @@ def _make_checkpoint(savepoint: Path, to: Path) -> None:
 
 def _make_lake(root: Path, to: Path) -> None:
     """Two jobs: one whose last snapshot is to be made bad, and one that nobody touches."""
-    lake = Lake(to)
+    lake = Catalog(to)
     for name in ("first", "good", "bad"):
         source = root / ("savepoint" if name == "first" else f"savepoint-{name}")
         import_snapshot(lake, str(source), JOB, snapshot_id=name, engine="local")
@@ -220,7 +220,7 @@ def _make_runs(root: Path) -> None:
     """
     orders = root / "orders-data" / "orders"
     orders.mkdir(parents=True)
-    lake = Lake(Path(shutil.copytree(root / "lake", root / "lake-ran")))
+    lake = Catalog(Path(shutil.copytree(root / "lake", root / "lake-ran")))
     job = orders_job(str(root / "orders-data"))
     for number in (0, 1):
         line = {"key": "key-1", "text": f"new-{number}"}
@@ -264,5 +264,5 @@ def _make_victim(root: Path, to: Path) -> None:
     shutil.copytree(root / "savepoint-secret", to / "savepoint")
     shutil.copytree(root / "checkpoint-secret", to / "checkpoints")
     shutil.copytree(root / "committed", to / "committed")
-    lake = Lake(to / "lake")
+    lake = Catalog(to / "lake")
     import_snapshot(lake, str(to / "savepoint"), JOB, snapshot_id="bad", engine="local")

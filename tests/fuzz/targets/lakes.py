@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA
@@ -35,7 +35,7 @@ def fuzz_delta_log(directory: Path) -> Fuzzing:
         form, content = chosen(data, len(logs))
         (lake / logs[form]).write_bytes(content)
         try:
-            _use(Lake(lake), directory / "exported")
+            _use(Catalog(lake), directory / "exported")
         finally:
             shutil.copyfile(whole / logs[form], lake / logs[form])
 
@@ -59,7 +59,7 @@ def fuzz_catalog(directory: Path) -> Fuzzing:
         except _NO_ROW:
             return
         pq.write_table(rows, place)
-        _use(Lake(lake), directory / "exported")
+        _use(Catalog(lake), directory / "exported")
 
     return Fuzzing([json.dumps(row, default=_to_json).encode()], run)
 
@@ -68,12 +68,12 @@ def _lakes(directory: Path) -> tuple[Path, Path]:
     """A lake of one snapshot, and where a copy of it is to be damaged."""
     whole, lake = directory / "whole", directory / "lake"
     shutil.rmtree(whole, ignore_errors=True)
-    import_snapshot(Lake(whole), str(WORDS), JOB, snapshot_id=SNAPSHOT, engine=LocalEngine())
+    import_snapshot(Catalog(whole), str(WORDS), JOB, snapshot_id=SNAPSHOT, engine=LocalEngine())
     shutil.copytree(whole, lake, dirs_exist_ok=True)
     return whole, lake
 
 
-def _use(lake: Lake, to: Path) -> None:
+def _use(lake: Catalog, to: Path) -> None:
     """List what is in a lake, open its tables, and export the snapshot."""
     lake.listed()
     records, _ = lake.records()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.formats.channels import channels_of, records_in_flight
@@ -29,7 +29,7 @@ from tests.support.savepoints.backlogs import (
     unpack_backlog,
 )
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 ALL = Counter(range(RECORDS))
 FILES = "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file"
@@ -37,7 +37,7 @@ FILES = "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file"
 
 def exported(checkpoint: Path, tmp_path: Path, **options: Any) -> Path:
     """The checkpoint, through a lake."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(checkpoint), "job", snapshot_id="s", engine="local", uids=UIDS)
     target = tmp_path / "exported"
     export_snapshot(lake, "job", "s", target, engine="local", **options)

@@ -13,7 +13,7 @@ from typing import Any
 from statelake.pipelines.flink.cluster import FlinkCluster
 from statelake.pipelines.flink.connection import ConnectionSettings
 from statelake.pipelines.flink.jars import JarRun
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.operations.live_rescaling import rescale_job
 from statelake.pipelines.operations.rescale_steps import RescalePlan
 
@@ -37,7 +37,9 @@ def _main() -> None:
             os._exit(KILLED)
 
     cluster = FlinkCluster(ConnectionSettings(call["url"]), poll_seconds=0.1)
-    rescale_job(cluster, Lake(call["lake"]), plan_of(call["plan"]), engine="local", progress=kill)
+    rescale_job(
+        cluster, Catalog(call["lake"]), plan_of(call["plan"]), engine="local", progress=kill
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from statelake.pipelines.flink.cluster import FlinkCluster
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from tests.integration.flink.live_cluster import LiveFlink
@@ -128,7 +128,7 @@ def await_true(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def import_customers(lake: Lake, job: str, name: str) -> None:
+def import_customers(lake: Catalog, job: str, name: str) -> None:
     """A snapshot that can be migrated without Spark, which takes long to start."""
     savepoint = golden_cases("pojo", form="canonical")[0].snapshot
     import_snapshot(lake, str(savepoint), job, snapshot_id=name, uids=["customers"], engine="local")
@@ -151,7 +151,7 @@ def ui(
     os.utime(savepoint / "_metadata")  # taken now, so that it is not stale
     shutil.copy(counter, data / "counting-1.jar")
     for night in NIGHTS:
-        import_customers(Lake(data / "lake"), "words", night)
+        import_customers(Catalog(data / "lake"), "words", night)
     environment = {"STATE_DATA": str(data), "STATELAKE_FLINK": live_flink.url}
     dagster = dagster_dev(project, root / "home", concurrent_runs=2, **environment)
     with dagster as address, chromium() as browser:
@@ -223,13 +223,13 @@ def test_a_migration_is_backfilled_from_the_dialog(ui: Ui) -> None:
     assert over.status == "SUCCESS"
     ends = [over.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end")]
     assert ends == [NIGHTS[0], NIGHTS[-1]]
-    names = {summary.snapshot_id for summary in Lake(ui.data / "lake").summaries("words")}
+    names = {summary.snapshot_id for summary in Catalog(ui.data / "lake").summaries("words")}
     assert names == {*NIGHTS, *(f"{night}-migrated" for night in NIGHTS)}
 
 
 def test_a_backfill_that_was_killed_is_launched_again(ui: Ui) -> None:
     """One run of two is killed: the other one goes on; what was migrated is left alone then."""
-    lake, job = Lake(ui.data / "lake"), "counting"
+    lake, job = Catalog(ui.data / "lake"), "counting"
     names = [f"day-{number:02}" for number in range(1, 13)]  # a run does ten
     for name in names:
         import_customers(lake, job, name)
@@ -290,7 +290,7 @@ def test_a_failing_check_blocks_what_is_behind_it(ui: Ui) -> None:
     page.get_by_text("damaged", exact=True).first.wait_for()
     page.get_by_text("Failed (1)", exact=True).wait_for()  # of its partitions
     page.get_by_text("No metadata entries").wait_for()
-    names = {summary.snapshot_id for summary in Lake(ui.data / "lake").summaries("orders")}
+    names = {summary.snapshot_id for summary in Catalog(ui.data / "lake").summaries("orders")}
     assert "damaged" in names
     assert not list((ui.data / "exports").rglob("damaged-*"))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.errors import ClusterError, FlinkJobError
 from tests.integration.flink.live_cluster import LiveFlink, examples_jar
@@ -27,7 +27,7 @@ def test_jobs_of_older_flink(version: str, tmp_path: Path) -> None:
         target = f"file://{live.root}/taken"
         native = cluster.take_savepoint(first, target, form="native")
         imported = import_snapshot(
-            Lake(tmp_path), native.removeprefix("file:"), "cars", engine="local"
+            Catalog(tmp_path), native.removeprefix("file:"), "cars", engine="local"
         )
         assert imported.record.entries > 0
         stopped = cluster.stop_with_savepoint(first, target)

@@ -15,7 +15,7 @@ import pytest
 
 from statelake.pipelines.flink.cluster import FlinkCluster
 from statelake.pipelines.flink.jars import JarRun
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.operations.live_rescaling import LEFT, PUT_BACK, RESCALED, rescale_job
 from statelake.pipelines.operations.rescale_journal import ended_journals
 from statelake.pipelines.operations.rescale_steps import STEPS, WAY_BACK, RescalePlan
@@ -64,7 +64,7 @@ class Counting:
         self.cluster = cluster
         self.root = root
         self.jar = jar
-        self.lake = Lake(root / "lake")
+        self.lake = Catalog(root / "lake")
         self.name = f"counting {uuid.uuid4().hex[:8]}"
         self.job_id = self.run("")
         self.before: dict[int, int] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.kryo_upgrading import upgrade_kryo
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -25,7 +25,7 @@ from tests.support.savepoints.kryo_jobs import (
     kryo_vectors,
 )
 
-pytestmark = [pytest.mark.flink, pytest.mark.usefixtures("own_registry")]
+pytestmark = [pytest.mark.flink, pytest.mark.usefixtures("own_registry"), pytest.mark.full]
 
 
 @pytest.mark.parametrize(("version", "flink"), [("1.20.0", 1), ("2.3.0", 2)])
@@ -48,7 +48,7 @@ def test_vectors(version: str, flink: int) -> None:
 def upgraded(savepoint: Path, work: Path, parallelism: int = 3) -> Path:
     """The savepoint for Flink 2."""
     declare_classes(yaml.safe_load(BASKET))
-    lake = Lake(work / "lake")
+    lake = Catalog(work / "lake")
     import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
     _, plan = upgrade_kryo(lake, "job", "s", "s2", engine="local")
     assert [upgrade.left for upgrade in plan] == [""] * 8
@@ -74,7 +74,7 @@ def test_flink_2_writes_on(flink: FlinkOracle, tmp_path: Path) -> None:
     """A savepoint of Flink 2's own is read as what it is."""
     savepoint = flink.generate("kryo", tmp_path / "sp", keys=KRYO_KEYS, inline=1_000_000)
     declare_classes(yaml.safe_load(BASKET.replace("flink: 1", "flink: 2")))
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "out", engine="local", parallelism=3)
     lines = flink.restore("kryo", tmp_path / "out", keys=KRYO_KEYS, parallelism=3)

@@ -10,7 +10,7 @@ from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 from tests.support.savepoints.golden_cases import GOLDEN
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.forst import MODULES, VARIANTS
@@ -22,7 +22,7 @@ from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.command import run
 from tests.support.savepoints.change_logs import rows_of
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 KEYS, NEW_KEYS = 40, 10
 FAR = 4_000_000_000_000
@@ -46,7 +46,7 @@ LISTED = [*({"split": k} for k in range(KEYS)), *({"union": f"of {k}"} for k in 
 
 def exported(place: Path, work: Path, *, external: tuple[str, ...] = ()) -> Path:
     """The snapshot through a lake, as a canonical savepoint at parallelism 3."""
-    lake, target = Lake(work / f"lake-{place.name}"), work / f"out-{place.name}"
+    lake, target = Catalog(work / f"lake-{place.name}"), work / f"out-{place.name}"
     import_snapshot(
         lake, str(place), "job", snapshot_id="s", engine="local", allow_external=external
     )

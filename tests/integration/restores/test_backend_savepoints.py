@@ -36,7 +36,7 @@ from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.jobs.backend_cases import BACKENDS, Clock, descriptor, write_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(2)]
 
 KEYS = 90
 MOST = 128

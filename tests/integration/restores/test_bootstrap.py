@@ -15,7 +15,7 @@ import pytest
 from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(2)]
 
 KEYS = 90
 BACKENDS = ("hashmap", "rocksdb")

@@ -21,7 +21,7 @@ from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.integration.restores.test_bootstrap import JOBS, KEYS
 from tests.support.command import run
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(2)]
 
 TIMERS = "_timer_state/"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.verify.diffing import diff_snapshots
@@ -29,7 +29,7 @@ from tests.support.savepoints.expected_contents import (
     tables_of,
 )
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 GOLDEN_KEYS = 100
 EVERY_RUN = (3, 5)
@@ -37,9 +37,9 @@ KEYS, GENERATIONS = 150, 9
 ALL_KEYS = KEYS + 10 * GENERATIONS
 
 
-def archived(chain: Chain, to: Path) -> Lake:
+def archived(chain: Chain, to: Path) -> Catalog:
     """A lake with every moment of a chain, one after another, by the names of directories."""
-    lake = Lake(to)
+    lake = Catalog(to)
     for moment in chain.moments:
         name = moment.snapshot.name
         import_snapshot(lake, str(moment.snapshot), "job", snapshot_id=name, engine="local")
@@ -47,7 +47,7 @@ def archived(chain: Chain, to: Path) -> Lake:
 
 
 def assert_restored(
-    flink: FlinkOracle, lake: Lake, moment: Moment, to: Path, keys: int, backend: str
+    flink: FlinkOracle, lake: Catalog, moment: Moment, to: Path, keys: int, backend: str
 ) -> None:
     """Assert that Flink sees in an export at 3 what it saw in the snapshot at 2."""
     export_snapshot(lake, "job", moment.snapshot.name, to, parallelism=3, engine="local")
@@ -58,7 +58,7 @@ def assert_restored(
 
 
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[Chain, Lake]:
+def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[Chain, Catalog]:
     """The golden chain, and a lake with it."""
     work = tmp_path_factory.mktemp("chain")
     chain = golden_chain(work / "moved")
@@ -70,7 +70,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[Chain, Lake]:
     [pytest.param(n, marks=[] if n in EVERY_RUN else pytest.mark.full) for n in range(6)],
 )
 def test_each_generation_of_the_golden_chain(
-    generation: int, golden: tuple[Chain, Lake], flink: FlinkOracle, tmp_path: Path
+    generation: int, golden: tuple[Chain, Catalog], flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """With either backend in turn; what was deleted stays so."""
     chain, lake = golden

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
@@ -43,7 +43,7 @@ from tests.support.savepoints.expected_contents import (
     tables_of,
 )
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(4)]
 
 KEYS, ALL_KEYS = 40, 70
 MERGED = "execution.checkpointing.file-merging.enabled"
@@ -113,7 +113,7 @@ def test_merged_files_of_keyed_state(
     )  # fmt: skip
     options = {"keys": ALL_KEYS, "backend": backend}
     contents = [held_lines(flink.restore("chain", place, **options)) for place in places]
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     for place, expected in zip(moved(places, tmp_path / "moved"), contents, strict=True):
         handles = keyed_handles(place)
         assert all(isinstance(s, SegmentHandle) for handle in handles for s in streams(handle))
@@ -168,7 +168,7 @@ def test_merged_files_of_operator_state(backend: str, flink: FlinkOracle, tmp_pa
     }  # fmt: skip
     size = sum(stream.size for handle in keyed_handles(place) for stream in streams(handle))
     assert shown["size_bytes"] >= size + sum(segment.size for segment in segments)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(place), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "export", engine="local")
     lines = flink.restore("mixed", tmp_path / "export", **options, backend="hashmap")
@@ -221,7 +221,7 @@ def test_the_changelog_backend(
             ran = run("inspect", place)
             assert (ran.code, ran.out) == (3, "")
             assert f"--allow-external {log}" in ran.err
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     assert all(isinstance(keyed_handle, ChangelogHandle) for keyed_handle in keyed_handles(native))
     for place in (native, canonical):
         contents = contents_of("chain", tables_of(open_snapshot(place)))
@@ -265,7 +265,7 @@ def test_every_kind_of_change(
         sorted_lines(with_changelog.restore("changes", place, **again)) for place, _ in pairs
     ]
     same = [rows_of(open_snapshot(savepoint)) for _, savepoint in pairs]
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     places = moved([place for place, _ in pairs], tmp_path / "moved")
     for place, rows, lines in zip(places, same, expected, strict=True):
         assert rows_of(open_snapshot(place)) == rows

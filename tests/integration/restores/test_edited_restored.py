@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
 from tests.support.command import run
@@ -38,9 +38,9 @@ def savepoints(flink: FlinkOracle, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def lake(savepoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(savepoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A lake with these jobs, and their savepoints as `s`."""
-    lake = Lake(tmp_path_factory.mktemp("edited") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("edited") / "lake")
     for job, savepoint in savepoints.items():
         import_snapshot(lake, str(savepoint), job, snapshot_id="s", engine="local")
     return lake
@@ -66,7 +66,7 @@ def kinds(truth: list[Any]) -> list[Any]:
 
 def seen(
     flink: FlinkOracle,
-    lake: Lake,
+    lake: Catalog,
     case: str,
     job: str,
     snapshot_id: str = "s",
@@ -84,7 +84,7 @@ def seen(
     )  # fmt: skip
 
 
-def edit(lake: Lake, job: str, snapshot_id: str, *options: object) -> Any:
+def edit(lake: Catalog, job: str, snapshot_id: str, *options: object) -> Any:
     """Edit a job's `s`, and drop its source; what the command reports."""
     ran = run("edit", "--lake", lake.location, "--job", job, "--parent", "s", "--snapshot",
               snapshot_id, "--drop-operator", "source", "--json", *options)  # fmt: skip
@@ -92,7 +92,7 @@ def edit(lake: Lake, job: str, snapshot_id: str, *options: object) -> Any:
     return ran.json
 
 
-def test_an_operator_less(lake: Lake, flink: FlinkOracle, words: list[Any]) -> None:
+def test_an_operator_less(lake: Catalog, flink: FlinkOracle, words: list[Any]) -> None:
     """Flink refuses state without an operator, and accepts the snapshot that lacks it."""
     with pytest.raises(FlinkError, match=REFUSED):
         seen(flink, lake, "wordcount", "both")
@@ -103,7 +103,7 @@ def test_an_operator_less(lake: Lake, flink: FlinkOracle, words: list[Any]) -> N
     assert len(words) == KEYS
 
 
-def test_other_uids(lake: Lake, flink: FlinkOracle, words: list[Any], kinds: list[Any]) -> None:
+def test_other_uids(lake: Catalog, flink: FlinkOracle, words: list[Any], kinds: list[Any]) -> None:
     """A job whose operators have other uids now has their state; the one of before has none."""
     edit(
         lake, "both", "renamed", "--rename-uid", "counter", "counter-2", "--rename-uid", "kinds",
@@ -116,7 +116,7 @@ def test_other_uids(lake: Lake, flink: FlinkOracle, words: list[Any], kinds: lis
 
 
 def test_operators_of_two_jobs(
-    lake: Lake, flink: FlinkOracle, words: list[Any], kinds: list[Any]
+    lake: Catalog, flink: FlinkOracle, words: list[Any], kinds: list[Any]
 ) -> None:
     """A job that has the operators of both goes on where they were."""
     edit(
@@ -128,7 +128,7 @@ def test_operators_of_two_jobs(
     assert sorted_lines(lines) == sorted_lines([*words, *kinds])
 
 
-def test_a_state_less(lake: Lake, flink: FlinkOracle, kinds: list[Any]) -> None:
+def test_a_state_less(lake: Catalog, flink: FlinkOracle, kinds: list[Any]) -> None:
     """The state begins anew, as if it were a new one; timers that were dropped do not fire."""
     edit(lake, "kinds", "less", "--drop-state", "kinds/scores", "--drop-state", "kinds/timers")
     expected = [line | {"scores": {}} for line in kinds if "timer" not in line]
@@ -136,7 +136,9 @@ def test_a_state_less(lake: Lake, flink: FlinkOracle, kinds: list[Any]) -> None:
     assert sorted_lines(seen(flink, lake, "kinds", "kinds", "less")) == sorted_lines(expected)
 
 
-def test_what_has_expired(lake: Lake, flink: FlinkOracle, kinds: list[Any], tmp_path: Path) -> None:
+def test_what_has_expired(
+    lake: Catalog, flink: FlinkOracle, kinds: list[Any], tmp_path: Path
+) -> None:
     """Sessions older than the time to live are gone in Flink, whose own time to live is longer."""
     table = sessions(lake, tmp_path / "whole")
     middle = sorted(table.values())[len(table) // 2]
@@ -151,7 +153,7 @@ def test_what_has_expired(lake: Lake, flink: FlinkOracle, kinds: list[Any], tmp_
     assert sorted_lines(seen(flink, lake, "kinds", "kinds", "expired")) == sorted_lines(expected)
 
 
-def sessions(lake: Lake, to: Path) -> dict[int, datetime]:
+def sessions(lake: Catalog, to: Path) -> dict[int, datetime]:
     """When each key's session was last used."""
     ran = run("export", "--lake", lake.location, "--job", "kinds", "--snapshot", "s", "--to", to,
               "--engine", "local")  # fmt: skip
@@ -169,12 +171,11 @@ def instant(value: Any) -> datetime:
 
 
 @pytest.mark.full
-@pytest.mark.spark
-def test_rows_of_a_predicate(lake: Lake, flink: FlinkOracle, kinds: list[Any]) -> None:
-    """Values, and entries of maps, that Spark SQL chose are gone in Flink; all others are there."""
+def test_rows_of_a_predicate(lake: Catalog, flink: FlinkOracle, kinds: list[Any]) -> None:
+    """Values, and entries of maps, that predicates chose are gone in Flink; others are there."""
     edit(
         lake, "kinds", "purged", "--purge", "kinds/total", "value % 2 = 0 AND value > 500",
-        "--purge", "kinds/scores", "user_key = 's1'", "--purge", "kinds/items", "size(value) = 3",
+        "--purge", "kinds/scores", "user_key = 's1'", "--purge", "kinds/items", "len(value) = 3",
     )  # fmt: skip
     expected = [line if "timer" in line else purged(line) for line in kinds]
     changed = [new != old for new, old in zip(expected, kinds, strict=True)]

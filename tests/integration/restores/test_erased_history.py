@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
 from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
@@ -46,7 +46,7 @@ NOTHING = {"items": [], "scores": {}} | dict.fromkeys(
 )
 
 
-def jobs_of_people(lake: Lake, root: Path) -> None:
+def jobs_of_people(lake: Catalog, root: Path) -> None:
     """Thirty-nine snapshots of two jobs, of which three are dropped."""
     for day in range(16):
         import_as(lake, people_savepoint(root / f"day-{day}", day), f"day-{day}", uids=UIDS)
@@ -72,7 +72,7 @@ def jobs_of_people(lake: Lake, root: Path) -> None:
     drop_snapshots(lake, "orders", snapshot_ids=["day-1", "day-4", "edited-2"])
 
 
-def job_of_flink(lake: Lake) -> None:
+def job_of_flink(lake: Catalog) -> None:
     """Eight snapshots of savepoints that real Flink wrote."""
     for name in ("monday", "tuesday"):
         import_as(lake, DEMO / name, name, "kinds")
@@ -83,7 +83,7 @@ def job_of_flink(lake: Lake) -> None:
         )
 
 
-def job_of_runs(lake: Lake, root: Path) -> None:
+def job_of_runs(lake: Catalog, root: Path) -> None:
     """Six runs of a job of process functions, with a blob store, and tasks with stores."""
     example = example_module(EXAMPLE.with_name("words.py"))
     try:
@@ -116,7 +116,7 @@ def holding(root: Path) -> set[str]:
 
 
 def restored_from(
-    lake: Lake, names: Iterable[tuple[str, str]], to: Path
+    lake: Catalog, names: Iterable[tuple[str, str]], to: Path
 ) -> list[list[dict[str, Any]]]:
     """What real Flink restores of each of these snapshots, exported for one to three subtasks."""
     savepoints = []
@@ -164,7 +164,7 @@ def test_nothing_of_two_people_is_left_in_fifty_snapshots(
     flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Before, all have them; after one command none does, all are whole, and Flink restores."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     job_of_flink(lake)
     jobs_of_people(lake, tmp_path)
     job_of_runs(lake, tmp_path)

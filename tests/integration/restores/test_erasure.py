@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 
 from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 KEYS = 120
 NOTHING = {"items": [], "scores": {}} | dict.fromkeys(
@@ -29,7 +29,7 @@ def statelake(*arguments: str) -> None:
     assert left.value.code == 0
 
 
-def erase(lake: Lake, job: str, snapshot: str, key: int) -> int:
+def erase(lake: Catalog, job: str, snapshot: str, key: int) -> int:
     """Delete a key's rows from every table of a snapshot; how many went."""
     tables = [
         keyed_table.path
@@ -58,7 +58,7 @@ def test_an_erased_customer_is_gone_from_flink(
     statelake("import", str(savepoint), *of_job, "monday", "--engine", "local")
     held_by = [name for name, keys in keys_by_state(savepoint).items() if customer in keys]
     assert len(held_by) == 10
-    assert erase(Lake(lake), "orders", "monday", customer) >= len(held_by)
+    assert erase(Catalog(lake), "orders", "monday", customer) >= len(held_by)
     statelake("commit", *of_job, "erased", "--parent", "monday", "--engine", "local")
     capfd.readouterr()
     statelake("export", *of_job, "erased", "--to", str(target), "--parallelism", "3", "--json")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.operations.migrations import migrate_one
@@ -24,7 +24,7 @@ from tests.support.savepoints.evolving_operators import (
 )
 from tests.support.savepoints.evolving_savepoints import FOLDER, evolving_savepoint
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 JOB = "orders"
 FORMS = ("split", "union", "broadcast")
@@ -32,14 +32,14 @@ WRITTEN = dict(zip(HOLDERS, ("split", "union", "broadcast", "broadcast"), strict
 BY_SQL = {"country": "'DE'", "floor": "length(old.city)", "checked": "old.zip > 60"}
 
 
-def imported(work: Path) -> Lake:
+def imported(work: Path) -> Catalog:
     """A lake with the old job's savepoint."""
-    lake = Lake(work / "lake")
+    lake = Catalog(work / "lake")
     import_as(lake, evolving_savepoint("operator-old", work / "old"), "old")
     return lake
 
 
-def migrated(lake: Lake, expressions: dict[str, dict[str, str]]) -> str:
+def migrated(lake: Catalog, expressions: dict[str, dict[str, str]]) -> str:
     """All of it under the new types, one snapshot after another; the last one's id."""
     last = "old"
     for state, spec in NEW_HOLDERS.items():
@@ -48,7 +48,7 @@ def migrated(lake: Lake, expressions: dict[str, dict[str, str]]) -> str:
     return last
 
 
-def exported(lake: Lake, snapshot: str, work: Path, **options: Any) -> Path:
+def exported(lake: Catalog, snapshot: str, work: Path, **options: Any) -> Path:
     """A snapshot as a savepoint."""
     to = work / "-".join(["out", snapshot, *map(str, options.values())])
     export_snapshot(lake, JOB, snapshot, to, engine=LOCAL, **options)
@@ -61,7 +61,7 @@ def test_migrated_operator_state_is_restored_by_the_new_job(tmp_path: Path) -> N
     """POJOs with other fields, in a list, a union and a broadcast state; new values by SQL, too."""
     lake = imported(tmp_path)
     plain = exported(lake, migrated(lake, {}), tmp_path)
-    by_sql = Lake(tmp_path / "by-sql")
+    by_sql = Catalog(tmp_path / "by-sql")
     import_as(by_sql, tmp_path / "old", "old")
     computed = migrated(by_sql, {"addresses": BY_SQL, "depots": BY_SQL})
     computed_at = tmp_path / "computed"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.evolving import ask, restored, verdicts, written
@@ -30,7 +30,7 @@ from tests.support.savepoints.evolving_savepoints import (
 )
 from tests.support.savepoints.expected_contents import same_lines
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 ENGINE = LocalEngine()
 JOB = "shop"
@@ -38,14 +38,14 @@ OTHER = dict(zip(BACKENDS, reversed(BACKENDS), strict=True))
 FLINKS_OWN = ",".join(STATES)
 
 
-def imported(lake: Lake, backend: str, work: Path) -> str:
+def imported(lake: Catalog, backend: str, work: Path) -> str:
     """The old job's savepoint of a backend in a lake: its id."""
     savepoint = evolving_savepoint(f"old-{backend}", work / f"old-{backend}")
     import_snapshot(lake, str(savepoint), JOB, snapshot_id=backend, engine=ENGINE)
     return backend
 
 
-def exported(lake: Lake, snapshot: str, work: Path, **options: Any) -> Path:
+def exported(lake: Catalog, snapshot: str, work: Path, **options: Any) -> Path:
     """A snapshot as a savepoint."""
     to = work / "-".join(["out", snapshot, *map(str, options.values())])
     export_snapshot(lake, JOB, snapshot, to, engine=ENGINE, **options)
@@ -60,7 +60,7 @@ def assert_lines(found: list[Any], expected: list[Any]) -> None:
 @pytest.mark.full
 def test_unchanged_and_migrated_savepoints_in_the_other_backend(tmp_path: Path) -> None:
     """Through the lake, Flink's own migration makes the same; migrated here, it has none to do."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     unchanged = [imported(lake, backend, tmp_path) for backend in BACKENDS]
     types = {
         backend: {
@@ -86,7 +86,7 @@ def test_unchanged_and_migrated_savepoints_in_the_other_backend(tmp_path: Path) 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_at_other_parallelisms_in_either_backend(backend: str, tmp_path: Path) -> None:
     """Exported as one subtask and as five, with old classes and with new ones."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     snapshot = imported(lake, backend, tmp_path)
     savepoints = [exported(lake, snapshot, tmp_path, parallelism=number) for number in (1, 5)]
     chosen = [(path, into) for path in savepoints for into in BACKENDS]

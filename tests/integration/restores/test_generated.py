@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(6)]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def travel(
         journey.case, source, keys=journey.keys, parallelism=2, backend=journey.backend
     )
     assert len(truth) > 100
-    lake = Lake(work / "lake")
+    lake = Catalog(work / "lake")
     import_snapshot(lake, str(source), "job", snapshot_id="sp", engine="local")
     target = work / "export"
     export_snapshot(

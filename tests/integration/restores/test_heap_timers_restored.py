@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
@@ -19,7 +19,7 @@ HEAP = {"state.backend.rocksdb.timer-service.factory": "HEAP"}
 
 def exported(snapshot: Path, work: Path, parallelism: int, most: int) -> Path:
     """A checkpoint through a lake, spread over other subtasks and key groups."""
-    lake, out = Lake(work / "lake"), work / f"out-{parallelism}-{most}"
+    lake, out = Catalog(work / "lake"), work / f"out-{parallelism}-{most}"
     import_snapshot(lake, str(snapshot), "job", snapshot_id="s", engine="local")
     export_snapshot(
         lake, "job", "s", out, engine="local", parallelism=parallelism, max_parallelism=most

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(2)]
 
 CASES = {
     golden_case.name: golden_case
@@ -28,7 +28,7 @@ def full(version: int) -> Any:
     return pytest.param(version, marks=pytest.mark.full)
 
 
-def export(lake: Lake, golden: GoldenCase, target: Path, version: int | None) -> int:
+def export(lake: Catalog, golden: GoldenCase, target: Path, version: int | None) -> int:
     """Export at parallelism 3; the version that the savepoint says it has."""
     done = export_snapshot(lake, golden.name, "sp", target, parallelism=3, metadata_version=version)
     assert open_snapshot(target).metadata_version == done.metadata_version
@@ -43,7 +43,7 @@ def restored(oracle: FlinkOracle, golden: GoldenCase, savepoint: Path) -> list[s
 
 @pytest.mark.parametrize("version", [3, full(4), full(5), 6])
 def test_flink_restores_every_version(
-    version: int, golden_lake: Lake, flink: FlinkOracle, tmp_path: Path
+    version: int, golden_lake: Catalog, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """`_metadata` is written in the version that was asked for, and Flink 2.3 reads it."""
     assert export(golden_lake, OF_FLINK_2, tmp_path / "export", version) == version
@@ -53,7 +53,7 @@ def test_flink_restores_every_version(
 
 @pytest.mark.parametrize("version", [3, full(4)])
 def test_an_older_flink_restores_the_older_versions(
-    version: int, golden_lake: Lake, old_flink: FlinkOracle, tmp_path: Path
+    version: int, golden_lake: Catalog, old_flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Flink 1.20 reads versions 3 and 4 of what Flink 2.3 wrote."""
     assert export(golden_lake, OF_FLINK_2, tmp_path / "export", version) == version
@@ -63,7 +63,7 @@ def test_an_older_flink_restores_the_older_versions(
 
 @pytest.mark.parametrize("version", [5, full(6)])
 def test_an_older_flink_refuses_the_newer_versions(
-    version: int, golden_lake: Lake, old_flink: FlinkOracle, tmp_path: Path
+    version: int, golden_lake: Catalog, old_flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Flink 1.20 knows no version 5 or 6: that is why one can choose."""
     assert export(golden_lake, OF_FLINK_2, tmp_path / "export", version) == version
@@ -72,7 +72,7 @@ def test_an_older_flink_refuses_the_newer_versions(
 
 
 def test_the_version_stays_what_it_was(
-    golden_lake: Lake, flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path
+    golden_lake: Catalog, flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Not asked for another, what Flink 1.20 wrote restores in Flink 1.20, and in Flink 2.3."""
     written = open_snapshot(OF_FLINK_1.snapshot).metadata_version

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle
 from tests.support.savepoints.golden_cases import GOLDEN
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 KEYS = 60
 FAR = 4_000_000_000_000
@@ -26,7 +26,7 @@ OLD = sorted((GOLDEN / "old").iterdir())
 )
 def test_restored_by_a_new_flink(savepoint: Path, flink: FlinkOracle, tmp_path: Path) -> None:
     """Every key's state and timer, and all elements of operator state."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(savepoint), "old", snapshot_id="s", engine="local")
     export_snapshot(lake, "old", "s", tmp_path / "out", parallelism=3, engine="local")
     lines = flink.restore("old", tmp_path / "out", keys=KEYS, parallelism=3)

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.savepoints.own_savepoint import FORMS, KEYS, own_lines, own_savepoint
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 
 def assert_restored(flink: FlinkOracle, savepoint: Path, work: Path, **options: Any) -> None:
     """Flink prints of an export what it printed of the savepoint."""
-    lake = Lake(work / "lake")
+    lake = Catalog(work / "lake")
     import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", work / "out", engine="local", parallelism=3)
     lines = flink.restore("own", work / "out", keys=KEYS, parallelism=3, **options)
@@ -50,7 +50,7 @@ def test_a_native_savepoint_of_the_heap(flink: FlinkOracle, tmp_path: Path) -> N
     lines = sorted_lines(
         flink.restore("own-few", own_savepoint("few-canonical", tmp_path / "sp"), **options)
     )
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "out", engine="local", parallelism=3)
     after = flink.restore("own-few", tmp_path / "out", **options, parallelism=3, backend="rocksdb")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.engine import LocalEngine, Progress
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export import cutting
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.export.large_groups import GroupPiece
@@ -22,7 +22,7 @@ from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.lakes import golden
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.thinned(2)]
 
 KINDS = golden("kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0")
 WINDOWS = golden("windows-hashmap-canonical-p2-m128-flink2.3.0")
@@ -82,7 +82,7 @@ def test_flink_sees_every_key_of_an_export(
     golden: GoldenCase,
     parallelism: int,
     max_parallelism: int,
-    golden_lake: Lake,
+    golden_lake: Catalog,
     flink: FlinkOracle,
     tmp_path: Path,
 ) -> None:
@@ -103,7 +103,7 @@ def test_an_older_flink_sees_every_key_of_an_export(
     golden: GoldenCase,
     parallelism: int,
     max_parallelism: int,
-    golden_lake: Lake,
+    golden_lake: Catalog,
     old_flink: FlinkOracle,
     tmp_path: Path,
 ) -> None:
@@ -154,7 +154,7 @@ def test_flink_restores_key_groups_in_pieces(
     max_parallelism: int,
 ) -> None:
     """Values, lists, maps and timers of few key groups, all of them cut at row groups."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(case.snapshot), "j", snapshot_id="all", engine="local")
     export_snapshot(lake, "j", "all", tmp_path / "few", parallelism=1, max_parallelism=3,
                     compression="none", engine="local")  # fmt: skip

@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(2)]
 
 PARALLELISMS = (1, 2, 3, 5, 7)
 EVERY_RUN = (5,)
@@ -44,7 +44,7 @@ def at_each(every_run: tuple[int, ...] = EVERY_RUN) -> Any:
 
 def exported(savepoint: Path, to: Path, **options: Any) -> Path:
     """A savepoint through a lake, as another."""
-    lake = Lake(to / "lake")
+    lake = Catalog(to / "lake")
     import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", to / "savepoint", engine="local", **options)
     return to / "savepoint"

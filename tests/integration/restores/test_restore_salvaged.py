@@ -14,7 +14,7 @@ from tests.support.lakes import golden
 from tests.support.savepoints.damaged import damaged
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 
 def restored(flink: FlinkOracle, case: GoldenCase, savepoint: Path) -> list[str]:

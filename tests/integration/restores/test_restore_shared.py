@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.share.ciphers import Cipher
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.command import run
@@ -28,15 +28,15 @@ NOTHING = {"items": [], "scores": {}} | dict.fromkeys(
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     """A lake with snapshots of both jobs, and a secret in the environment."""
     monkeypatch.setenv("MASK_SECRET", SECRET)
     return import_golden(
-        Lake(tmp_path / "lake"), ("windows", WINDOWS.snapshot), ("kinds", KINDS.snapshot)
+        Catalog(tmp_path / "lake"), ("windows", WINDOWS.snapshot), ("kinds", KINDS.snapshot)
     )
 
 
-def shared(lake: Lake, snapshot: str, to: Path, said: dict[str, Any], *words: object) -> Path:
+def shared(lake: Catalog, snapshot: str, to: Path, said: dict[str, Any], *words: object) -> Path:
     """Export a masked sample, as a user does."""
     mask = to.with_suffix(".yaml")
     mask.write_text(yaml.safe_dump({"secret": {"env": "MASK_SECRET"}, **said}), "utf-8")
@@ -58,7 +58,7 @@ def lines_of(savepoint: Path) -> list[Any]:
     ("backend", "parallelism", "groups"), [("hashmap", 3, 128), ("rocksdb", 2, 1000)]
 )
 def test_windows_fire_for_masked_keys(
-    lake: Lake, flink: FlinkOracle, tmp_path: Path, backend: str, parallelism: int, groups: int
+    lake: Catalog, flink: FlinkOracle, tmp_path: Path, backend: str, parallelism: int, groups: int
 ) -> None:
     """Flink finds contents and timers of each masked key, in two operators, where it hashes it."""
     operators = [operator.label for operator in lake.snapshot("orders", "windows").operators
@@ -84,7 +84,7 @@ def test_windows_fire_for_masked_keys(
     assert sorted_lines(restored) == sorted_lines(expected)
 
 
-def test_masked_values_of_a_sample(lake: Lake, flink: FlinkOracle, tmp_path: Path) -> None:
+def test_masked_values_of_a_sample(lake: Catalog, flink: FlinkOracle, tmp_path: Path) -> None:
     """Keys that are in it have their values, masked or not; the others have nothing."""
     to = shared(
         lake, "kinds", tmp_path / "out",
@@ -119,7 +119,7 @@ def test_masked_values_of_a_sample(lake: Lake, flink: FlinkOracle, tmp_path: Pat
     assert sorted_lines(restored) == sorted_lines(expected)
 
 
-def test_timers_fire_for_masked_keys(lake: Lake, flink: FlinkOracle, tmp_path: Path) -> None:
+def test_timers_fire_for_masked_keys(lake: Catalog, flink: FlinkOracle, tmp_path: Path) -> None:
     """A key that is a number becomes another number, and its timers go with it."""
     to = shared(lake, "kinds", tmp_path / "out", {"keys": {"kinds": "format"}, "others": "keep"})
     timers = open_snapshot(to).operator("kinds").state("_timer_state/event_user-timers").to_arrow()

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.savepoints.expected_contents import UIDS
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(4)]
 
 CASES = golden_cases("types", "pojo")
 OLD = "flink1.20.0"
@@ -27,7 +27,7 @@ EVERY_MAX_PARALLELISM = (128, 300)
 
 def exported(golden: GoldenCase, work: Path, **options: Any) -> Path:
     """A golden savepoint through a lake, as another."""
-    lake = Lake(work / "lake")
+    lake = Catalog(work / "lake")
     uids = UIDS.get(golden.facts["case"], ())
     import_snapshot(lake, str(golden.snapshot), "job", snapshot_id="s", uids=uids, engine="local")
     export_snapshot(lake, "job", "s", work / "export", engine="local", **options)

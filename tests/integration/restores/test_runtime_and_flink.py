@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.runtime import RunOptions, run_job
@@ -25,7 +25,7 @@ from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.savepoints.expected_contents import UIDS
 from tests.support.savepoints.golden_cases import golden_cases
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 COUNT = StateDeclarations.value_state("count", "Long")
 CASES = golden_cases("wordcount")
@@ -57,7 +57,7 @@ def job_over(data: Path, max_parallelism: int) -> Job:
 def test_there_and_back(backend: str, flink: FlinkOracle, tmp_path: Path) -> None:
     """Flink's counts, more of them here at 3, still more at 1; Flink has the sums, at 2."""
     golden = next(case for case in CASES if case.facts["backend"] == "rocksdb")
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "words"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "words"
     data.mkdir()
     import_snapshot(
         lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),

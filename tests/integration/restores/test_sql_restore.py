@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.spark.jars import java_command
@@ -59,7 +59,7 @@ def unpacked(name: str, to: Path) -> Path:
 
 def exported_at(parallelism: int, savepoint: Path, to: Path) -> Path:
     """What statelake makes of a savepoint at another parallelism."""
-    lake = Lake(to / "lake")
+    lake = Catalog(to / "lake")
     import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine=LocalEngine())
     exported = to / "exported"
     export_snapshot(lake, "job", "s", exported, parallelism=parallelism, engine=LocalEngine())
@@ -69,7 +69,7 @@ def exported_at(parallelism: int, savepoint: Path, to: Path) -> Path:
 @pytest.mark.parametrize("backend", [pytest.param("hashmap", marks=pytest.mark.nightly), "rocksdb"])
 def test_queries_go_on(backend: str, tmp_path: Path) -> None:
     """Import, export, restore in either backend, savepoint: every entry is what it was."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     snapshot = import_snapshot(lake, str(GOLDEN.snapshot), "queries", engine=LocalEngine())
     exported = tmp_path / "exported"
     export_snapshot(lake, "queries", snapshot.record.snapshot_id, exported, engine=LocalEngine())

@@ -41,7 +41,7 @@ from tests.state_core.commit.test_backend_contract import (  # noqa: F401 - they
 )
 from tests.support.jobs.commit_tasks import GROUPER, INPUT, Job
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.full, pytest.mark.thinned(2)]
 
 HOUR_MS = 3_600_000
 

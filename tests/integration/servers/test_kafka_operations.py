@@ -16,7 +16,7 @@ from tests.integration.kafka.broker import KafkaBroker
 from tests.support.command import run
 from tests.support.jobs.committed_job import CommittedJob
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.full]
 
 TASK = "Partition 0"
 

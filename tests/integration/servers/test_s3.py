@@ -54,7 +54,7 @@ from tests.support.jobs.commit_tasks import GROUPER, INPUT
 from tests.support.lakes import WORDS, entries, golden
 from tests.support.savepoints.damaged import damaged
 
-pytestmark = pytest.mark.s3
+pytestmark = [pytest.mark.s3, pytest.mark.thinned(2)]
 
 WRITERS, APPENDS = 6, 8
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.files.filesystem import Directory
 from tests.integration.s3.faults import seeded_faults
@@ -19,7 +19,7 @@ from tests.integration.s3.relay import Fault, Relay, Request
 from tests.support.command import Ran, run
 from tests.support.lakes import WORDS, Contents, entries
 
-pytestmark = pytest.mark.s3
+pytestmark = [pytest.mark.s3, pytest.mark.full]
 
 JOB = "words"
 KEY = "word-10"
@@ -60,7 +60,7 @@ class Places:
 
     def snapshots(self) -> dict[str, int]:
         """The snapshots of the lake, each with its entries; all are whole."""
-        lake = Lake(self.at("lake"))
+        lake = Catalog(self.at("lake"))
         if not lake.exists():
             return {}
         records, bad = lake.records()
@@ -210,5 +210,5 @@ def test_the_answer_to_each_commit_is_lost(s3: S3Proxy, relay: Relay, fault: Fau
     # one version of the tables of words and of timers; of the catalog its first, two a snapshot
     # (the attempt, and its end), and the drop, which leaves no file to delete
     assert relay.faults[fault] == len(spoiled) == 2 + 1 + 2 * 2 + 1
-    catalog = Lake(places.at("lake")).table("snapshots")
+    catalog = Catalog(places.at("lake")).table("snapshots")
     assert catalog.versions_after(-1) == [5, 4, 3, 2, 1, 0]

@@ -18,7 +18,7 @@ from pyarrow import csv
 
 from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
 from statelake.pipelines.engine import Engine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.ingest.large_slice_tasks import JoinTask
@@ -41,7 +41,7 @@ from tests.support.engines import Interrupted, Noting
 from tests.support.jobs.alert_orders import EXAMPLE, RULES, expected, orders_of
 from tests.support.lakes import DEMO, LOCAL, WORDS, entries, golden, tiny_pieces, unit_paths
 
-pytestmark = pytest.mark.s3
+pytestmark = [pytest.mark.s3, pytest.mark.full, pytest.mark.thinned(2)]
 
 OPERATORS = "operator-hashmap-canonical-p2-m128-flink2.3.0"
 
@@ -64,7 +64,7 @@ def put(source: Path, directory: Directory) -> str:
 def test_there_and_back(directory: Directory, tmp_path: Path) -> None:
     """A savepoint in S3, a lake in S3, a savepoint in S3: the same entries, rescaled too."""
     source = put(WORDS, directory.child("savepoint"))
-    lake = Lake(directory.child("lake").location)
+    lake = Catalog(directory.child("lake").location)
     assert not lake.exists()
     done = import_snapshot(lake, source, "words", snapshot_id="one", engine=LOCAL)
     assert done.record.source == directory.child("savepoint").uri
@@ -78,7 +78,7 @@ def test_there_and_back(directory: Directory, tmp_path: Path) -> None:
         assert check_snapshot(target).sound
     rescaled = directory.child("wide").location
     export_snapshot(lake, "words", "one", rescaled, max_parallelism=256, engine=LOCAL)
-    local = Lake(tmp_path / "lake")
+    local = Catalog(tmp_path / "lake")
     import_snapshot(local, str(WORDS), "words", snapshot_id="one", engine=LOCAL)
     export_snapshot(local, "words", "one", tmp_path / "wide", max_parallelism=256, engine=LOCAL)
     assert entries(rescaled) == entries(tmp_path / "wide")
@@ -87,7 +87,7 @@ def test_there_and_back(directory: Directory, tmp_path: Path) -> None:
 def test_a_file_that_is_replaced_during_an_import(directory: Directory) -> None:
     """By one as long: the import names it; when it is put right, the same process imports it."""
     source, savepoint = put(WORDS, directory.child("savepoint")), directory.child("savepoint")
-    lake = Lake(directory.child("lake").location)
+    lake = Catalog(directory.child("lake").location)
     size, path = max((size, path) for path, size in savepoint.files_below())
     right = savepoint.read(path)
     engine = Interrupted(after=lambda: savepoint.write(path, bytes(size)))
@@ -104,7 +104,7 @@ def test_a_file_that_is_replaced_during_an_import(directory: Directory) -> None:
 @pytest.mark.parametrize("fails", [False, True])
 def test_two_exports_to_one_place(directory: Directory, tmp_path: Path, fails: bool) -> None:
     """Each removes its own files alone: the savepoint is whole, be it that one of them fails."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(WORDS), "words", snapshot_id="one", engine=LOCAL)
     target = directory.child("both").location
     begun, written = threading.Event(), threading.Event()
@@ -139,7 +139,7 @@ def test_a_large_slice_in_pieces(
     state = NewKeyedState("hot", rows, kind="map", user_key="Long", value="Long")
     source, there, engine = str(tmp_path / "savepoint"), directory.child("lake"), Noting()
     write_snapshot(source, [NewOperator("op", "Long", (state,))])
-    lake = Lake(there.location)
+    lake = Catalog(there.location)
     with tiny_pieces():
         record = import_snapshot(lake, source, "job", snapshot_id="one", engine=engine).record
     assert engine.count(JoinTask) == 1
@@ -152,7 +152,7 @@ def test_operator_state(directory: Directory) -> None:
     """Split, union and broadcast lists, at their parallelism and at another."""
     case = golden(OPERATORS)
     source = put(case.snapshot, directory.child("savepoint"))
-    lake = Lake(directory.child("lake").location)
+    lake = Catalog(directory.child("lake").location)
     import_snapshot(lake, source, "job", snapshot_id="one", engine=LOCAL)
     for parallelism in (2, 3):
         target = directory.child(f"at-{parallelism}").location
@@ -179,7 +179,7 @@ def rows_of(state: Any) -> list[dict[str, Any]]:
 
 def test_a_catalog_has_one_snapshot_of_a_name(directory: Directory) -> None:
     """Two who import another savepoint under one id: the second is refused."""
-    lake = Lake(directory.location)
+    lake = Catalog(directory.location)
     import_snapshot(lake, str(WORDS), "words", snapshot_id="one", engine=LOCAL)
     other = min(DEMO.iterdir())
     with pytest.raises(ConflictError):
@@ -196,7 +196,7 @@ def test_credentials_in_locations(
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     path = directory.root.partition("/")[2]
     given = Directory(s3.location(path, f"{KEY}:{SECRET}@"))
-    lake = Lake(given.child("lake").location)
+    lake = Catalog(given.child("lake").location)
     source = given.child("savepoint").location
     record = import_snapshot(lake, source, "words", snapshot_id="one", engine=LOCAL).record
     assert SECRET not in repr(record)
@@ -208,7 +208,7 @@ def test_credentials_in_locations(
 @pytest.mark.full
 def test_savepoints_by_schedule(directory: Directory) -> None:
     """Exported, verified, and the older ones removed."""
-    lake = Lake(directory.child("lake").location)
+    lake = Catalog(directory.child("lake").location)
     import_snapshot(lake, str(WORDS), "words", snapshot_id="one", engine=LOCAL)
     exports = directory.child("exports").location
     for _ in range(2):
@@ -232,7 +232,7 @@ def source_of(form: str, directory: Directory) -> str | dict[str, str]:
         state = NewKeyedState("s", ROWS.rename_columns(["key", "value"]), value="Long")
         location = directory.child("made").location
         write_snapshot(location, [NewOperator("op", "Long", (state,))])
-        import_snapshot(Lake(lake), location, "j", snapshot_id="one", uids=["op"], engine=LOCAL)
+        import_snapshot(Catalog(lake), location, "j", snapshot_id="one", uids=["op"], engine=LOCAL)
         return {"lake": lake, "job": "j", "snapshot": "one", "state": "op/s"}
     if form == "delta":
         table = directory.child("table")
@@ -282,7 +282,7 @@ def test_credentials_by_place(
     ]
     assert [ran.code for ran in told] == [0, 0, 0]
     assert entries(f"{place}/back") == entries(WORDS)
-    _, export = take_savepoint(Lake(f"{place}/lake"), "words", f"{place}/exports", engine=LOCAL)
+    _, export = take_savepoint(Catalog(f"{place}/lake"), "words", f"{place}/exports", engine=LOCAL)
     assert export.path.startswith(f"{place}/exports/words/")
     assert entries(export.path) == entries(WORDS)
     refused = [
@@ -376,7 +376,7 @@ def test_runs_of_the_example(directory: Directory, monkeypatch: pytest.MonkeyPat
         assert ran.json["snapshot_id"] == f"run-{part + 1:08d}"
         assert alerts_of(data) == expected(range(part + 1))[0]
     target = directory.child("export").location
-    export_snapshot(Lake(lake.location), "alerts", "run-00000003", target, engine=LOCAL)
+    export_snapshot(Catalog(lake.location), "alerts", "run-00000003", target, engine=LOCAL)
     table = open_snapshot(target).operator("alert").state("spent").to_arrow()
     values = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
     assert values == expected(range(3))[1]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.files.filesystem import Directory
@@ -63,7 +63,7 @@ def test_requests_of_each_operation(relay: Relay, at: Callable[[str], str]) -> N
     words = ("--lake", lake, "--job", JOB)
 
     def add(name: str) -> Any:
-        return import_snapshot(Lake(lake), at("savepoint"), JOB, snapshot_id=name, engine=LOCAL)
+        return import_snapshot(Catalog(lake), at("savepoint"), JOB, snapshot_id=name, engine=LOCAL)
 
     operations: dict[str, Callable[[], Any]] = {
         "open": lambda: open_snapshot(at("savepoint")),
@@ -72,7 +72,7 @@ def test_requests_of_each_operation(relay: Relay, at: Callable[[str], str]) -> N
         "list": lambda: command("snapshots", "--lake", lake, "--json"),
         "sql": lambda: command("sql", *words, "SELECT count(*) FROM counter.count"),
         "get": lambda: command("get", *words, "--snapshot", "one", "--key=word-10"),
-        "export": lambda: export_snapshot(Lake(lake), JOB, "one", at("export"), engine=LOCAL),
+        "export": lambda: export_snapshot(Catalog(lake), JOB, "one", at("export"), engine=LOCAL),
         "drop": lambda: command("drop", *words, "--snapshot", "one", "--yes"),
     }
     by_operation = {}
@@ -99,7 +99,7 @@ def test_nothing_is_fetched_twice(relay: Relay, at: Callable[[str], str]) -> Non
     """An import reads each byte of the state once, an unchanged one too; no directory is made."""
     for name in ("one", "two"):
         relay.taken()
-        import_snapshot(Lake(at("lake")), at("savepoint"), JOB, snapshot_id=name, engine=LOCAL)
+        import_snapshot(Catalog(at("lake")), at("savepoint"), JOB, snapshot_id=name, engine=LOCAL)
         traffic = relay.taken()
         fetched = [one for one in traffic.asked if one.startswith("GET") and "/savepoint/" in one]
         state = [line for line in fetched if "/_metadata" not in line]

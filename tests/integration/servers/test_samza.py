@@ -44,7 +44,7 @@ from statelake.state_core.commit.records.snapshot_index import (
 from tests.integration.samza.distribution import ask_samza
 from tests.support.jobs.commit_tasks import GROUPER, Job
 
-pytestmark = pytest.mark.samza
+pytestmark = [pytest.mark.samza, pytest.mark.full]
 
 CASES = 60
 BLOBS = {"stores.store.backup.factories": "blob_store"}

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.integration.spark.cluster import SparkCluster
@@ -85,7 +85,7 @@ def savepoints(root: Path) -> dict[str, list[bytes]]:
     }
 
 
-def unnamed(lake: Lake) -> set[str]:
+def unnamed(lake: Catalog) -> set[str]:
     """Files of tables that no snapshot names."""
     named = {
         f"{table.path}/{unit.path}"
@@ -110,5 +110,5 @@ def test_lost_executors_leave_no_trace(driver: Driver) -> None:
         for words, seconds in zip(commands(name), calm, strict=True):
             driver.lose(words, chance.uniform(0, seconds), chance.randrange(2))
         assert savepoints(driver.root / name) == expected, name
-        assert not unnamed(Lake(driver.root / name / "lake")), name
+        assert not unnamed(Catalog(driver.root / name / "lake")), name
     assert driver.killed > RUNS

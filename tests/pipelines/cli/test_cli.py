@@ -217,7 +217,7 @@ def test_a_commands_own_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) ->
 
 
 DEMO = Path(cli.__file__).parent / "demo" / "savepoints" / "monday"
-EXTRA = "pyspark,py4j,dagster,matplotlib,filelock,confluent_kafka"
+EXTRA = "pyspark,py4j,dagster,filelock,confluent_kafka"
 SLOW = "deltalake,pandas,numba,llvmlite,yaml"
 
 
@@ -312,7 +312,7 @@ def test_what_the_system_refuses_is_no_fault_of_ours(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("statelake.pipelines.cli.commands.lake.Catalog", fail)
+    monkeypatch.setattr("statelake.pipelines.cli.commands.lake.Lake", fail)
     ran = run("snapshots", "--lake", "lake")
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.startswith(("error: ", "error: /data/x: "))
@@ -326,7 +326,7 @@ def test_an_error_of_ours_stays_an_internal_one(monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object, **__: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file", "x")
 
-    monkeypatch.setattr("statelake.pipelines.cli.commands.lake.Catalog", fail)
+    monkeypatch.setattr("statelake.pipelines.cli.commands.lake.Lake", fail)
     assert run("snapshots", "--lake", "lake").code == 4
 
 

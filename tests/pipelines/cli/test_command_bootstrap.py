@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.operations import bootstrap
 from statelake.state_core.errors import SnapshotError
 from tests.support.command import run
@@ -83,7 +83,7 @@ def test_its_options_and_json(tmp_path: Path) -> None:
     assert [operator.uid for operator in snapshot.operators] == list(UIDS)
     assert snapshot.compression == "snappy"
     assert entries(tmp_path / "sp") == entries(tmp_path / "plain")
-    record = Lake(tmp_path / "lake").snapshot("shop", "first")
+    record = Catalog(tmp_path / "lake").snapshot("shop", "first")
     assert {operator.label for operator in record.operators} == set(UIDS)
 
 
@@ -148,7 +148,7 @@ class TestOneThatEndedBeforeItsImport:
         with monkeypatch.context() as patch:
             patch.setattr(bootstrap, "import_snapshot", fail)
             assert run(*words).code == 3
-        assert not Lake(tmp_path / "lake").exists()
+        assert not Catalog(tmp_path / "lake").exists()
         return words
 
     def test_it_is_imported_as_it_is(self, words: tuple[Any, ...], tmp_path: Path) -> None:

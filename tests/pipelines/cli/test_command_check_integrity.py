@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
 from tests.support.lakes import KINDS, WORDS, entries, golden, import_as
 from tests.support.savepoints.damaged import Damaged, damaged
@@ -133,7 +133,7 @@ def test_help_has_examples() -> None:
 
 def test_of_a_lake(tmp_path: Path) -> None:
     """A snapshot of a lake, alone and held against its savepoint."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     record = import_as(lake, WORDS, "s")
     words = ["check", "integrity", "--lake", lake.location, "--job", "orders", "--snapshot", "s"]
     assert run(*words).code == 0

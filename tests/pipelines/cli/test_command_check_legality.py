@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.cli.main import main
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.declarations import to_json
 from tests.support.jobs import declared_jobs
@@ -26,7 +26,7 @@ OPERATORS = golden_cases("operator", form="canonical")[0].snapshot
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A lake with a snapshot of each job."""
-    made = Lake(tmp_path_factory.mktemp("legality") / "lake")
+    made = Catalog(tmp_path_factory.mktemp("legality") / "lake")
     for job, savepoint in (("kinds", KINDS), ("operator", OPERATORS)):
         import_snapshot(made, str(savepoint), job, snapshot_id="monday", engine="local")
     return made.location

@@ -12,9 +12,11 @@ import pytest
 from click.shell_completion import BashComplete, CompletionItem
 
 from statelake.pipelines.cli.main import COMMANDS, statelake
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from tests.support.lakes import add_row
+
+pytestmark = pytest.mark.thinned(2)
 
 MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
 EVIL = [
@@ -40,7 +42,7 @@ def _nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two jobs, one of which has ids that a shell would not take as they are."""
-    lake = Lake(tmp_path_factory.mktemp("completed") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("completed") / "lake")
     rows = [("orders", name) for name in ("monday", "tuesday", "größe-1")]
     rows += [("returns", name) for name in ("monday-r", *EVIL)]
     for hours, (job, name) in enumerate(rows):

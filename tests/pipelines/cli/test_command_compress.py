@@ -9,7 +9,7 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.cli.commands.compress import parse_conf
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.orchestration.definitions import definitions
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.compression import COMPRESSION_KEY, configured_compression
@@ -66,7 +66,7 @@ def test_what_can_not_be(options: tuple[str, ...], said: str, tmp_path: Path) ->
 @pytest.mark.parametrize(("value", "compression"), [("true", "snappy"), ("false", "none")])
 def test_an_export_understands_it(value: str, compression: str, tmp_path: Path) -> None:
     """The same key for `statelake export`."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, WINDOWS, "s")
     ran = run(
         "export", "--lake", lake.location, "--job", "orders", "--snapshot", "s", "--to",

@@ -15,6 +15,8 @@ from tests.support.command import run
 from tests.support.lakes import KINDS, WINDOWS, WORDS, golden
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
+pytestmark = pytest.mark.thinned(3)
+
 CASES = golden_cases("wordcount", "kinds", "windows", "churn", "pojo", "sql", "types")
 HEAD = ["operator", "state", "kind", "key_group", "namespace", "key"]
 

@@ -9,20 +9,29 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
-from tests.support.lakes import KINDS, exported, import_golden
+from tests.support.lakes import (
+    KINDS,
+    assert_whole,
+    entries,
+    exported,
+    golden,
+    import_as,
+    import_golden,
+)
 
+OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 PLACE = ("--job", "orders", "--parent", "s", "--snapshot", "edited")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake with one snapshot."""
-    return import_golden(Lake(tmp_path / "lake"), ("s", KINDS))
+    return import_golden(Catalog(tmp_path / "lake"), ("s", KINDS))
 
 
-def test_several_changes_at_once(lake: Lake, tmp_path: Path) -> None:
+def test_several_changes_at_once(lake: Catalog, tmp_path: Path) -> None:
     """What changed is reported with entries and bytes, and the export has it."""
     ran = run(
         "edit", "--lake", lake.location, *PLACE, "--rename-uid", "kinds", "all-kinds",
@@ -43,7 +52,7 @@ def test_several_changes_at_once(lake: Lake, tmp_path: Path) -> None:
     assert lake.snapshot("orders", "edited").note == "why"
 
 
-def test_for_people(lake: Lake) -> None:
+def test_for_people(lake: Catalog) -> None:
     """One line of what was made, and a table of the states that differ."""
     ran = run("edit", "--lake", lake.location, *PLACE, "--drop-state", "kinds/total")
     assert ran.code == 0
@@ -51,7 +60,7 @@ def test_for_people(lake: Lake) -> None:
     assert "total" in ran.out
 
 
-def test_keys_that_stay(lake: Lake, tmp_path: Path) -> None:
+def test_keys_that_stay(lake: Catalog, tmp_path: Path) -> None:
     """A file of keys leaves just these; one with no key that is there is answered with no."""
     keys = sorted(set(open_snapshot(KINDS).operator("kinds").state("total").to_arrow()["key"]
                       .to_pylist()))[:3]  # fmt: skip
@@ -90,7 +99,7 @@ def test_keys_that_stay(lake: Lake, tmp_path: Path) -> None:
         (["--rename-uid", "kinds", "a", "--rename-uid", "kinds", "b"], 2, "--rename-uid names"),
     ],
 )
-def test_refusals(options: list[str], code: int, said: str, lake: Lake) -> None:
+def test_refusals(options: list[str], code: int, said: str, lake: Catalog) -> None:
     """Usage and bad input are told apart, and no snapshot is made."""
     ran = run("edit", "--lake", lake.location, *PLACE, *options)
     assert ran.code == code
@@ -98,7 +107,7 @@ def test_refusals(options: list[str], code: int, said: str, lake: Lake) -> None:
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
 
 
-def test_expiry_says_by_whose_time(lake: Lake) -> None:
+def test_expiry_says_by_whose_time(lake: Catalog) -> None:
     """Without --at it goes by the lake's time of the snapshot, which a copy may have changed."""
     words = ("edit", "--lake", lake.location, "--job", "orders", "--parent", "s", "--json")
     expire = ("--expire", "kinds/session", "1h")
@@ -127,5 +136,51 @@ def test_the_time_of_a_copy_can_be_said(tmp_path: Path) -> None:
     assert datetime.fromisoformat(ran.json["taken_at"]) == datetime(
         2026, 11, 20, 4, tzinfo=timezone.utc
     )
-    stored = Lake(tmp_path / "lake").snapshot("orders", "said").taken_at
+    stored = Catalog(tmp_path / "lake").snapshot("orders", "said").taken_at
     assert stored == datetime(2026, 11, 20, 4, tzinfo=timezone.utc)
+
+
+def purge(lake: Catalog, job: str, state: str, predicate: str) -> tuple[int, str]:
+    """Let rows go: the exit code, and what was said."""
+    ran = run(
+        "edit", "--lake", lake.location, "--job", job, "--parent", "s", "--snapshot", "less",
+        "--purge", state, predicate,
+    )  # fmt: skip
+    return ran.code, ran.err
+
+
+def test_purged_keyed_rows(lake: Catalog, tmp_path: Path) -> None:
+    """The rows of which it is true go, and all others are there, entry for entry."""
+    assert purge(lake, "orders", "kinds/total", "value > 10 AND key_group < 64") == (0, "")
+    before = open_snapshot(KINDS).operator("kinds").state("total").to_arrow().to_pylist()
+    stays = [row for row in before if not (row["value"] > 10 and row["key_group"] < 64)]
+    assert 0 < len(stays) < len(before)
+    found = exported(lake, "less", tmp_path / "out")
+    after = open_snapshot(tmp_path / "out").operator("kinds").state("total").to_arrow()
+    assert sorted(map(str, after.to_pylist())) == sorted(map(str, stays))
+    others = {key: held for key, held in entries(KINDS).items() if key[1] != "total"}
+    assert {key: held for key, held in found.items() if key[1] != "total"} == others
+    assert_whole(lake)
+
+
+def test_purged_operator_state(lake: Catalog, tmp_path: Path) -> None:
+    """Elements of a list, and the rest keeps its subtask and order."""
+    import_as(lake, OPERATOR, "s", "rules")
+    assert purge(lake, "rules", "opstate/split", "value % 3 = 0") == (0, "")
+    before = open_snapshot(OPERATOR).operator("opstate").operator_state("split").to_arrow()
+    stays = [(row["subtask"], row["value"]) for row in before.to_pylist() if row["value"] % 3 != 0]
+    exported(lake, "less", tmp_path / "out", "rules")
+    after = open_snapshot(tmp_path / "out").operator("opstate").operator_state("split").to_arrow()
+    assert [(row["subtask"], row["value"]) for row in after.to_pylist()] == stays
+
+
+@pytest.mark.parametrize(
+    "predicate", ["nothing = 1", "value >", "value; DROP TABLE x", "value + 1", "'a'"]
+)
+def test_a_predicate_that_is_not_understood(predicate: str, lake: Catalog) -> None:
+    """It is told in one line, and nothing was made."""
+    code, said = purge(lake, "orders", "kinds/total", predicate)
+    assert code == 3
+    assert said.startswith(f"error: state kinds/total, {predicate}: ")
+    assert said.count("\n") == 1
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]

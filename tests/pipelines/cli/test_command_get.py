@@ -15,8 +15,9 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.keys import rows_in_savepoint
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.keys import key_history
+from statelake.pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake
 from statelake.pipelines.lake.tables import key_rows
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.model.key_groups import EncodedKey
@@ -26,6 +27,8 @@ from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers
 from tests.support.savepoints.keyed_types import KEYS, POJO, keyed_savepoint
 from tests.support.savepoints.kryo_savepoint import kryo_savepoint
+
+pytestmark = pytest.mark.thinned(2)
 
 SAMPLED = 6
 NOTHING, USAGE, BAD_INPUT = 1, 2, 3
@@ -190,13 +193,13 @@ def test_a_key_of_none_of_several_types() -> None:
 @pytest.mark.parametrize("savepoint", IN_LAKES, ids=lambda path: path.parent.name)
 def test_a_lake_holds_what_the_savepoint_held(savepoint: Path, tmp_path: Path) -> None:
     """The same rows, of the newest snapshot and of one that is named."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, savepoint, "s")
     rows = by_key(savepoint)
     for key in sampled(list(rows)):
         found = [
             json.dumps(row)
-            for each in lake.get("orders", key)
+            for each in rows_in_lake(lake, newest_snapshot(lake, "orders"), key)
             for state, batch in each.batches
             for row in plain_rows(state_head(each.operator, state), batch)
         ]
@@ -208,7 +211,7 @@ def test_a_lake_holds_what_the_savepoint_held(savepoint: Path, tmp_path: Path) -
 @pytest.mark.parametrize("source", [WORDS, WIDE], ids=["a file a key group", "buckets"])
 def test_files_that_can_not_hold_the_key_are_not_read(source: Path, tmp_path: Path) -> None:
     """They may be damaged."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     record = import_as(lake, source, "s")
     row = open_snapshot(source).operator("counter").state("count").to_arrow().to_pylist()[0]
     (operator,) = (each for each in record.operators if each.uid == "counter")
@@ -224,7 +227,7 @@ def test_row_groups_that_can_not_hold_the_key_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By their statistics; and values only of the row group that has the key."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     record = import_as(lake, WIDE, "s")
     (operator,) = (each for each in record.operators if each.uid == "counter")
     (table,) = (table for table in operator.keyed_tables if table.path.endswith("count"))
@@ -241,7 +244,7 @@ def test_row_groups_that_can_not_hold_the_key_are_not_read(
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", watched)
     key = rows.column("key")[0].as_py()
-    (found,) = lake.get("orders", key, state="count")
+    (found,) = rows_in_lake(lake, record, key, state="count")
     assert [batch.column("key").to_pylist() for _, batch in found.batches] == [[key]]
     keys, values = read
     assert "value" in values
@@ -250,7 +253,7 @@ def test_row_groups_that_can_not_hold_the_key_are_not_read(
 
 def test_what_a_lake_is_asked_wrongly(tmp_path: Path) -> None:
     """Errors name what there is."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, KINDS, "monday")
     words = ("get", "--lake", lake.location, "--job")
     assert "no key of type Long" in run(*words, "orders", "--key", "x").err
@@ -266,10 +269,10 @@ def test_what_a_lake_is_asked_wrongly(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def three(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A job with three snapshots: a key's total changes, and then one of its scores is gone."""
     tmp_path = tmp_path_factory.mktemp("history")
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     changed = edited_savepoint(
         KINDS, tmp_path / "b", ("kinds/total", "key = -820795872871", {"value": "1"})
     )
@@ -279,7 +282,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lake
 
 
-def test_what_changed_when(three: Lake) -> None:
+def test_what_changed_when(three: Catalog) -> None:
     """All is added first; then only what changed is told, with both values."""
     words = ("history", "--lake", three.location, "--job", "orders", "--key", "-820795872871")
     first, second, third = run(*words, "--json").json
@@ -296,15 +299,15 @@ def test_what_changed_when(three: Lake) -> None:
     assert "11130 → 1" in ran.out
 
 
-def test_the_history_ends_with_what_each_snapshot_holds(three: Lake) -> None:
+def test_the_history_ends_with_what_each_snapshot_holds(three: Catalog) -> None:
     """As many entries as `get` finds, in every snapshot."""
     for key in ("-820795872871", "-94496947966233"):
-        for snapshot in three.history("orders", key).snapshots:
-            held = three.get("orders", key, snapshot_id=snapshot.snapshot_id)
+        for snapshot in key_history.key_history(three, "orders", key).snapshots:
+            held = rows_in_lake(three, three.snapshot("orders", snapshot.snapshot_id), key)
             assert snapshot.entries == sum(len(rows) for each in held for _, rows in each.batches)
 
 
-def test_no_file_is_read_twice(three: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_is_read_twice(three: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots share the files of what did not change."""
     opened: list[tuple[str, str]] = []
     whole = key_rows.open_unit
@@ -320,7 +323,7 @@ def test_no_file_is_read_twice(three: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(tables) < len(opened) <= len(tables) + 2
 
 
-def test_a_key_without_a_history(three: Lake) -> None:
+def test_a_key_without_a_history(three: Catalog) -> None:
     """Exit 1 where no snapshot holds anything; errors as of `get`."""
     words = ("history", "--lake", three.location, "--job")
     ran = run(*words, "orders", "--key", 1)

@@ -14,6 +14,8 @@ from tests.support.command import run
 from tests.support.lakes import KINDS, WINDOWS, WORDS, golden, raw_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
+pytestmark = pytest.mark.thinned(3)
+
 FLINKS_COLUMNS = [
     "checkpoint-id",
     "operator-name",
@@ -187,10 +189,10 @@ def test_counting_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("statelake.pipelines.cli.commands.inspect.measure_operator", never)
+    monkeypatch.setattr("statelake.state_core.model.description.measure_operator", never)
     report = inspected(WORDS, "--no-entries")
     assert "entries" not in state_of(report, "counter", "count")
-    monkeypatch.setattr("statelake.pipelines.cli.commands.inspect.AUTO_COUNT_BYTES", 10)
+    monkeypatch.setattr("statelake.state_core.model.description.AUTO_COUNT_BYTES", 10)
     assert inspected(WORDS) == report
 
 

@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from statelake.pipelines.cli.commands.report import _refuse
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.command import run
@@ -84,7 +84,7 @@ def test_a_lake(tmp_path: Path) -> None:
     """The newest snapshot or the one that is named, how the job grew, and a savepoint's sizes."""
     lake = tmp_path / "lake"
     for savepoint in (MONDAY, TUESDAY):
-        import_as(Lake(lake), savepoint, savepoint.name, "demo")
+        import_as(Catalog(lake), savepoint, savepoint.name, "demo")
     target, other, direct = (tmp_path / f"{name}.html" for name in ("new", "old", "savepoint"))
     words = ("report", "--lake", lake, "--job", "demo")
     assert run(*words, "--to", target, "--check").code == 0
@@ -107,7 +107,7 @@ def test_a_lake(tmp_path: Path) -> None:
 def test_what_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment's lake and job stand in for the options, and give way to a savepoint."""
     lake, target = tmp_path / "lake", tmp_path / "report.html"
-    import_as(Lake(lake), TUESDAY, "tuesday", "demo")
+    import_as(Catalog(lake), TUESDAY, "tuesday", "demo")
     monkeypatch.setenv("STATELAKE_LAKE", str(lake))
     monkeypatch.setenv("STATELAKE_JOB", "demo")
     assert run("report", "--to", target, "--limit", 0).code == 0

@@ -21,28 +21,30 @@ import pytest
 from statelake.pipelines.cli.commands.queries import query_output
 from statelake.pipelines.cli.commands.queries.shell import Shell
 from statelake.pipelines.cli.commands.queries.sql import changing_verb
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.state_core.errors import StateError
 from tests.support.command import run
 from tests.support.lakes import DEMO, import_as, import_golden, kept_files
+
+pytestmark = pytest.mark.thinned(2)
 
 KEY = -820795872871
 COUNT = "SELECT count(*) AS n FROM kinds.total"
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """The demo's savepoints as snapshots of job `demo`; nobody changes it."""
-    lake = Lake(tmp_path_factory.mktemp("sql") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("sql") / "lake")
     for name in ("monday", "tuesday"):
         import_as(lake, DEMO / name, name, job="demo")
     return lake
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """One of its own with the first of them."""
-    return import_golden(Lake(tmp_path / "lake"), ("monday", DEMO / "monday"), job="demo")
+    return import_golden(Catalog(tmp_path / "lake"), ("monday", DEMO / "monday"), job="demo")
 
 
 class TestResults:
@@ -50,11 +52,11 @@ class TestResults:
 
     QUERY = "SELECT key, value, value.f1 AS text FROM kinds.triple ORDER BY key"
 
-    def words(self, lake: Lake, *options: object) -> list[object]:
+    def words(self, lake: Catalog, *options: object) -> list[object]:
         """A command."""
         return ["sql", "--lake", lake.location, "--job", "demo", self.QUERY, *options]
 
-    def test_forms(self, shared: Lake, tmp_path: Path) -> None:
+    def test_forms(self, shared: Catalog, tmp_path: Path) -> None:
         """JSON, CSV, and files of each kind, which have all rows and replace what was there."""
         rows = run(*self.words(shared, "--json", "--limit", 1000)).lines
         assert len(rows) == 128
@@ -78,7 +80,7 @@ class TestResults:
             "rows.csv", "rows.json", "rows.parquet"
         ]  # fmt: skip
 
-    def test_the_first_rows(self, shared: Lake) -> None:
+    def test_the_first_rows(self, shared: Catalog) -> None:
         """A table ends where its limit is, and says so."""
         ran = run(*self.words(shared, "--limit", 3))
         assert len(ran.out.splitlines()) == 5
@@ -86,7 +88,7 @@ class TestResults:
         assert len(run(*self.words(shared)).out.splitlines()) == 102
 
     def test_a_file_is_whole_or_not_there(
-        self, shared: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, shared: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What fails on the way leaves what was there before."""
         path = tmp_path / "rows.csv"
@@ -144,7 +146,7 @@ class TestRefused:
              "no row of tuesday"),
         ],
     )  # fmt: skip
-    def test_queries(self, shared: Lake, words: tuple[str, ...], code: int, said: str) -> None:
+    def test_queries(self, shared: Catalog, words: tuple[str, ...], code: int, said: str) -> None:
         """Nothing is printed but what is wrong, and nothing in the lake changes."""
         before = kept_files(shared)
         ran = run("sql", "--lake", shared.location, "--job", "demo", *words)
@@ -154,7 +156,7 @@ class TestRefused:
         assert kept_files(shared) == before
 
 
-def test_an_edit(lake: Lake) -> None:
+def test_an_edit(lake: Catalog) -> None:
     """It says what has become of each state; the job need not be named where it is clear."""
     ran = run(
         "sql", "--lake", lake.location, "--edit", "monday", "--as", "erased", "--json",
@@ -177,7 +179,7 @@ def test_an_edit(lake: Lake) -> None:
 )
 @pytest.mark.parametrize("words", [("sql", "--as-of", "monday"), ("sql",)], ids=["past", "newest"])
 def test_a_change_without_an_edit_is_refused(
-    lake: Lake, statement: str, words: tuple[str, ...]
+    lake: Catalog, statement: str, words: tuple[str, ...]
 ) -> None:
     """The words that make a snapshot of it are told, and no table has another version."""
     before = kept_files(lake)
@@ -214,7 +216,7 @@ class TestShell:
     """What a prompt does with its lines."""
 
     @pytest.fixture
-    def shell(self, lake: Lake) -> Shell:
+    def shell(self, lake: Catalog) -> Shell:
         """A prompt over the lake."""
         return Shell(lake, "demo")
 
@@ -283,7 +285,7 @@ class TestShell:
         assert "user_key" not in shell.completions("use", "SELECT key FROM kinds.total WHERE use")
         assert "statelake.snapshots" in shell.completions("state", "SELECT * FROM state")
 
-    def test_lines_from_elsewhere(self, lake: Lake) -> None:
+    def test_lines_from_elsewhere(self, lake: Catalog) -> None:
         """They run up to the first error, which is the command's; nothing else changes."""
         lines = f"{COUNT};\n.edit monday\nDELETE FROM kinds.total;\nSELECT nope;\n.commit x\n"
         ran = subprocess.run(
@@ -296,7 +298,7 @@ class TestShell:
         assert ran.stderr.startswith("error: ")
         assert [summary.snapshot_id for summary in lake.summaries()] == ["monday"]
 
-    def test_at_a_terminal(self, lake: Lake, tmp_path: Path) -> None:
+    def test_at_a_terminal(self, lake: Catalog, tmp_path: Path) -> None:
         """Errors are told and the prompt comes again; Tab completes; lines are kept for later."""
         history = tmp_path / "state" / "history"
         master, slave = pty.openpty()

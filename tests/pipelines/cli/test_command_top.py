@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.shown import plain
 from statelake.state_core.formats import key_weights
 from statelake.state_core.formats.key_weights import StateWeights, heaviest_key, weigh_operator
@@ -24,6 +24,8 @@ from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers
 from tests.support.savepoints.keyed_types import KEYS, POJO, keyed_savepoint
 from tests.support.savepoints.own_savepoint import FORMS, own_savepoint
+
+pytestmark = pytest.mark.thinned(3)
 
 USAGE, BAD_INPUT = 2, 3
 ALL = 1 << 20
@@ -190,7 +192,7 @@ def test_the_heaviest_key_of_a_key_group(tmp_path: Path) -> None:
 )
 def test_a_lake_weighs_what_the_savepoint_weighed(savepoint: Path, tmp_path: Path) -> None:
     """To the byte, times to live and all."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, savepoint, "s")
     more = ("--json", "--limit", 4, "--ttl", "1h,1d", "--at", "2026-11-20T21:17:47.700Z")
     there = run("top", "--lake", lake.location, "--job", "orders", *more)
@@ -213,7 +215,7 @@ def test_times_to_live(tmp_path: Path) -> None:
         sum(time <= middle for time in times), sum(time <= middle - 1 for time in times), 0
     ]  # fmt: skip
     assert [expiry["time_to_live"] for expiry in state["ttl"]] == ["0s", "1ms", "365d"]
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, KINDS, "s")
     edited = run(
         "edit", "--lake", lake.location, "--job", "orders", "--parent", "s", "--snapshot", "t",

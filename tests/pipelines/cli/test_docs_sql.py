@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
 from tests.support.lakes import DEMO, import_as
 
@@ -20,7 +20,7 @@ def test_every_command_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """One after the other; `...` stands for what differs from run to run."""
     monkeypatch.chdir(tmp_path)
     for name in ("monday", "tuesday"):
-        import_as(Lake("lake"), DEMO / name, name, job="demo")
+        import_as(Catalog("lake"), DEMO / name, name, job="demo")
     blocks = BLOCK.findall(PAGE.read_text("utf-8"))
     assert len(blocks) > 6
     for command, shown in blocks:

@@ -22,11 +22,11 @@ TASKS = [
     README,
     *(
         DOCS / f"{name}.md"
-        for name in ("tutorial", "archive", "retention", "change", "share", "rescale", "upgrade")
+        for name in ("archive", "retention", "change", "share", "rescale", "upgrade")
     ),
 ]
+SHOWN = [DOCS / f"{name}.md" for name in ("tutorial", "which-change", "without-statelake")]
 MADE = {"commands.md", "examples.md"}  # when the site is built
-SPARK = {"migrate"}  # what starts it has tests of its own
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -43,19 +43,28 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def fenced(page: Path) -> list[tuple[str, str]]:
+    """The verbatim blocks of a page, each with its language."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
 def blocks(page: Path, kind: str) -> list[str]:
-    """The verbatim blocks of a page that are of that kind."""
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    return [text for name, text in fenced if name == kind]
+    """The verbatim blocks of a page in one language."""
+    return [text for name, text in fenced(page) if name == kind]
 
 
 def typed(page: Path) -> Iterator[list[str]]:
     """The words of each call of statelake in a page's blocks of commands."""
     for block in blocks(page, "sh"):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words and words[0] == "statelake":
-                yield words[1:]
+        yield from typed_in(block)
+
+
+def typed_in(block: str) -> Iterator[list[str]]:
+    """The words of each call of statelake in a block of commands."""
+    for line in block.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words and words[0] == "statelake":
+            yield words[1:]
 
 
 @pytest.mark.parametrize("page", TASKS, ids=lambda page: page.stem)
@@ -65,7 +74,7 @@ def test_what_a_page_says_can_be_typed(page: Path, clone: Path) -> None:
         block for block in blocks(DOCS / "upgrade.md", "python") if block.startswith("# jobs.py")
     )
     (clone / "jobs.py").write_text(jobs, "utf-8")
-    called = [words for words in typed(page) if words[0] not in SPARK]
+    called = list(typed(page))
     assert len(called) >= 2
     if not any(words[0] == "import" for words in called):  # README's first steps come before
         called = [words for words in typed(README) if words[0] == "import"] + called
@@ -75,6 +84,20 @@ def test_what_a_page_says_can_be_typed(page: Path, clone: Path) -> None:
         assert ran.code == 0 or words[0] == "check", (words, ran.out)
     if page == README:
         assert (clone / "savepoints" / "erased" / "_metadata").is_file()
+
+
+def test_what_the_page_on_python_says_can_be_run(clone: Path) -> None:
+    """All its blocks, one after another, do README's five minutes."""
+    program = "".join(blocks(DOCS / "python.md", "python"))
+    exec(compile(program, "python.md", "exec"), {})  # noqa: S102 - our own page
+    for name in ("erased", "salvaged", "wide"):
+        assert (clone / "savepoints" / name / "_metadata").is_file()
+    records = run("snapshots", "--lake", clone / "lake", "--job", "orders", "--json").json
+    assert [each["snapshot_id"] for each in records] == ["monday", "tuesday", "smaller", "fewer"]
+    (python,) = (
+        block for block in blocks(DOCS / "one-key.md", "python") if "import statelake" in block
+    )
+    exec(compile(python.replace('"demo")', '"orders")'), "one-key.md", "exec"), {})  # noqa: S102
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -88,6 +111,44 @@ def test_files_that_are_named_are_there(page: Path) -> None:
         name for name in linked if name and name not in MADE and not (page.parent / name).exists()
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.stem)
+def test_a_page_shows_what_its_blocks_print(
+    page: Path, clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands and Python, one block after another; `...` stands for what differs."""
+    if page.stem != "tutorial":  # which imports them itself
+        for name in ("monday", "tuesday"):
+            options = ("--lake", "lake", "--job", "demo", "--snapshot", name)
+            assert run("import", clone / "demo" / "savepoints" / name, *options).code == 0
+    names: dict[str, object] = {}
+    printed = ""
+    shown = 0
+    for language, block in fenced(page):
+        if language == "sh":
+            assert [run(*words).code for words in typed_in(block)] == [0] * block.count("statelake")
+        elif language == "python" and "spark." not in block:  # see tests/pipelines/spark
+            exec(block, names)  # noqa: S102 - what the page says
+            printed = capsys.readouterr().out
+        elif printed:
+            assert_printed(block, printed)
+            printed, shown = "", shown + 1
+        else:
+            for call in block.replace("\\\n", " ").split("$ statelake ")[1:]:
+                command, _, expected = call.partition("\n")
+                words = shlex.split(command)
+                ran = run(*words)
+                assert ran.code == 0, ran.err
+                assert_printed(expected, ran.out)
+                shown += 1
+    assert shown > 2
+
+
+def assert_printed(expected: str, printed: str) -> None:
+    """Compare but for blanks, and for what stands as `...`."""
+    pattern = re.escape(squeezed(expected)).replace(re.escape("..."), ".*")
+    assert re.fullmatch(pattern, squeezed(printed)), printed
 
 
 def test_commits_prints_what_the_page_says(clone: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from statelake.pipelines.flink.cluster import FlinkCluster
 from statelake.pipelines.flink.connection import ConnectionSettings
 from statelake.pipelines.flink.jars import JarRun, Jars
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.processes import _begun
 from statelake.pipelines.operations.live_rescaling import rescale_job
 from statelake.pipelines.operations.rescale_journal import (
@@ -38,32 +38,32 @@ GONE = 2**31 - 2  # no process has that number
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A directory that is to be a lake."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def started(lake: Lake) -> Journal:
+def started(lake: Catalog) -> Journal:
     """A rescale that has begun."""
     return start_journal(
         lake, "orders", flink_job=JOB, parallelism=3, max_parallelism=0, old_parallelism=2
     )
 
 
-def file_of(lake: Lake) -> Path:
+def file_of(lake: Catalog) -> Path:
     """The only journal."""
     (found,) = Path(lake.location).glob("_statelake/rescales/orders/*.json")
     return found
 
 
-def change(lake: Lake, **values: Any) -> None:
+def change(lake: Catalog, **values: Any) -> None:
     """Write something else into it."""
     file = file_of(lake)
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
 def test_messages_have_nothing_of_the_lakes_credentials(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They name the lake as it may be shown, not what opens it in other processes."""
     started(lake)
@@ -84,7 +84,7 @@ def test_messages_have_nothing_of_the_lakes_credentials(
         assert error.value.place == lake.directory.uri
 
 
-def test_what_was_done_is_there_again(lake: Lake) -> None:
+def test_what_was_done_is_there_again(lake: Catalog) -> None:
     """Every field, until it has an outcome."""
     journal = started(lake)
     journal.savepoint = "savepoint-012345-0123456789ab"
@@ -100,7 +100,7 @@ def test_what_was_done_is_there_again(lake: Lake) -> None:
     assert ended_journals(lake, "orders") == [again]
 
 
-def test_two_are_not_at_work_at_once(lake: Lake) -> None:
+def test_two_are_not_at_work_at_once(lake: Catalog) -> None:
     """One that began at the same moment, one in another process, one elsewhere."""
     journal = started(lake)
     with pytest.raises(ConflictError, match="at this moment"):
@@ -140,7 +140,7 @@ def test_two_are_not_at_work_at_once(lake: Lake) -> None:
     ],
     ids=str,
 )
-def test_what_no_rescale_wrote_is_refused(lake: Lake, forged: dict[str, Any]) -> None:
+def test_what_no_rescale_wrote_is_refused(lake: Catalog, forged: dict[str, Any]) -> None:
     """By name, before anything is done with it."""
     started(lake)
     change(lake, **forged)
@@ -149,7 +149,7 @@ def test_what_no_rescale_wrote_is_refused(lake: Lake, forged: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "{}"])
-def test_what_is_no_journal_is_refused(lake: Lake, text: str) -> None:
+def test_what_is_no_journal_is_refused(lake: Catalog, text: str) -> None:
     """In a sentence."""
     started(lake)
     file_of(lake).write_text(text)
@@ -157,7 +157,7 @@ def test_what_is_no_journal_is_refused(lake: Lake, text: str) -> None:
         open_journal(lake, "orders")
 
 
-def test_no_job_is_cancelled_that_a_forged_journal_names(lake: Lake) -> None:
+def test_no_job_is_cancelled_that_a_forged_journal_names(lake: Catalog) -> None:
     """One that was not started from the rescale's own export is somebody else's."""
     journal = started(lake)
     running = {
@@ -183,7 +183,7 @@ def test_no_job_is_cancelled_that_a_forged_journal_names(lake: Lake) -> None:
     assert {method for method, *_ in server.asked} == {"GET"}
 
 
-def test_links_are_not_followed(lake: Lake, tmp_path: Path) -> None:
+def test_links_are_not_followed(lake: Catalog, tmp_path: Path) -> None:
     """Neither for reading nor for writing."""
     journal = started(lake)
     file = file_of(lake)
@@ -198,7 +198,7 @@ def test_links_are_not_followed(lake: Lake, tmp_path: Path) -> None:
     assert kept.read_bytes() == before
 
 
-def test_other_files_are_none(lake: Lake) -> None:
+def test_other_files_are_none(lake: Catalog) -> None:
     """They are left alone."""
     journal = started(lake)
     folder = file_of(lake).parent

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.lakes import import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
 
@@ -18,10 +18,10 @@ JOB = "orders"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake with the demo's two savepoints: monday, tuesday."""
     imports = [(name, DEMO / name) for name in ("monday", "tuesday")]
-    return import_golden(Lake(tmp_path / "lake"), *imports, job=JOB, partitions=128)
+    return import_golden(Catalog(tmp_path / "lake"), *imports, job=JOB, partitions=128)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.state_core.errors import StateError, UnsupportedFormatError
 from statelake.state_core.files.filesystem import Directory
@@ -49,6 +49,8 @@ from tests.support.lakes import (
 )
 from tests.support.savepoints.contradicting import CONTRADICTIONS, Contradiction, contradict
 from tests.support.savepoints.damaged import damaged
+
+pytestmark = pytest.mark.thinned(2)
 
 ROCKSDB = "kinds-rocksdb-native-p2-m128-flink2.3.0"
 every_contradiction = pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_every_command_refuses_it(contradiction: Contradiction, tmp_path: Path) 
 
 def test_the_other_snapshots_of_the_lake_stay(tmp_path: Path) -> None:
     """A lake that has refused one is what it was, and is used on."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, golden(CONTRADICTIONS[0].case).snapshot, "good")
     before = kept_files(lake)
     for index, contradiction in enumerate(CONTRADICTIONS):
@@ -100,7 +102,7 @@ def test_the_other_snapshots_of_the_lake_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [ROCKSDB, "operator-hashmap-canonical-p2-m128-flink2.3.0"])
 def test_a_finished_subtask_that_got_state_in_the_lake(name: str, tmp_path: Path) -> None:
     """Its handle could not be written: the export says so, and loses nothing in silence."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     record = import_as(lake, golden(name).snapshot, "a")
     metadata = read_metadata(record.metadata)
     for operator in metadata.operators:
@@ -123,7 +125,7 @@ def test_a_finished_subtask_that_left_nothing(tmp_path: Path) -> None:
         operator.subtasks[1] = SubtaskState(finished=True)
 
     snapshot.edit(finish)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, snapshot.path, "a")
     export_snapshot(lake, "orders", "a", tmp_path / "out", engine=LOCAL)
     (written,) = (
@@ -167,7 +169,7 @@ def raw_state_gone(to: Path) -> Path:
 def test_an_import_that_fails_leaves_nothing(make: Callable[[Path], Path], tmp_path: Path) -> None:
     """No table that no snapshot names, no file, no note: in a new lake, and in one that is used."""
     snapshot = make(tmp_path / "snapshot")
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     with pytest.raises(StateError):
         import_as(lake, snapshot, "bad")
     assert kept_files(lake) == {}
@@ -374,7 +376,7 @@ def test_refused_or_whole(name: str, origins: Path, tmp_path: Path, data: st.Dat
     """Whatever is changed: an error of ours, or every entry in the lake and out of it again."""
     for old in tmp_path.iterdir():
         shutil.rmtree(old)
-    snapshot, lake = tmp_path / "snapshot", Lake(tmp_path / "lake")
+    snapshot, lake = tmp_path / "snapshot", Catalog(tmp_path / "lake")
     shutil.copytree(origin(name, origins), snapshot)
     metadata = read_metadata((snapshot / "_metadata").read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):

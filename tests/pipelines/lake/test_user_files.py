@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,18 +71,26 @@ parts = st.recursive(
 )  # fmt: skip
 
 
+def refusal_of(read: Callable[[Any], Any], argument: Any) -> StateError | None:
+    """Return what is said against it; None if it is read."""
+    try:
+        read(argument)
+    except StateError as error:
+        return error
+    return None
+
+
 @settings(suppress_health_check=list(HealthCheck), max_examples=60)
 @given(parts)
 def test_any_file_is_read_or_refused(tmp_path: Path, held: Any) -> None:
     """Nothing but an error of ours comes out of what people could have written."""
     path = tmp_path / "spec.yaml"
     path.write_text(json.dumps(held))
-    with suppress(StateError):
-        parse_type(held)
-    with suppress(StateError):
-        read_as_types(path)
-    with suppress(StateError):
-        read_bootstrap_spec(path)
+    of_files = [refusal_of(read, path) for read in (read_as_types, read_bootstrap_spec)]
+    for refused in filter(None, (refusal_of(parse_type, held), *of_files)):
+        assert refused.problem
+        assert str(refused).encode()
+    assert all(str(path) in str(refused) for refused in of_files if refused is not None)
 
 
 @pytest.mark.parametrize(("job", "snapshot"), [("\udcff", "a"), ("a", "b\ud800")])

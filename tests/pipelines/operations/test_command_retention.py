@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
 from tests.support.lakes import DEMO
 
@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> tuple[str, ...]:
 
 def left(place: tuple[str, ...]) -> list[str]:
     """The snapshots that the lake still has."""
-    return [summary.snapshot_id for summary in Lake(place[1]).summaries("orders")]
+    return [summary.snapshot_id for summary in Catalog(place[1]).summaries("orders")]
 
 
 def test_a_hold_and_its_end(place: tuple[str, ...]) -> None:

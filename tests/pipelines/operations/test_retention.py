@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from statelake.pipelines.lake.tables.records import HoldRecord, SnapshotRecord
 from statelake.pipelines.operations.retention import Policy, prune, reasons_to_stay
@@ -117,7 +117,7 @@ def test_what_is_no_policy(text: str) -> None:
 def test_pruning_respects_holds(tmp_path: Path) -> None:
     """As Dagster does it: what is held stays until it is released."""
     lake = import_golden(
-        Lake(tmp_path / "lake"), ("monday", DEMO / "monday"), ("tuesday", DEMO / "tuesday")
+        Catalog(tmp_path / "lake"), ("monday", DEMO / "monday"), ("tuesday", DEMO / "tuesday")
     )
     first, *_ = sorted(lake.summaries("orders"), key=lambda summary: summary.taken_at)
     hold_snapshot(lake, "orders", first.snapshot_id)

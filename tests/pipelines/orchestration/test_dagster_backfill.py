@@ -10,13 +10,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.orchestration.definitions import definitions
 from statelake.pipelines.orchestration.resources import Locations
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 JOB = "shop"
 NIGHTS = ("monday", "tuesday", "wednesday")
@@ -34,7 +34,7 @@ class Backfill:
         self.instance = instance
         self.state = state
         self.locations = Locations(lake=str(base / "lake"), job=JOB)
-        self.lake = Lake(base / "lake")
+        self.lake = Catalog(base / "lake")
         for name in NIGHTS:
             import_snapshot(
                 self.lake, str(golden.snapshot), JOB, snapshot_id=name,

@@ -34,6 +34,8 @@ from statelake.pipelines.orchestration.settings import (
 from statelake.pipelines.orchestration.state_job import StateJob, table_key
 from tests.support.lakes import DEMO, WORDS
 
+pytestmark = pytest.mark.full
+
 PROJECT = Path(__file__).resolve().parents[3] / "examples" / "dagster_project"
 DEFS = PROJECT / "state_of_flink" / "defs" / "lake" / "defs.yaml"
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dagster.md"
@@ -45,7 +47,7 @@ TABLES = {
 }  # fmt: skip
 OTHERS = ("savepoint", "state_tables", "restore_plan", "exported_savepoint", "migrated_tables")
 NAME = "statelake.dagster.StateLake"
-PICTURE = "](data:image/png;base64,"
+PICTURE = "](data:image/svg+xml;base64,"
 
 
 def fill(base: Path) -> None:

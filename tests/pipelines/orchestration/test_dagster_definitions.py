@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,7 +13,6 @@ import pytest
 import yaml
 
 from statelake.pipelines.orchestration.definitions import definitions
-from statelake.pipelines.orchestration.pictures import key_group_histogram
 from statelake.pipelines.orchestration.resources import Locations
 from tests.support.savepoints.golden_cases import golden_cases
 
@@ -216,17 +213,3 @@ class TestLocations:
         assert (found.savepoints_location, found.exports_location) == ("savepoints", "exports")
         assert found.open_lake().location == str(Path("lake").absolute())
         assert found.job_name == "job"
-
-
-class TestPictures:
-    """A histogram is a picture inside Markdown."""
-
-    @pytest.mark.parametrize("sizes", [[], [0], [1024] * 128, list(range(1000))])
-    def test_it_is_a_png(self, sizes: list[int]) -> None:
-        """Whatever the key groups hold."""
-        found = re.fullmatch(
-            r"!\[sizes\]\(data:image/png;base64,([A-Za-z0-9+/=]+)\)",
-            key_group_histogram(sizes, "sizes"),
-        )
-        assert found is not None
-        assert base64.b64decode(found[1]).startswith(b"\x89PNG\r\n")

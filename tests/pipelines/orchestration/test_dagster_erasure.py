@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from statelake import NewKeyedState, NewOperator, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from statelake.pipelines.lake.erase.audit_records import audit_records
 from statelake.pipelines.lake.erase.erasing import Erasure
@@ -36,6 +36,8 @@ from tests.support.lakes import DEMO, files_of, import_as, kept_files
 from tests.support.people import ALICE, BESIDE_KEYS, files_with, people_savepoint
 from tests.support.steps import do_at, stop
 
+pytestmark = [pytest.mark.full, pytest.mark.thinned(3)]
+
 SECRET = "s3cret-of-the-desk"  # noqa: S105 - to be looked for
 ASKED_AT = "2026-01-01T09:00:00Z"
 ID = "gdpr-7"
@@ -49,7 +51,7 @@ class Desk:
         self.base = base
         self.instance = instance
         self.requests = base / "requests"
-        self.lake = Lake(base / "lake")
+        self.lake = Catalog(base / "lake")
         settings = ErasureSettings(requests=str(self.requests))
         jobs = [JobSettings(name=name, savepoints=str(base)) for name in ("orders", "audit")]
         made = StateLake(lake=str(base / "lake"), jobs=jobs, erasure=settings)
@@ -128,7 +130,7 @@ def two_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
         people = pa.table({"key": [ALICE, "bob", "carol"], "value": [200, day, 50]})
         visits = NewKeyedState("visits", people, value="Long")
         write_snapshot(base / f"day-{day}", [NewOperator("users", "String", (visits,))])
-    lake = Lake(base / "lake")
+    lake = Catalog(base / "lake")
     for day in range(2):
         import_as(lake, base / f"day-{day}", f"day-{day}", uids=("users",))
     return base

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.orchestration.checks import job_checks
 from statelake.pipelines.orchestration.resources import Locations
@@ -23,7 +23,7 @@ HERE = "tests.support.jobs.declared_jobs"
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A lake with a snapshot of the job of all kinds."""
-    made = Lake(tmp_path_factory.mktemp("legality") / "lake")
+    made = Catalog(tmp_path_factory.mktemp("legality") / "lake")
     savepoint = golden_cases("kinds", form="canonical")[0].snapshot
     import_snapshot(made, str(savepoint), "kinds", snapshot_id="monday", engine="local")
     return made.location

@@ -18,6 +18,8 @@ from statelake.pipelines.orchestration.settings import CanarySettings, FlinkSett
 from tests.support.fake_rest import Answer, FakeRest
 from tests.support.lakes import WORDS
 
+pytestmark = pytest.mark.full
+
 TOKEN = "t0ken-of-flink"  # noqa: S105 - to be looked for
 ARGUMENT = "s3cret-argument"
 JOB_ID = "a" * 32

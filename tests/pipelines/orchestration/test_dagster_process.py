@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.orchestration.definitions import definitions
 from statelake.pipelines.orchestration.resources import Locations
 from tests.support.jobs.alert_orders import EXAMPLE, expected, feed, sink_rows
@@ -75,7 +75,7 @@ def test_run_after_run(
         assert told["records in"].value == (302 if part == 0 else 300)
     rows = sink_rows(tmp_path / "alerts-data" / "alerts")
     assert len(rows) == len(expected(range(2))[0])
-    assert len(Lake(tmp_path / "lake").summaries("alerts")) == 2
+    assert len(Catalog(tmp_path / "lake").summaries("alerts")) == 2
 
 
 def test_state_goes_to_a_blob_store_too(

@@ -20,14 +20,14 @@ from statelake.pipelines.orchestration.resources import Locations
 from tests.support.lakes import add_row, remove_rows
 from tests.support.savepoints.golden_cases import golden_cases
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 (GOLDEN_CASE,) = (
     golden_case
     for golden_case in golden_cases("kinds")
     if "rocksdb-canonical-snappy-p3" in golden_case.name
 )
-PICTURE = re.compile(r"!\[[^\]]+\]\(data:image/png;base64,iVBORw0KGgo[A-Za-z0-9+/=]+\)")
+PICTURE = re.compile(r"!\[[^\]]+\]\(data:image/svg\+xml;base64,PHN2Zy[A-Za-z0-9+/=]+\)\n\n.+\.")
 NAME = "savepoint-1"
 TABLES = {
     f"orders/kinds/{name}"

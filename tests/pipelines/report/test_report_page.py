@@ -12,23 +12,27 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.report.contents import (
     DETAILED,
+    DETAILED_STATES,
     GrowthStep,
     Integrity,
     Report,
     ReportedFault,
-    ReportedOperator,
-    ReportedState,
 )
 from statelake.pipelines.report.gathering import savepoint_report
 from statelake.pipelines.report.markup import content_policy, data_text, tag, text
 from statelake.pipelines.report.page import page_of
 from statelake.pipelines.shown import json_text
-from statelake.state_core.formats.key_weights import HeavyKey
+from statelake.state_core.model.description import (
+    HeavyKey,
+    OperatorDescription,
+    StateDescription,
+)
 from statelake.state_core.printable import printable
 from tests.support.lakes import DEMO
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
@@ -60,20 +64,31 @@ class Read(HTMLParser):
         self.texts.append(data)
 
 
-def operator(label: str, states: int = 1, keys: int = 0, groups: int = 128) -> ReportedOperator:
+def operator(label: str, states: int = 1, keys: int = 0, groups: int = 128) -> OperatorDescription:
     """An operator with a byte in each key group."""
     heavy = tuple(HeavyKey(f"key {index}", 0, 1, 1) for index in range(keys))
     held = tuple(
-        ReportedState(
-            f"state {index}", "value", "VoidNamespace", "Long", "int64", False, 1, 1, heavy
+        StateDescription(
+            f"state {index}",
+            "value",
+            "String",
+            "VoidNamespace",
+            "Long",
+            schema=pa.schema({"value": pa.int64()}),
+            entries=1,
+            size=1,
+            heaviest=heavy,
         )
         for index in range(states)
     )
     ones = np.ones(groups, np.int64)
-    return ReportedOperator(label, "", 2, groups, groups, "String", states, held, ones, ones)
+    return OperatorDescription(
+        "0" * 32, label, "", 2, groups, groups, keyed_states=held, group_entries=ones,
+        group_sizes=ones,
+    )  # fmt: skip
 
 
-def page(*operators: ReportedOperator, integrity: Integrity | None = None) -> str:
+def page(*operators: OperatorDescription, integrity: Integrity | None = None) -> str:
     """The page of some operators."""
     return page_of(Report("a", (("Snapshot", "a"),), operators, integrity))
 
@@ -123,11 +138,13 @@ def test_a_hostile_snapshot_is_text(tmp_path: Path) -> None:
 def test_nothing_that_is_told_is_markup(hostile: str) -> None:
     """Titles, facts, snapshots of a lake, faults, what was not checked, and errors neither."""
     taken = datetime(2026, 11, 22, tzinfo=timezone.utc)
+    (state,) = operator(hostile).keyed_states
+    named = replace(operator(hostile), keyed_states=(replace(state, key_type=hostile),))
     made = page_of(
         Report(
             hostile,
             ((hostile, hostile),),
-            (replace(operator(hostile), problem=hostile, key_type=hostile),),
+            (replace(named, problem=hostile),),
             Integrity((ReportedFault(hostile, hostile, hostile, hostile),), (hostile,)),
             (GrowthStep(hostile, taken, 1, 1, 1),),
             hostile,
@@ -185,7 +202,7 @@ def test_every_golden_snapshot_has_a_page(case: GoldenCase) -> None:
     assert {name for name, _ in read.tags} <= OURS
     for shown in gathered.operators:
         assert all(state.name in read.texts for state in shown.states)
-        keyed = sum(state.size or 0 for state in shown.states)
+        keyed = sum(state.size or 0 for state in shown.keyed_states)
         assert keyed == int(shown.sizes.sum())
         heavy = [state.heaviest[0] for state in shown.states if state.heaviest]
         assert all(0 < key.size <= shown.sizes[key.key_group] for key in heavy)
@@ -249,13 +266,13 @@ def test_rows_end_somewhere() -> None:
 
 def test_states_that_are_left_out_are_counted() -> None:
     """An operator may have more than a page can show."""
-    made = page(replace(operator("o", states=5), state_count=1005))
+    made = page(operator("o", states=DETAILED_STATES + 1000))
     assert "… and 1,000 more" in made
 
 
 def test_an_operator_that_could_not_be_read() -> None:
     """It is told, and so are the others."""
-    broken = ReportedOperator("b", "", 1, 128, 7, "", 1, problem="f1: the file <ends> early")
+    broken = OperatorDescription("b", "", "", 1, 128, 7, problem="f1: the file <ends> early")
     read = Read(page(broken, operator("o")))
     assert "Not all of its state could be read: f1: the file <ends> early" in read.texts
     assert "o, keyed by" not in read.texts

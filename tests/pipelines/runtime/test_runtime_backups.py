@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.pipelines.runtime.backups import SNAPSHOT_FACTORY, checkpoint_manager
@@ -29,7 +29,9 @@ def run(work: Path, part: int, parallelism: int, restore_from: str = "blob_store
     options = RunOptions(
         parallelism, engine="local", blobs=str(work / "blobs"), restore_from=restore_from
     )
-    assert run_job(alerts.alerts(str(work / "data")), Lake(work / "lake"), options).run == part + 1
+    assert (
+        run_job(alerts.alerts(str(work / "data")), Catalog(work / "lake"), options).run == part + 1
+    )
 
 
 def check(work: Path, runs: int) -> None:
@@ -37,7 +39,7 @@ def check(work: Path, runs: int) -> None:
     wanted, spent = expected(range(runs))
     rows = sink_rows(work / "data" / "alerts")
     assert sorted((row["customer"], row["rule"], row["spent"]) for row in rows) == sorted(wanted)
-    assert state_rows(Lake(work / "lake"), runs, "alert", "spent", work) == spent
+    assert state_rows(Catalog(work / "lake"), runs, "alert", "spent", work) == spent
 
 
 def test_restored_from_blobs_at_any_parallelism(tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_what_commits_cost_is_reported(tmp_path: Path) -> None:
 
     run(tmp_path, 0, 2)
     feed(tmp_path / "data", 1)
-    job, lake = alerts.alerts(str(tmp_path / "data")), Lake(tmp_path / "lake")
+    job, lake = alerts.alerts(str(tmp_path / "data")), Catalog(tmp_path / "lake")
     with pytest.raises(Killed):
         run_job(job, lake, RunOptions(2, engine="local", observe=observe))
     assert run_job(job, lake, RunOptions(2, engine="local")).run == 2

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog.attempts import Heartbeat
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.commits.run_log import RunLog
 from statelake.pipelines.lake.erase.erasing import erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
@@ -25,7 +25,7 @@ from tests.support.steps import EndError, as_process
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import os, signal, sys
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.runtime import RunOptions, run_job
 from tests.support.jobs.alert_orders import alerts_module
 
@@ -36,7 +36,7 @@ def observe(done):
         os.kill(os.getpid(), signal.SIGKILL)
 
 job = alerts_module().alerts(data)
-run_job(job, Lake(lake), RunOptions(int(parallelism), engine="local", observe=observe))
+run_job(job, Catalog(lake), RunOptions(int(parallelism), engine="local", observe=observe))
 """
 alerts = alerts_module()
 
@@ -55,7 +55,7 @@ def check(lake: Path, data: Path, runs: int, work: Path) -> None:
     rows = sink_rows(data / "alerts")
     found = sorted((row["customer"], row["rule"], row["spent"]) for row in rows)
     assert found == sorted(wanted)
-    assert state_rows(Lake(lake), runs, "alert", "spent", work) == spent
+    assert state_rows(Catalog(lake), runs, "alert", "spent", work) == spent
     told = sorted(sink_row["alerts"] for sink_row in sink_rows(data / "alerts-by-rule"))
     counts = [
         sum(rule == name for _, rule, _ in wanted) for name in {effect[1] for effect in wanted}
@@ -72,7 +72,7 @@ def test_every_step_twice_over(tmp_path: Path) -> None:
         killed_at(step, lake, data, 1 + part % 3)
         if part % 2 and STEPS.index(step) < STEPS.index("prepared"):
             killed_at("processed", lake, data, 2)
-        done = run_job(alerts.alerts(str(data)), Lake(lake), RunOptions(engine="local"))
+        done = run_job(alerts.alerts(str(data)), Catalog(lake), RunOptions(engine="local"))
         assert (done.run, done.resumed) == (part + 1, True)
     check(lake, data, len(STEPS) - 1, tmp_path)
 
@@ -100,10 +100,10 @@ class TestTakenForDead:
                 patch.setattr(RunLog, "unlock", lambda *_: None)
             job, options = alerts.alerts(str(data)), RunOptions(3, engine="local", observe=observe)
             with suppress(EndError):
-                run_job(job, Lake(lake), options)
+                run_job(job, Catalog(lake), options)
             for part in range(1, 1 + parts):
                 feed(data, part)
-                run_job(job, Lake(lake), options)
+                run_job(job, Catalog(lake), options)
 
     @pytest.mark.parametrize("parts", [0, pytest.param(3, marks=pytest.mark.full)])
     @pytest.mark.parametrize("step", STEPS[:-1])
@@ -118,10 +118,10 @@ class TestTakenForDead:
 
         options = RunOptions(2, engine="local", observe=observe)
         with pytest.raises(ConflictError, match="taken for dead"):
-            run_job(alerts.alerts(str(data)), Lake(lake), options)
+            run_job(alerts.alerts(str(data)), Catalog(lake), options)
         check(lake, data, 1 + parts, tmp_path)
         feed(data, 1 + parts)
-        assert run_job(alerts.alerts(str(data)), Lake(lake)).run == 2 + parts
+        assert run_job(alerts.alerts(str(data)), Catalog(lake)).run == 2 + parts
         check(lake, data, 2 + parts, tmp_path)
         assert_no_attempt_is_left(lake, data)
 
@@ -141,11 +141,11 @@ class TestTakenForDead:
 
         options = RunOptions(2, engine="local", observe=observe)
         with suppress(StateError):
-            run_job(alerts.alerts(str(data)), Lake(lake), options)
+            run_job(alerts.alerts(str(data)), Catalog(lake), options)
             assert step not in {"restored", "processed", "state written"}
         check(lake, data, 1 + parts, tmp_path)
         feed(data, 1 + parts)
-        assert run_job(alerts.alerts(str(data)), Lake(lake)).run == 2 + parts
+        assert run_job(alerts.alerts(str(data)), Catalog(lake)).run == 2 + parts
         check(lake, data, 2 + parts, tmp_path)
 
     @pytest.mark.parametrize("second", ["restored", "processed", "prepared"])
@@ -164,8 +164,8 @@ class TestTakenForDead:
 
         options = RunOptions(2, engine="local", observe=observe)
         with pytest.raises(ConflictError, match="taken for dead"):
-            run_job(alerts.alerts(str(data)), Lake(lake), options)
-        assert run_job(alerts.alerts(str(data)), Lake(lake)).run == 1
+            run_job(alerts.alerts(str(data)), Catalog(lake), options)
+        assert run_job(alerts.alerts(str(data)), Catalog(lake)).run == 1
         check(lake, data, 1, tmp_path)
 
     @pytest.mark.parametrize("step", STEPS[:4])
@@ -173,20 +173,22 @@ class TestTakenForDead:
         """What was worked out from rows of before is not committed behind it."""
         lake, data = tmp_path / "lake", tmp_path / "data"
         feed(data, 0)
-        run_job(alerts.alerts(str(data)), Lake(lake))
+        run_job(alerts.alerts(str(data)), Catalog(lake))
         feed(data, 1)
-        ((key, *_),) = list(state_rows(Lake(lake), 1, "alert", "spent", tmp_path).items())[:1]
+        ((key, *_),) = list(state_rows(Catalog(lake), 1, "alert", "spent", tmp_path).items())[:1]
 
         def observe(done: str) -> None:
             if done == step:
                 with pytest.MonkeyPatch.context() as patch:
                     as_process(patch, os.getpid(), "another container")
-                    erase(Lake(lake), ErasureRequest("gdpr-1", [str(key)]))
+                    erase(Catalog(lake), ErasureRequest("gdpr-1", [str(key)]))
 
         options = RunOptions(2, engine="local", observe=observe)
         with pytest.raises(ConflictError, match="taken for dead"):
-            run_job(alerts.alerts(str(data)), Lake(lake), options)
-        assert [record.snapshot_id for record in Lake(lake).summaries("alerts")] == ["run-00000001"]
+            run_job(alerts.alerts(str(data)), Catalog(lake), options)
+        assert [record.snapshot_id for record in Catalog(lake).summaries("alerts")] == [
+            "run-00000001"
+        ]
 
     def test_one_that_gives_signs_of_life_is_waited_for(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -204,7 +206,7 @@ class TestTakenForDead:
                     self.elsewhere(lake, data)
 
         options = RunOptions(2, engine="local", observe=observe)
-        assert run_job(alerts.alerts(str(data)), Lake(lake), options).run == 1
+        assert run_job(alerts.alerts(str(data)), Catalog(lake), options).run == 1
         check(lake, data, 1, tmp_path)
 
 
@@ -232,5 +234,5 @@ def test_killed_many_times_over(seed: int, tmp_path: Path) -> None:
             # what is prepared is not done again: its earlier steps do not come any more
             least = STEPS.index("output committed") if step in STEPS[4:] else 1
         options = RunOptions(chance.randrange(1, 5), engine="local")
-        assert run_job(alerts.alerts(str(data)), Lake(lake), options).run == part + 1
+        assert run_job(alerts.alerts(str(data)), Catalog(lake), options).run == part + 1
     check(lake, data, 6, tmp_path)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.state_core.serializers.framework.plugins import load_plugin
 from tests.support.jobs.alert_orders import (
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_registry")]
 
 def test_runs_add_up(tmp_path: Path) -> None:
     """As they do without it, at another parallelism each, in RocksDB and on the heap."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     for part, (parallelism, backend) in enumerate([(2, "heap"), (3, "rocksdb"), (1, "heap")]):
         feed(data, part)
         job = load_plugin(str(EXAMPLE)).alerts(str(data))
@@ -39,7 +39,7 @@ def test_runs_add_up(tmp_path: Path) -> None:
 
 def test_a_delta_table_is_read_version_by_version(tmp_path: Path) -> None:
     """Each version's rows once, whichever engine runs; the table may be partitioned."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     feed(data, 0)
     job = load_plugin(str(EXAMPLE)).alerts(str(data))
     source = job.sources["orders"]

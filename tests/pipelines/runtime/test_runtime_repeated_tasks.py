@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.pipelines.runtime.exchange import ChannelWriter
 from statelake.state_core.errors import ConflictError
@@ -26,7 +26,7 @@ def test_one_run_of_each_task_counts(
     restore_from: str, written: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Output and state are as ever; neither the tables nor the state have files of other runs."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     engine = Repeating(monkeypatch, written)
     blobs = str(tmp_path / "blobs")
     for part, parallelism in enumerate((2, 3)):
@@ -48,7 +48,7 @@ def test_one_run_of_each_task_counts(
 
 def test_what_comes_after_the_commit_goes_with_the_next_run(tmp_path: Path) -> None:
     """An executor that was given up writes into a sink's table; what was committed stays."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     job = alerts.alerts(str(data))
     feed(data, 0)
     run_job(job, lake, RunOptions(engine="local"))
@@ -67,9 +67,9 @@ def test_a_job_of_the_same_name_loses_nothing(tmp_path: Path) -> None:
     data = tmp_path / "data"
     feed(data, 0)
     job = alerts.alerts(str(data))
-    run_job(job, Lake(tmp_path / "lake"), RunOptions(engine="local"))
+    run_job(job, Catalog(tmp_path / "lake"), RunOptions(engine="local"))
     before = sink_rows(data / "alerts")
     with pytest.raises(ConflictError, match="run 1 of a job 'alerts' is in the table already"):
-        run_job(job, Lake(tmp_path / "other"), RunOptions(engine="local"))
+        run_job(job, Catalog(tmp_path / "other"), RunOptions(engine="local"))
     assert before
     assert sink_rows(data / "alerts") == before

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.state_core.errors import ConflictError, LakeError, LegalityError, NotFoundError
 from statelake.state_core.process import Job
@@ -26,7 +26,7 @@ def options(**more: object) -> RunOptions:
 @pytest.mark.parametrize("parallelisms", [(1, 1, 1), (2, 3, 1), (5, 2, 8)])
 def test_runs_add_up(backend: str, parallelisms: tuple[int, ...], tmp_path: Path) -> None:
     """Whatever the parallelism of each, the result is that of one run over everything."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     for part, parallelism in enumerate(parallelisms):
         feed(data, part)
         job = alerts.alerts(str(data))
@@ -46,7 +46,7 @@ def test_runs_add_up(backend: str, parallelisms: tuple[int, ...], tmp_path: Path
 
 def test_nothing_new_is_nothing_to_do(tmp_path: Path) -> None:
     """No run, no snapshot; unless it is to run always."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     feed(data, 0)
     job = alerts.alerts(str(data))
     assert run_job(job, lake, options()).run == 1
@@ -58,7 +58,7 @@ def test_nothing_new_is_nothing_to_do(tmp_path: Path) -> None:
 
 def test_event_time_goes_on_with_the_slowest_source(tmp_path: Path) -> None:
     """The watermark stays behind by the delay; timers fire when it passes them, and clear state."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     feed(data, 0)
     first = run_job(alerts.alerts(str(data)), lake, options())
     assert first.watermark == 299 - 60_000
@@ -71,7 +71,7 @@ def test_event_time_goes_on_with_the_slowest_source(tmp_path: Path) -> None:
 
 def test_a_line_that_is_still_being_written_waits(tmp_path: Path) -> None:
     """A file of JSON lines may grow; each line is read once."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     feed(data, 0)
     file = data / "orders" / "000.jsonl"
     whole = file.read_text()
@@ -87,7 +87,7 @@ def test_a_line_that_is_still_being_written_waits(tmp_path: Path) -> None:
 
 def test_a_source_that_was_rewritten_is_refused(tmp_path: Path) -> None:
     """Nothing would be right any more."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     feed(data, 0)
     job = alerts.alerts(str(data))
     run_job(job, lake, options())
@@ -98,7 +98,7 @@ def test_a_source_that_was_rewritten_is_refused(tmp_path: Path) -> None:
 
 def test_a_job_that_can_not_restore_is_refused(tmp_path: Path) -> None:
     """Before anything is read, by the checks of a deploy."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     feed(data, 0)
     run_job(alerts.alerts(str(data)), lake, options())
     feed(data, 1)
@@ -115,7 +115,7 @@ def test_a_job_that_can_not_restore_is_refused(tmp_path: Path) -> None:
 
 def test_snapshots_of_others_are_restored_only_when_named(tmp_path: Path) -> None:
     """A first run over a job that has snapshots must say which it begins with."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     feed(data, 0)
     run_job(alerts.alerts(str(data)), lake, options())
     from statelake.state_core.files.filesystem import Directory  # noqa: PLC0415
@@ -128,7 +128,7 @@ def test_snapshots_of_others_are_restored_only_when_named(tmp_path: Path) -> Non
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     """The second is told which process has the job."""
-    lake, data = Lake(tmp_path / "lake"), tmp_path / "data"
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     feed(data, 0)
     job = alerts.alerts(str(data))
     met = []

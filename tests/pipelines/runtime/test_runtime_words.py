@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.runtime import RunOptions, run_job
 from tests.support.jobs.alert_orders import example_module, sink_rows, state_rows
@@ -43,7 +43,7 @@ def feed(data: Path, part: int) -> Counter[str]:
 
 def test_words_are_counted(example: ModuleType, tmp_path: Path) -> None:
     """At any parallelism, in either backend; the sink has the counts as they grew."""
-    lake, counts = Lake(tmp_path / "lake"), Counter[str]()
+    lake, counts = Catalog(tmp_path / "lake"), Counter[str]()
     for part, (parallelism, backend) in enumerate(((2, "heap"), (3, "rocksdb"), (1, "heap"))):
         counts += feed(tmp_path, part)
         options = RunOptions(parallelism, backend, "local")
@@ -58,7 +58,7 @@ def test_words_are_counted(example: ModuleType, tmp_path: Path) -> None:
 def test_flinks_counts_go_on(example: ModuleType, tmp_path: Path) -> None:
     """Of a real savepoint: its words, and those that came since."""
     golden = golden_cases("wordcount")[0]
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(
         lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),
         engine="local",

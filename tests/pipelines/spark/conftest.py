@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.spark.session import open_session
 from tests.support.lakes import import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
@@ -29,6 +29,6 @@ def counts() -> Path:
 
 
 @pytest.fixture
-def archive(tmp_path: Path, counts: Path) -> Lake:
+def archive(tmp_path: Path, counts: Path) -> Catalog:
     """A lake whose job `orders` has that savepoint as its snapshot `monday`."""
-    return import_golden(Lake(tmp_path / "lake"), ("monday", counts))
+    return import_golden(Catalog(tmp_path / "lake"), ("monday", counts))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.query.session import Session
 from statelake.pipelines.lake.query.table_names import TableNames
 from statelake.pipelines.shown import json_text, plain
@@ -16,7 +16,7 @@ from statelake.pipelines.spark.sql import run_sql
 from tests.support.lakes import import_as
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 AGGREGATES = (
     "SELECT count(*) AS n, count(DISTINCT key_group) AS key_groups, min(key_group) AS least,"
@@ -54,7 +54,7 @@ def rows_of(table: pa.Table) -> list[str]:
 @pytest.mark.parametrize("case", cases())
 def test_the_rows_of_every_state(case: GoldenCase, spark: SparkSession, tmp_path: Path) -> None:
     """Values, names of columns and counts are the same, nested and inexact ones too."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, case.snapshot, "monday", job="golden job")
     names = TableNames(lake, as_of="monday")
     tables = list(names)

@@ -14,7 +14,7 @@ from statelake.state_core.errors import EncodeError, StateError, UnreadableTable
 from tests.support.command import run
 from tests.support.lakes import entries
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.thinned(3)]
 
 COUNT = 3000
 

@@ -19,7 +19,7 @@ from statelake import open_snapshot
 from statelake.pipelines.spark.jars import java_command
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.thinned(4)]
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 CASES = golden_cases("wordcount", "kinds", "windows", form="canonical")

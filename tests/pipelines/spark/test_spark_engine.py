@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from statelake.pipelines.cli.main import main
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables import units
@@ -24,7 +24,7 @@ from statelake.state_core.errors import CorruptSnapshotError, StateError
 from tests.support.lakes import assert_whole
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thinned(2)]
 
 CASES = [
     case
@@ -59,7 +59,7 @@ def described(record: SnapshotRecord) -> Any:
     return without(asdict(record))
 
 
-def tables(lake: Lake, record: SnapshotRecord) -> dict[str, list[str]]:
+def tables(lake: Catalog, record: SnapshotRecord) -> dict[str, list[str]]:
     """The rows of every table of a snapshot."""
     return {
         table.path: sorted(
@@ -140,7 +140,7 @@ class TestImport:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """The same rows, key groups, counts and fingerprints, however many slices there are."""
-        local, spark = Lake(str(tmp_path / "local")), Lake(str(tmp_path / "spark"))
+        local, spark = Catalog(str(tmp_path / "local")), Catalog(str(tmp_path / "spark"))
         expected = import_snapshot(local, str(case.snapshot), "job", engine="local", partitions=128)
         monkeypatch.setattr(units, "SLICE_BYTES", 4000)
         monkeypatch.setattr(units, "SMALL_SLICE_BYTES", 4000)
@@ -154,7 +154,7 @@ class TestImport:
         self, engine: SparkEngine, counts: Path, tmp_path: Path
     ) -> None:
         """A second snapshot with the same content writes no file, whichever engine wrote it."""
-        lake = Lake(str(tmp_path / "lake"))
+        lake = Catalog(str(tmp_path / "lake"))
         import_snapshot(lake, str(counts), "job", snapshot_id="one", engine="local")
         again = import_snapshot(lake, str(counts), "job", snapshot_id="two", engine=engine)
         assert (again.new, again.written_units, again.record.written_bytes) == (True, 0, 0)
@@ -166,7 +166,7 @@ class TestImport:
     ) -> None:
         """Workers outlive an import; what they opened must not be taken for what is there now."""
         first, second = (case for case in CASES if case.name.startswith("wordcount"))
-        source, lake = tmp_path / "latest", Lake(str(tmp_path / "lake"))
+        source, lake = tmp_path / "latest", Catalog(str(tmp_path / "lake"))
         for number, case in enumerate((first, second, first)):
             shutil.rmtree(source, ignore_errors=True)
             shutil.copytree(case.snapshot, source)
@@ -193,7 +193,7 @@ class TestExport:
         compression: str | None,
     ) -> None:
         """Byte for byte, but for the names of files: as it was, rescaled, and re-hashed."""
-        lake = Lake(str(tmp_path / "lake"))
+        lake = Catalog(str(tmp_path / "lake"))
         import_snapshot(lake, str(case.snapshot), "job", snapshot_id="one", engine="local")
         done = [
             export_snapshot(
@@ -233,7 +233,7 @@ class TestFailure:
         """The class and the sentence that the local engine raises, and nothing in the lake."""
         said = []
         for chosen in ("local", engine):
-            lake = Lake(str(tmp_path / "lake"))
+            lake = Catalog(str(tmp_path / "lake"))
             with pytest.raises(CorruptSnapshotError) as failed:
                 import_snapshot(lake, str(damaged), "job", engine=chosen)
             said.append(str(failed.value))

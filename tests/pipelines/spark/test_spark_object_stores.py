@@ -13,6 +13,8 @@ from statelake.pipelines.spark.object_stores import s3a_settings, spark_path
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.filesystem import Directory
 
+pytestmark = pytest.mark.full
+
 MINIO = "s3://key:sec%2Fret@states/lake?endpoint_override=minio:9000&scheme=http&region=eu"
 
 SIMPLE = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export import redistributing
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -32,7 +32,7 @@ from tests.support.savepoints.operator_contents import (
     state_of,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thinned(2)]
 
 PARALLELISMS = (1, 2, 3, 4, 5, 7)
 EVERY_RUN = {("small", 1), ("whole", 5), ("small", 7)}
@@ -94,14 +94,14 @@ def test_each_subtask_has_what_flink_gives_it(
     golden: GoldenCase, parallelism: int, engine: Counting, tmp_path: Path
 ) -> None:
     """SPLIT to the element, UNION for everyone, a BROADCAST copy each; as in this process."""
-    lake, target = Lake(tmp_path / "lake"), tmp_path / "out"
+    lake, target = Catalog(tmp_path / "lake"), tmp_path / "out"
     source = str(golden.snapshot)
     done = import_snapshot(lake, source, "rules", snapshot_id="s", uids=UIDS, engine=engine)
     assert done.engine == "spark"
     export_snapshot(lake, "rules", "s", target, parallelism=parallelism, engine=engine)
     snapshot = open_snapshot(target)
     assert_dealt_out(snapshot, golden, parallelism)
-    local = Lake(tmp_path / "local-lake")
+    local = Catalog(tmp_path / "local-lake")
     import_snapshot(local, source, "rules", snapshot_id="s", uids=UIDS, engine="local")
     export_snapshot(local, "rules", "s", tmp_path / "local", parallelism=parallelism,
                     engine="local")  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.erase.erasing import Erasure, erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
@@ -21,10 +22,11 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.query.table_names import find_folded, resolve_names
 from statelake.pipelines.spark.sql import run_sql
 from statelake.state_core.errors import ConflictError, KeyGroupError
+from tests.support.lakes import DEMO, import_as
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.steps import EndError, do_at, stop
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 ERASED = "word-142"
 NAMES = {
@@ -40,7 +42,7 @@ Sql = Callable[..., list[dict[str, Any]]]
 @pytest.fixture
 def sql(
     spark: SparkSession,  # noqa: ARG001 - the command takes it for its own
-    archive: Lake,
+    archive: Catalog,
     capfd: pytest.CaptureFixture[str],
 ) -> Sql:
     """`statelake sql --json` on the archive: the rows that it prints."""
@@ -58,7 +60,7 @@ def sql(
 
 
 @pytest.fixture
-def change(spark: SparkSession, archive: Lake) -> Sql:
+def change(spark: SparkSession, archive: Catalog) -> Sql:
     """Spark as a user has it, who changes tables of the archive: what it answers."""
     return lambda query: [row.asDict() for row in run_sql(spark, archive, query).collect()]
 
@@ -69,7 +71,7 @@ def held(savepoint: str | Path) -> dict[str, int]:
     return dict(zip(*(table.column(name).to_pylist() for name in ("key", "value")), strict=True))
 
 
-def exported(lake: Lake, snapshot_id: str, to: Path) -> dict[str, int]:
+def exported(lake: Catalog, snapshot_id: str, to: Path) -> dict[str, int]:
     """The counts by word of a snapshot, exported and read again."""
     return held(export_snapshot(lake, "orders", snapshot_id, to, engine="local").path)
 
@@ -121,7 +123,7 @@ class TestNames:
             for golden_case in golden_cases("kinds", form="canonical")
             if "1.20" in golden_case.name
         )
-        lake = Lake(str(tmp_path / "lake"))
+        lake = Catalog(str(tmp_path / "lake"))
         import_snapshot(lake, str(kinds.snapshot), "new", engine="local")
         import_snapshot(lake, str(old.snapshot), "old job", engine="local")
         state = open_snapshot(kinds.snapshot).operator("kinds")
@@ -173,7 +175,7 @@ class TestErrors:
     def test_is_one_line(
         self,
         spark: SparkSession,
-        archive: Lake,
+        archive: Catalog,
         capfd: pytest.CaptureFixture[str],
         query: str,
         options: list[str],
@@ -204,7 +206,7 @@ class TestEdits:
     """A table that Spark SQL changed becomes a snapshot, which exports as changed."""
 
     def test_delete_and_update(
-        self, sql: Sql, change: Sql, archive: Lake, counts: Path, tmp_path: Path
+        self, sql: Sql, change: Sql, archive: Catalog, counts: Path, tmp_path: Path
     ) -> None:
         """One customer's key goes, others change; the parent stays what it was."""
         before = held(counts)
@@ -238,7 +240,7 @@ class TestEdits:
             assert found == [{"n": len(expected), "total": sum(expected.values())}]
 
     def test_insert(
-        self, sql: Sql, change: Sql, archive: Lake, counts: Path, tmp_path: Path
+        self, sql: Sql, change: Sql, archive: Catalog, counts: Path, tmp_path: Path
     ) -> None:
         """A key that was erased can be written again, by the columns that matter."""
         (row,) = sql("SELECT key_group, value FROM orders.counter.count WHERE key = 'word-142'")
@@ -250,7 +252,7 @@ class TestEdits:
         commit_snapshot(archive, "orders", "again", "monday", engine="local")
         assert exported(archive, "again", tmp_path / "out") == held(counts) | {ERASED: 7}
 
-    def test_a_key_outside_its_key_group(self, change: Sql, archive: Lake) -> None:
+    def test_a_key_outside_its_key_group(self, change: Sql, archive: Catalog) -> None:
         """Another key is another key group: an edit that forgets that is refused."""
         change("UPDATE orders.counter.count SET key = 'someone else' WHERE key = 'word-142'")
         with pytest.raises(KeyGroupError, match=r"key group"):
@@ -262,7 +264,7 @@ class TestAnErasureThatHasNotEnded:
     """The log of a table may name files of before, and Spark reads by the log."""
 
     @pytest.mark.parametrize("as_of", [None, "monday"])
-    def test_is_told(self, spark: SparkSession, archive: Lake, as_of: str | None) -> None:
+    def test_is_told(self, spark: SparkSession, archive: Catalog, as_of: str | None) -> None:
         """Nothing is read that was erased; when the erasure was ended, Spark reads again."""
         request = ErasureRequest("gdpr-1", [ERASED])
         query = "SELECT count(*) FROM orders.counter.count"
@@ -285,7 +287,7 @@ class TestVacuum:
         spark: SparkSession,
         sql: Sql,
         change: Sql,
-        archive: Lake,
+        archive: Catalog,
         counts: Path,
         tmp_path: Path,
     ) -> None:
@@ -318,3 +320,19 @@ class TestVacuum:
         folder = tmp_path / "lake" / table
         left = {path.relative_to(folder).parts[0] for path in folder.rglob("*.parquet")}
         assert left - {"_delta_log"} == {"_data"}
+
+
+def test_a_page_shows_how_spark_reads_a_lake_by_itself(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sample of `docs/without-statelake.md`, at the version that the catalog has."""
+    page = Path(__file__).parents[3] / "docs" / "without-statelake.md"
+    lake = Catalog(str(tmp_path / "lake"))
+    import_as(lake, DEMO / "monday", "monday", job="demo")
+    import_as(lake, DEMO / "tuesday", "tuesday", job="demo")
+    (sample,) = re.findall(
+        r"```python\n([^`]*spark\.[^`]*)```\n\n```\n(.*?)```", page.read_text("utf-8"), re.DOTALL
+    )
+    path = f"{lake.location}/demo/keyed/kinds/total"
+    exec(sample[0], {"spark": spark, "path": path, "version": 0})  # noqa: S102 - what the page says
+    assert capsys.readouterr().out.split() == sample[1].split()

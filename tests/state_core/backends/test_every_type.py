@@ -26,6 +26,8 @@ from tests.support.jobs.backend_cases import BACKENDS
 from tests.support.serializers.library_samples import any_samples
 from tests.support.serializers.serializer_samples import Sample
 
+pytestmark = pytest.mark.thinned(2)
+
 KEYS = KeyGroupRange(0, 3)
 KINDS = (StateKind.VALUE, StateKind.LIST, StateKind.MAP)
 

@@ -30,6 +30,8 @@ from tests.support.jobs.backend_cases import BACKENDS, MakeBackend, descriptor, 
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers
 
+pytestmark = pytest.mark.thinned(6)
+
 Contents = dict[str, set[tuple[int, bytes, bytes]]]
 
 

@@ -14,7 +14,6 @@ from statelake.state_core.backends import (
     TimeToLive,
     restore_backend,
 )
-from statelake.state_core.backends.expiry import remove_expired
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.model.handles import KeyGroupRange
@@ -207,38 +206,3 @@ def test_time_to_live_may_be_switched_on_and_off(
         clock.now += LIFE - 1 if ttl else 10 * LIFE
         assert got(kind, state) == LISTED.get(kind, 1)
     held.close()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_nobody_meets_is_removed(kind: str, backend: KeyedStateBackend, clock: Clock) -> None:
-    """The dead go, the living stay, the key groups that are not asked for stay as they are."""
-    state = asked(backend, kind, TimeToLive(LIFE))
-    for key in "abcdef":
-        backend.set_current_key(key)
-        put(kind, state, 1)
-    clock.now += LIFE // 2
-    for key in "ab":
-        backend.set_current_key(key)
-        put(kind, state, 2)
-    clock.now += LIFE // 2
-    assert sorted(backend.keys(kind)) == list("abcdef")
-    own = [backend.context.locate(key)[0] for key in "cdef"]
-    some = KeyGroupRange(min(own), min(own))
-    removed = remove_expired(backend, state, some)
-    assert removed == own.count(min(own))
-    # of a list the old elements of living keys go, too
-    assert remove_expired(backend, state) == 4 - removed + 2 * (kind == "list")
-    assert sorted(backend.keys(kind)) == ["a", "b"]
-    backend.set_current_key("a")
-    wanted = {"list": ["2"], "reducing": 3, "aggregating": 1.5}
-    assert got(kind, state) == wanted.get(kind, 2)
-    assert remove_expired(backend, state) == 0
-
-
-def test_states_that_live_for_ever_have_nothing_to_remove(backend: KeyedStateBackend) -> None:
-    """Whatever the clock says."""
-    state: Any = backend.state(descriptor("value"))
-    backend.set_current_key("a")
-    state.update(1)
-    assert remove_expired(backend, state) == 0
-    assert state.value() == 1

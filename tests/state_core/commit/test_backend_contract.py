@@ -38,6 +38,8 @@ from statelake.state_core.errors import CommitOrderError, RestoreInterruptedErro
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_world import Pool
 
+pytestmark = pytest.mark.thinned(2)
+
 Content = dict[bytes, bytes]
 STORES = ("one", "two")
 BACKENDS: dict[str, Callable[[Path], StateBackendFactory]] = {

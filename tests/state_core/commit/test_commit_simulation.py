@@ -21,9 +21,11 @@ from statelake.state_core.commit.contract.futures import done
 from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.commit.records.snapshot_index import reachable_blobs
 from statelake.state_core.commit.tasks import task_start
-from statelake.state_core.commit.tasks.steps import STEPS, Step, crash_table, order
 from tests.support.jobs.commit_simulation import Life, Plan, Schedule
+from tests.support.jobs.commit_steps import STEPS, Step, crash_table, order
 from tests.support.jobs.commit_world import Fate, KilledError, _Blobs
+
+pytestmark = pytest.mark.thinned(2)
 
 DOCS = Path(__file__).parents[3] / "docs" / "commit.md"
 PART = 250

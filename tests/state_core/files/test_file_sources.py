@@ -48,11 +48,12 @@ class Counted:
         return self.file.get_stream(offset, size)
 
 
-def read(remote: RemoteFile, offset: int, size: int) -> None:
-    """Read, and hold it against the bytes that there are."""
+def read(remote: RemoteFile, offset: int, size: int) -> int:
+    """Read, hold it against the bytes that there are, and return how many they were."""
     out = np.zeros(size, np.uint8)
     remote.read_into(offset, out)
     assert np.array_equal(out, DATA[offset : offset + size])
+    return size
 
 
 def test_reads_that_follow_on_each_other_are_put_together() -> None:
@@ -103,10 +104,9 @@ def test_any_reads_of_any_threads_give_the_bytes_of_the_file() -> None:
 
 def test_what_a_thread_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many files it reads."""
-    kept = file_sources._ThreadReadAhead()
-    monkeypatch.setattr(file_sources, "_THREAD", kept)
     most = 8 * FIRST_AHEAD
-    monkeypatch.setattr(file_sources, "MOST_AHEAD_OF_A_THREAD", most)
+    kept = file_sources._ThreadReadAhead(most)
+    monkeypatch.setattr(file_sources, "_THREAD", kept)
     remotes = [RemoteFile(Counted(), "file") for _ in range(20)]
     for remote in remotes:
         at = 0
@@ -121,8 +121,7 @@ def test_what_a_thread_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_many_files_that_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read ahead of each is still there at its next turn: nothing is asked for twice."""
-    monkeypatch.setattr(file_sources, "_THREAD", file_sources._ThreadReadAhead())
-    monkeypatch.setattr(file_sources, "MOST_AHEAD_OF_A_THREAD", 16 * FIRST_AHEAD)
+    monkeypatch.setattr(file_sources, "_THREAD", file_sources._ThreadReadAhead(16 * FIRST_AHEAD))
     files = [Counted() for _ in range(10)]
     remotes = [RemoteFile(file, "file") for file in files]
     step = 50_000
@@ -137,14 +136,17 @@ def test_many_files_that_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_readers_do_not_wait_for_each_other() -> None:
     """Each of four that ask for four parts has all of them under way at once."""
     meeting = Barrier(4 * PARTS_AT_ONCE, timeout=30)
+    met = []
 
     class Meeting(Counted):
         def get_stream(self, offset: int, size: int) -> pa.NativeFile:
-            meeting.wait()
+            met.append(meeting.wait())
             return super().get_stream(offset, size)
 
     with ThreadPoolExecutor(4) as readers:
-        list(readers.map(lambda _: read(RemoteFile(Meeting(), "f"), 0, 4 * PART), range(4)))
+        sizes = list(readers.map(lambda _: read(RemoteFile(Meeting(), "f"), 0, 4 * PART), range(4)))
+    assert sizes == [4 * PART] * 4
+    assert sorted(met) == list(range(4 * PARTS_AT_ONCE))  # all at one meeting
 
 
 def test_a_fork_reads_with_threads_of_its_own() -> None:
@@ -154,21 +156,28 @@ import io, os, signal
 import numpy as np
 from statelake.state_core.files.file_sources import PART, RemoteFile
 
-class Zeros:
+class Sevens:
     def size(self): return 4 * PART
-    def get_stream(self, offset, size): return io.BytesIO(bytes(size))
+    def get_stream(self, offset, size): return io.BytesIO(b"\\7" * size)
 
-def read(): RemoteFile(Zeros(), "file").read_into(0, np.empty(4 * PART, np.uint8))
+def sevens():
+    out = np.zeros(4 * PART, np.uint8)
+    RemoteFile(Sevens(), "file").read_into(0, out)
+    return np.count_nonzero(out == 7)
 
-read()
+print(sevens() == 4 * PART, flush=True)
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    read()
+    print(sevens() == 4 * PART, flush=True)
     os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
+print(os.waitpid(child, 0)[1])
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        check=True, timeout=60, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.stdout.split() == ["True", "True", "0"]
 
 
 def test_a_file_that_ends_too_soon() -> None:

@@ -23,6 +23,8 @@ from statelake.state_core.model.snapshot import Entries, KeyedFile
 from statelake.state_core.serializers import registered_classes
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
+pytestmark = pytest.mark.thinned(2)
+
 # the jobs of these have enums in their state, and `types` everything else that there is
 ENUM = "org.apache.flink.api.common.typeutils.base.EnumSerializer$EnumSerializerSnapshot"
 WITH_ENUMS = ("types-", "pojo-hashmap-native-")

@@ -20,6 +20,8 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.scala.serializers import OptionSerializer
 from tests.support.serializers.serializer_columns import write
 
+pytestmark = pytest.mark.thinned(3)
+
 LONG, TEXT = LongSerializer(), StringSerializer()
 SUB = PojoSerializer("acme.Sub", [("id", LONG), ("more", TEXT)])
 BASE = PojoSerializer("acme.Base", [("id", LONG)], {"acme.Sub": SUB})

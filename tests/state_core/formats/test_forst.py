@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.errors import MissingFileError
@@ -71,7 +71,7 @@ def test_the_rows_are_those_of_the_heap(name: str, places: Path) -> None:
 
 def test_an_export_has_the_states_that_the_heap_has(places: Path, tmp_path: Path) -> None:
     """Version 2 registers elements, and values with their user keys; version 1 lists and maps."""
-    lake, target = Lake(tmp_path / "lake"), tmp_path / "out"
+    lake, target = Catalog(tmp_path / "lake"), tmp_path / "out"
     import_snapshot(lake, str(places / "chk-2"), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", target, engine="local")
     held = meta_infos(open_snapshot(places / "chk-2"))

@@ -19,6 +19,8 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import read_metad
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.snapshot_damage import LENGTHS, damages, inlined, read_everything
 
+pytestmark = pytest.mark.thinned(4)
+
 # RocksDB's files have tests of their own (test_rocksdb_damage.py): its own code reads them
 READ_HERE = [
     golden_case

@@ -20,6 +20,8 @@ from statelake.state_core.model.snapshot import KeyedState
 from tests.support.lakes import golden
 from tests.support.savepoints.golden_cases import golden_cases
 
+pytestmark = pytest.mark.thinned(6)
+
 STATES = [
     pytest.param(state, id=f"{case.name}-{operator.label}-{state.name}")
     for case in golden_cases()

@@ -307,7 +307,13 @@ class TestDamaged:
                 value = decoder.decode(bytes(data[:cut]))
             except IncompatibleError:
                 continue
-            pa.array([value], decoder.arrow_type)
+            column = pa.array([value], decoder.arrow_type)
+            column.validate(full=True)
+            (kept,) = column.to_pylist()
+            assert (kept is None) == (value is None)
+            if kept is not None:
+                again = pa.array([decoder.decode(decoder.encode(kept))], decoder.arrow_type)
+                assert repr(again.to_pylist()) == repr([kept])
 
     def test_counts_that_are_not_there(self) -> None:
         """A length is held against the bytes that are left."""

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 
 __all__ = [
     "EXAMPLE",
@@ -97,7 +97,7 @@ def sink_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def state_rows(
-    lake: Lake, run: int, operator: str, state: str, work: Path, job: str = "alerts"
+    lake: Catalog, run: int, operator: str, state: str, work: Path, job: str = "alerts"
 ) -> dict[Any, Any]:
     """Keys and values of a state, exported from the snapshot of a run."""
     from statelake.pipelines.lake.export.exporting import export_snapshot  # noqa: PLC0415

@@ -38,8 +38,8 @@ from statelake.state_core.commit.records.serdes import (
     upgrade,
 )
 from statelake.state_core.commit.records.snapshot_index import reachable_blobs
-from statelake.state_core.commit.tasks.steps import STEPS
 from statelake.state_core.errors import StateError
+from tests.support.jobs.commit_steps import STEPS
 from tests.support.jobs.commit_world import Fate, KilledError, Pool, Remote
 
 Content = dict[str, dict[bytes, bytes]]

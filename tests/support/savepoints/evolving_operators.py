@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.state_core.model.snapshot import Snapshot
@@ -64,9 +64,9 @@ OLD_HOLDERS = settled_lines(_lines("operator-old.jsonl"))
 MIGRATED_HOLDERS = settled_lines(_lines("operator-migrated.jsonl"))
 
 
-def old_job_lake(work: Path) -> Lake:
+def old_job_lake(work: Path) -> Catalog:
     """A lake with the old job's savepoint, called `old`, and nothing else."""
-    made = Lake(work / "lake")
+    made = Catalog(work / "lake")
     import_as(made, evolving_savepoint("operator-old", work / "old"), "old")
     return made
 
@@ -111,7 +111,7 @@ def recorded(record: SnapshotRecord, name: str) -> OperatorStateRecord:
     return found
 
 
-def judged(lake: Lake, snapshot: str, against: Path) -> dict[str, str]:
+def judged(lake: Catalog, snapshot: str, against: Path) -> dict[str, str]:
     """`statelake check compatibility --against`, by operator state."""
     found = check_against(lake.snapshot("orders", snapshot), str(against), allow_missing=True)
     return {

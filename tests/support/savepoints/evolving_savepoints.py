@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.state_core.errors import UnsupportedFormatError
@@ -127,7 +127,7 @@ def plain(value: Any) -> Any:
 
 
 def migrated(
-    lake: Lake, job: str, snapshot: str, types: dict[str, Any], engine: LocalEngine
+    lake: Catalog, job: str, snapshot: str, types: dict[str, Any], engine: LocalEngine
 ) -> str:
     """Migrate states one after another, each in a snapshot of its own; the last one's id."""
     for state, spec in types.items():

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.checks.integrity import integrity
 from statelake.pipelines.cli.commands.checks.legality import legality
 from statelake.pipelines.cli.commands.plugins import plugins_option
@@ -17,12 +18,8 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.state_core.formats.layout.state_compatibility import StateVerdict
 from statelake.state_core.serializers.framework.compatibility import Verdict
-
-__all__ = ["check"]
 
 
 @click.group()
@@ -76,9 +73,11 @@ def compatibility(
       statelake check compatibility --lake lake --job orders --snapshot monday \\
           --against /savepoints/savepoint-of-the-new-job --json
     """
-    opened = Catalog(lake)
-    record = opened.snapshot(job, snapshot_named(opened, job, snapshot_id))
-    verdicts = check_against(record, against, allow_missing=allow_non_restored_state)
+    opened = Lake(lake).job(job)
+    snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
+    verdicts = snapshot.check_compatibility(
+        against, allow_non_restored_state=allow_non_restored_state
+    )
     faults = sum(verdict.fault for verdict in verdicts)
     if as_json_:
         as_json({"compatible": faults == 0, "states": [_plain(verdict) for verdict in verdicts]})

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -23,8 +24,6 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.verify.integrity import count_faults, stored_faults
 from statelake.state_core.checks.integrity import (
     Fault,
     IntegrityReport,
@@ -35,8 +34,6 @@ from statelake.state_core.checks.integrity import (
     salvage_snapshot,
 )
 from statelake.state_core.formats import open_snapshot
-
-__all__ = ["integrity"]
 
 SHOWN = 200
 STYLE = {True: "red", False: "green"}  # of a verdict, by whether there are faults
@@ -97,16 +94,12 @@ def integrity(
             if isinstance(done, SalvageReport):
                 _print_salvage(done)
     if lake and job and snapshot_id:
-        snapshot_id = snapshot_named(Catalog(lake), job, snapshot_id)
-        lake_faults = _of_lake(lake, job, snapshot_id, quiet=as_json_)
-        if savepoint and not faults:
-            record = Catalog(lake).snapshot(job, snapshot_id)
-            snapshot = open_snapshot(savepoint, **reading)
-            lake_faults += [
-                count_fault
-                for count_fault in count_faults(Catalog(lake), record, snapshot)
-                if count_fault not in lake_faults
-            ]
+        opened = Lake(lake)
+        snapshot_id = snapshot_named(opened.catalog, job, snapshot_id)
+        source = open_snapshot(savepoint, **reading) if savepoint and not faults else None
+        with progress_bar("reading", quiet=as_json_) as progress:
+            stored = opened.job(job, progress=progress)[snapshot_id]
+            lake_faults = stored.check_integrity(source)
         content["lake_faults"] = lake_faults
         faults += len(lake_faults)
         if not as_json_:
@@ -127,12 +120,6 @@ def _examine(
         if salvage is None:
             return check_snapshot(savepoint, **reading, progress=progress)
         return salvage_snapshot(savepoint, salvage, **reading, progress=progress)
-
-
-def _of_lake(lake: str, job: str, snapshot_id: str, *, quiet: bool) -> list[str]:
-    opened = Catalog(lake)
-    with progress_bar("reading", quiet=quiet) as progress:
-        return stored_faults(opened, opened.snapshot(job, snapshot_id), progress)
 
 
 # --------------------------------------------------------------------------- for scripts

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from statelake.pipelines.cli.options import (
@@ -16,13 +17,10 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.verify.legality import check_declared, held_of_record, load_job
-from statelake.state_core.checks.held_states import HeldOperator, held_operators
+from statelake.pipelines.lake.verify.legality import check_declared, load_job
+from statelake.state_core.checks.held_states import held_operators
 from statelake.state_core.declarations.findings import Finding
 from statelake.state_core.formats.reader import open_snapshot
-
-__all__ = ["legality"]
 
 
 @click.command()
@@ -66,15 +64,18 @@ def legality(
         # as `python -m` has it: modules of the directory that the command is called in
         sys.path.insert(0, str(Path.cwd()))
     job_declaration = load_job(declared)
-    held: list[HeldOperator] | None = None
     if lake and job and snapshot_id:
-        opened = Catalog(lake)
-        held = held_of_record(opened.snapshot(job, snapshot_named(opened, job, snapshot_id)))
-    elif savepoint:
-        held = held_operators(
-            open_snapshot(savepoint, uids=[operator.uid for operator in job_declaration.operators])
+        opened = Lake(lake).job(job)
+        snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
+        findings = snapshot.check_legality(
+            job_declaration, allow_non_restored_state=allow_non_restored_state
         )
-    findings = check_declared(job_declaration, held, allow_missing=allow_non_restored_state)
+    else:
+        held = None
+        if savepoint:
+            uids = [operator.uid for operator in job_declaration.operators]
+            held = held_operators(open_snapshot(savepoint, uids=uids))
+        findings = check_declared(job_declaration, held, allow_missing=allow_non_restored_state)
     faults = sum(finding.fault for finding in findings)
     if as_json_:
         as_json({"legal": faults == 0, "findings": [finding.as_json() for finding in findings]})

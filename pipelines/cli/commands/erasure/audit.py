@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.erasure.erase import Asked, asked_options
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -16,12 +17,8 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.options import answer, lake_option
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
-from statelake.pipelines.lake.erase.auditing import AuditResult, audit_erasure
-from statelake.pipelines.lake.erase.requests import ErasureRequest
-
-__all__ = ["audit"]
+from statelake.pipelines.lake.erase.audit_records import broken_record
+from statelake.pipelines.lake.erase.auditing import AuditResult
 
 SHOWN = 20
 
@@ -61,9 +58,11 @@ def erase(
       statelake audit erase --lake lake --request gdpr-4711 --key alice
       statelake audit erase --lake lake --request gdpr-4711 --keys people.txt --also /exports --json
     """
-    wanted = ErasureRequest(request, asked.keys, asked.predicates)
     with progress_bar("searching", quiet=as_json_) as progress:
-        result = audit_erasure(Catalog(lake), wanted, also, secret=asked.secret, progress=progress)
+        erasure = Lake(lake).erase(
+            request, keys=asked.keys, where=asked.predicates, progress=progress
+        )
+        result = erasure.audit(also, secret=asked.secret)
     if as_json_:
         shown = asdict(result)
         as_json(shown | {"clean": result.clean, "record": result.record.to_json()})
@@ -110,7 +109,7 @@ def records(lake: str, as_json_: bool) -> None:
       statelake audit records --lake lake
       statelake audit records --lake lake --json | jq .records
     """
-    listed = audit_records(Catalog(lake))
+    listed = Lake(lake).audit_records()
     broken = broken_record(listed)
     if as_json_:
         as_json(

@@ -10,6 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -21,12 +22,9 @@ from statelake.pipelines.cli.commands.terminal import (
 )
 from statelake.pipelines.cli.options import answer, gathered, lake_option
 from statelake.pipelines.keys import KEY_LINES, lines_of
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.erase.erasing import erase, plan_erasure
+from statelake.pipelines.lake.erase.erasing import ErasureResult
 from statelake.pipelines.lake.erase.planning import ErasurePlan
-from statelake.pipelines.lake.erase.requests import SECRET, ErasureRequest
-
-__all__ = ["Asked", "asked_options", "erase_command"]
+from statelake.pipelines.lake.erase.requests import SECRET
 
 
 class Asked(NamedTuple):
@@ -132,26 +130,25 @@ def erase_command(
       statelake erase --lake lake --where users/friends "user_key = 'alice'" --yes
       statelake erase --lake lake --where places/members "element = 'alice'" --yes
     """
-    opened = Catalog(lake)
     request = request or f"erasure-{uuid.uuid4().hex[:8]}"
-    wanted = ErasureRequest(
-        request, asked.keys, asked.predicates, carried or "", snapshots, blobs, changelogs
-    )
-    if not yes:
-        with progress_bar("looking", quiet=as_json_) as progress:
-            plan = plan_erasure(opened, wanted, jobs, progress=progress)
-        _show(plan, wanted, json=as_json_)
-        answer(yes=not plan.empty)
-        return
-    with progress_bar("erasing", quiet=as_json_) as progress:
-        result = erase(
-            opened, wanted, jobs, whole=whole, secret=asked.secret,
-            requested_by=requested_by, progress=progress,
+    with progress_bar("erasing" if yes else "looking", quiet=as_json_) as progress:
+        erasure = Lake(lake).erase(
+            request, keys=asked.keys, where=asked.predicates, jobs=jobs, snapshots=snapshots,
+            carried=carried or "", blobs=blobs, changelogs=changelogs, progress=progress,
         )  # fmt: skip
-    content = result.said
+        done: ErasurePlan | ErasureResult
+        if yes:
+            done = erasure.execute(whole=whole, secret=asked.secret, by=requested_by)
+        else:
+            done = erasure.plan()
+    if isinstance(done, ErasurePlan):
+        _show(done, request, json=as_json_)
+        answer(yes=not done.empty)
+        return
+    content = done.said
     if as_json_:
-        as_json({"request": request, "resumed": result.resumed, **content,
-                 "digest": result.record.digest})  # fmt: skip
+        as_json({"request": request, "resumed": done.resumed, **content,
+                 "digest": done.record.digest})  # fmt: skip
         return
     tell(
         f"erased {request}: {content['rows']:,} rows of {len(content['states'])} states in"
@@ -164,10 +161,10 @@ def erase_command(
     tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")
 
 
-def _show(plan: ErasurePlan, asked: ErasureRequest, *, json: bool) -> None:
+def _show(plan: ErasurePlan, request: str, *, json: bool) -> None:
     """Print what an erasure would do."""
     if json:
-        as_json({"request": asked.request, "planned": True, **asdict(plan)})
+        as_json({"request": request, "planned": True, **asdict(plan)})
         return
     rows = [
         (state.job, state.operator, state.state, f"{state.rows:,}", str(state.files),
@@ -175,7 +172,7 @@ def _show(plan: ErasurePlan, asked: ErasureRequest, *, json: bool) -> None:
         for state in plan.states
     ]  # fmt: skip
     title = (
-        f"{asked.request} would erase {plan.rows:,} rows in {plan.files} files"
+        f"{request} would erase {plan.rows:,} rows in {plan.files} files"
         f" ({bytes_text(plan.file_bytes)}), from {len(plan.snapshots_found)} of"
         f" {plan.snapshots} snapshots"
     )

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.share.sharing import Sharing
     from statelake.pipelines.operations.canary import CanaryResult
 
-__all__ = ["canary"]
-
 
 @click.command()
 @flink_option

@@ -23,18 +23,6 @@ from statelake.state_core.printable import printable
 if TYPE_CHECKING:
     from statelake.pipelines.flink.cluster import FlinkCluster
 
-__all__ = [
-    "connected",
-    "flink_job_options",
-    "flink_option",
-    "form_option",
-    "path_map_option",
-    "program_options",
-    "seconds",
-    "status_line",
-    "timeout_option",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 flink_option = configured_option(

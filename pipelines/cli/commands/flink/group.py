@@ -10,8 +10,6 @@ from statelake.pipelines.cli.commands.flink.rescale import rescale
 from statelake.pipelines.cli.commands.flink.runs import run
 from statelake.pipelines.cli.commands.flink.savepoints import dispose, savepoint, stop
 
-__all__ = ["flink"]
-
 
 @click.group()
 def flink() -> None:

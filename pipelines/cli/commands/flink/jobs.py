@@ -23,8 +23,6 @@ from statelake.pipelines.cli.commands.terminal import (
 )
 from statelake.pipelines.shown import age_text
 
-__all__ = ["cancel", "checkpoints", "jobs"]
-
 
 @click.command()
 @flink_option

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.live_rescaling import RescaleResult
     from statelake.pipelines.operations.rescale_steps import RescalePlan
 
-__all__ = ["rescale"]
-
 
 @click.command()
 @flink_option

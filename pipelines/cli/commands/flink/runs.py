@@ -17,8 +17,6 @@ from statelake.pipelines.cli.commands.flink.connecting import (
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, tell
 from statelake.pipelines.flink.jars import JarRun, Jars
 
-__all__ = ["run"]
-
 
 @click.command()
 @flink_option

@@ -28,8 +28,6 @@ from statelake.pipelines.cli.options import (
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.state_core.errors import StateError
 
-__all__ = ["dispose", "savepoint", "stop"]
-
 
 @dataclass(frozen=True)
 class _Target:
@@ -69,7 +67,7 @@ _import_options = gathered(
     path_map_option,
     configured_option("lake", "Import it into this lake at once."),
     configured_option("job", "The job's name in the lake."),
-    click.option("--as", "snapshot_id", help="What to call it there; by default as Flink did."),
+    click.option("--as", "snapshot_id", help="Its name there; by default Flink's."),
 )
 
 

@@ -1,4 +1,4 @@
-"""`statelake top`: which keys are heavy, which lists and maps long, and what a TTL would let go."""
+"""`statelake top`: the heaviest keys, the longest lists and maps, and what a TTL would delete."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ from statelake.state_core.formats.reader import METADATA_FILE, snapshot_director
 if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.catalog import Catalog
     from statelake.pipelines.lake.tables.records import SnapshotRecord
-
-__all__ = ["top"]
 
 LONGEST_KEY = 200
 SHOWN_STATES = 200  # for people; --json has all
@@ -155,30 +153,15 @@ class _Weighing:
 
     def lake(self, source: Source, progress: Progress | None) -> tuple[datetime, list[_Weighed]]:
         """The same of a snapshot of a lake."""
-        from statelake.pipelines.lake.keys.heavy_keys import weigh_recorded  # noqa: PLC0415 - Delta if wanted
-        from statelake.pipelines.lake.keys.one_key import operators_with  # noqa: PLC0415 - the same
+        from statelake.pipelines.lake.keys.heavy_keys import weigh_snapshot  # noqa: PLC0415 - Delta if wanted
 
         def weigh(lake: Catalog, record: SnapshotRecord) -> tuple[datetime, list[_Weighed]]:
-            operators = operators_with(record, self.operator, self.state)
-            self._check([keyed.name for each in operators for keyed in each.states])
             taken_at = self.at or record.taken_at
-            weighed = [
-                _Weighed(
-                    each.label,
-                    each.key_type,
-                    weigh_recorded(
-                        lake,
-                        each,
-                        self.limit,
-                        state=self.state,
-                        until=self._until(taken_at),
-                        progress=progress,
-                    ),
-                )
-                for each in operators
-                if self._asked(keyed.name for keyed in each.states)
-            ]
-            return taken_at, weighed
+            weighed = weigh_snapshot(
+                lake, record, self.limit, operator=self.operator, state=self.state,
+                until=self._until(taken_at), progress=progress,
+            )  # fmt: skip
+            return taken_at, [_Weighed(each.label, each.key_type, held) for each, held in weighed]
 
         return source.read(weigh)
 

@@ -20,8 +20,6 @@ from statelake.pipelines.cli.options import Source, answer, job_option, lake_opt
 from statelake.pipelines.keys import KeyRows, rows_in_savepoint
 from statelake.pipelines.shown import plain_rows, state_head
 
-__all__ = ["get", "history", "operator_option", "state_option"]
-
 SHOWN_ROWS = 1000  # of a table for people; --json has all
 LONGEST_CELL = 2000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -22,8 +22,6 @@ from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
 
-__all__ = ["FILE_KINDS", "limited", "print_csv", "print_json", "print_rows", "write_file"]
-
 Batches = Iterator[pa.RecordBatch]
 
 

@@ -31,8 +31,6 @@ from statelake.pipelines.lake.query.table_names import TableNames
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
 
-__all__ = ["Shell", "shell"]
-
 HISTORY = "STATELAKE_HISTORY"  # the variable that names the file of lines before
 HISTORY_LINES = 1000
 KEYWORDS = (

@@ -33,11 +33,6 @@ from statelake.pipelines.lake.query.table_names import SPARK, TableNames
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import StateError
 
-__all__ = [
-    "ROWS", "as_of_option", "changing_verb", "job_of", "left_out_job_option", "of_job", "on_duckdb",
-    "sql",
-]  # fmt: skip
-
 as_of_option = snapshot_option("--as-of", help="Tables are read as they were in this snapshot.")
 left_out_job_option = configured_option("job", "A job whose name may be left out of table names.")
 
@@ -58,7 +53,7 @@ ROWS = 100
 @as_of_option
 @left_out_job_option
 @snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Change this snapshot, as a new one.")
-@click.option("--as", "snapshot_id", metavar="SNAPSHOT", help="What to call the new snapshot.")
+@click.option("--as", "snapshot_id", metavar="SNAPSHOT", help="The name of the new snapshot.")
 @click.option("--note", default="", help="Why; kept with the new snapshot.")
 @click.option(
     "--engine", "query_engine", type=click.Choice(["duckdb", "spark"]), default="duckdb",

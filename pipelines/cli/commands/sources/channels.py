@@ -34,8 +34,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.restored import restore_bounded
 from statelake.state_core.serializers.type_spec import parse_type
 
-__all__ = ["channels"]
-
 SHOWN = 1000  # channels: --json has all
 
 
@@ -104,14 +102,11 @@ def _opened(source: Source, like: str | None) -> tuple[list[Channel], TypeSerial
         snapshot = source.open()
         value = value_serializer(snapshot, operator, state) if like else None
         return channels_of(snapshot), value
-    from statelake.pipelines.lake.catalog.recorded_channels import (  # noqa: PLC0415 - Delta only when wanted
-        recorded_channels,
-        recorded_value,
-    )
+    from statelake.pipelines.lake.catalog.recorded_channels import recorded_value  # noqa: PLC0415 - Delta
 
-    lake, record = source.recorded()
-    value = recorded_value(record, operator, state) if like else None
-    return recorded_channels(lake.directory, record), value
+    stored = source.stored()
+    value = recorded_value(stored.record, operator, state) if like else None
+    return stored.channels(), value
 
 
 def _of_operator(channels: list[Channel], operator: str) -> set[Channel]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -15,27 +13,18 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from statelake.pipelines.cli.options import Source as Place
 from statelake.pipelines.cli.options import source_options
-from statelake.pipelines.keys import lines_of
 from statelake.state_core.connectors.files import PendingFiles
 from statelake.state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
 from statelake.state_core.connectors.offsets import (
     MovedOffset,
-    NewOffset,
-    parse_new_offset,
-    partitions_read,
 )
 from statelake.state_core.connectors.sinks import Sink, sinks_of
 from statelake.state_core.connectors.sources import Source, Split, sources_of
-from statelake.state_core.errors import EncodeError, NotFoundError, StateError
-from statelake.state_core.extras import require_extra
+from statelake.state_core.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from statelake.pipelines.lake.catalog.catalog import Catalog
-    from statelake.pipelines.lake.tables.records import SnapshotRecord
+    pass
 
-__all__ = ["offsets", "offsets_at", "print_moved", "read_new_offsets"]
-
-PATIENCE = 20.0  # seconds that brokers have for an answer
 SHOWN = 1000  # splits of one source: --json has all
 _TITLES = {
     "kafka": "Kafka",
@@ -113,16 +102,8 @@ def _ends_of(place: Place, operator: str | None) -> tuple[list[Source], list[Sin
         sources, sinks = sources_of(snapshot), sinks_of(snapshot)
         named = None if operator is None else snapshot.operator(operator).operator_id
     else:
-        from statelake.pipelines.lake.catalog.recorded_sources import (  # noqa: PLC0415 - the same
-            recorded_sinks,
-            recorded_sources,
-        )
-
-        def ends(lake: Catalog, record: SnapshotRecord) -> tuple[list[Source], list[Sink]]:
-            of_lake = lake.location, record
-            return recorded_sources(*of_lake), recorded_sinks(*of_lake)
-
-        sources, sinks = place.read(ends)
+        stored = place.stored()
+        sources, sinks = stored.sources(), stored.sinks()
         labels = {source.operator: source.operator_id for source in sources}
         labels |= {sink.operator: sink.operator_id for sink in sinks}
         named = labels.get(operator or "", operator)
@@ -213,67 +194,6 @@ def _ends(rows: Iterable[_Row]) -> bool:
 
 def _cell(value: object) -> str:
     return "-" if value is None else str(value)
-
-
-def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
-    """What `--set-offsets` says: offsets, or files with one a line.
-
-    Raises:
-        EncodeError: A text is neither an offset nor a file of them, or a file can't be read.
-    """
-    new_offsets = []
-    for text in given:
-        if "=" in text and not Path(text).is_file():
-            new_offsets.append(parse_new_offset(text))
-            continue
-        remedy = "give topic:partition=offset, or a text file with one a line"
-        for place, line in lines_of(Path(text).read_bytes, text, remedy):
-            if not line.lstrip().startswith("#"):
-                try:
-                    new_offsets.append(parse_new_offset(line))
-                except StateError as error:
-                    raise error.within(place) from error
-    if not new_offsets:
-        raise EncodeError("no offset is given", remedy="write topic:partition=offset, one a line")
-    return new_offsets
-
-
-def offsets_at(
-    lake: Catalog, job: str, snapshot_id: str, servers: str, at: datetime
-) -> list[NewOffset]:
-    """Where a broker says that a snapshot's partitions of Kafka stood at a time.
-
-    Args:
-        lake: The lake.
-        job: The job.
-        snapshot_id: The snapshot.
-        servers: Brokers: `host:port`, several separated by commas.
-        at: The time.
-
-    Raises:
-        MissingExtraError: The client of Kafka is not installed.
-        NotFoundError: No source of the snapshot reads Kafka.
-        CommitError: No broker answers, or a partition is not there.
-    """
-    require_extra("kafka")
-    from statelake.pipelines.lake.catalog.recorded_sources import recorded_sources  # noqa: PLC0415 - the same
-    from statelake.state_core.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted
-
-    record = lake.snapshot(job, snapshot_id)
-    sources = recorded_sources(lake.location, record)
-    reads = {source.operator: partitions_read(source) for source in sources}
-    partitions = {partition for of_source in reads.values() for partition in of_source}
-    if not partitions:
-        raise NotFoundError(
-            f"no source of snapshot {snapshot_id} reads Kafka", remedy="name one that does"
-        )
-    cluster = KafkaCluster(servers, {"log_level": 0}, patience=PATIENCE)
-    offset_of = cluster.offsets_at(partitions, round(at.timestamp() * 1000))
-    return [
-        NewOffset(topic, number, offset_of[topic, number], operator)
-        for operator, of_source in reads.items()
-        for topic, number in of_source
-    ]
 
 
 def print_moved(moved: Iterable[MovedOffset]) -> None:

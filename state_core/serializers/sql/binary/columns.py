@@ -27,12 +27,6 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.element_columns import offsets_of
 
-__all__ = [
-    "binary_column", "decimal_column", "decimal_words", "fixed_column", "micros_of",
-    "millis_of", "pad", "state_validity", "string_column", "timestamp_column", "timestamp_type",
-    "write_states",
-]  # fmt: skip
-
 U64Array: TypeAlias = npt.NDArray[np.uint64]
 
 

@@ -46,8 +46,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     TimeType,
 )
 
-__all__ = ["row_format", "section_format", "slot_format"]
-
 LONG_DIGITS = 18
 MILLI_DIGITS = 3
 _PLAIN_NAME = re.compile(r"[^\s ,;{}()=.`\x00-\x1f]+")

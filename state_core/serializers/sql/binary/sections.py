@@ -45,8 +45,6 @@ from statelake.state_core.serializers.sql.binary.slots import (
     Slots,
 )
 
-__all__ = ["ArrayFormat", "MapFormat", "ReferenceFormat", "RowFormat", "SectionFormat"]
-
 # Parquet can't store a column without fields
 EMPTY_ROW = pa.struct([pa.field("empty", pa.bool_())])
 

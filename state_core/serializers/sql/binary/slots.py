@@ -42,12 +42,6 @@ from statelake.state_core.serializers.sql.binary.columns import (
     timestamp_column,
 )
 
-__all__ = [
-    "BinaryFormat", "BooleanFormat", "DateFormat", "NumberFormat", "Places", "SlotFormat", "Slots",
-    "SmallDecimalFormat", "SmallTimestampFormat", "StringFormat", "WideDecimalFormat",
-    "WideTimestampFormat",
-]  # fmt: skip
-
 OF_THEIR_OWN: I64Array = np.empty(0, np.int64)
 
 

@@ -35,11 +35,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     TimeType,
 )
 
-__all__ = [
-    "LENGTH_TYPES", "LOGICAL", "SIMPLE_TYPES", "TIMESTAMP_TYPES", "JavaTypes", "java_class",
-    "java_object",
-]  # fmt: skip
-
 LOGICAL = "org.apache.flink.table.types.logical."
 LOGICAL_SIGNATURE = "Lorg/apache/flink/table/types/logical/LogicalType;"
 LIST_SIGNATURE, STRING_SIGNATURE = "Ljava/util/List;", "Ljava/lang/String;"

@@ -31,8 +31,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     TimeType,
 )
 
-__all__ = ["parse_logical_type"]
-
 MAX_DEPTH = 60
 MAX_DIGITS = 38
 _TOKEN = re.compile(

@@ -52,8 +52,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     UnknownType,
 )
 
-__all__ = ["WrittenType", "list_items", "logical_type_of", "read_logical_type", "summary"]
-
 MAX_TYPES = 1 << 15
 MAX_SUMMARY = 1 << 16
 MAX_VIEWS = 16  # nested views of a list, as an object may contain itself

@@ -16,14 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from typing_extensions import Self
-
-__all__ = [
-    "ArrayType", "DecimalType", "DistinctType", "IntervalType", "LengthType", "LogicalType",
-    "MapType", "MultisetType", "RawType", "RowField", "RowType", "SimpleType", "StructuredType",
-    "TimeType", "TimestampType", "TypeDifference", "UnknownType", "type_differences",
-]  # fmt: skip
-
 MAX_LENGTH = (1 << 31) - 1
 
 
@@ -59,10 +51,6 @@ class LogicalType:
 
     def __str__(self) -> str:
         return self.text if self.nullable else f"{self.text} NOT NULL"
-
-    def not_null(self) -> Self:
-        """Return the same type without NULL."""
-        return replace(self, nullable=False)
 
 
 class _NamedByRoot:

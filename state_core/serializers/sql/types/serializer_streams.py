@@ -37,8 +37,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     TimestampType,
 )
 
-__all__ = ["java_serializer_of"]
-
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
 BASE = "org.apache.flink.api.common.typeutils."
 DATA = "org/apache/flink/table/data/"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.formats.channels import channels_of, records_in_flight
 from tests.support.command import run
@@ -24,7 +24,7 @@ KNOWN = [word for uid in UIDS for word in ("--uid", uid)]
 def test_a_lake_says_what_the_checkpoint_says(name: str, tmp_path: Path) -> None:
     """Channel by channel, and record by record; uids that were given go with tables alone."""
     checkpoint = unpack_backlog(name, tmp_path / "flink")
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(checkpoint), "job", snapshot_id="s", engine="local", uids=UIDS)
     places = (checkpoint, *KNOWN), ("--lake", lake.location, "--job", "job")
     channels, again = (run("channels", *place, "--json").json["channels"] for place in places)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.connectors.kafka import (
     UNASSIGNED,
@@ -28,9 +28,9 @@ KAFKA = GOLDEN / "kafka-5.0"
 PLACE = ("--job", "orders", "--parent", "s", "--snapshot", "edited")
 
 
-def imported(tmp_path: Path, golden: Path = KAFKA) -> Lake:
+def imported(tmp_path: Path, golden: Path = KAFKA) -> Catalog:
     """A lake with a golden savepoint."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(golden), "orders", snapshot_id="s", engine="local")
     return lake
 

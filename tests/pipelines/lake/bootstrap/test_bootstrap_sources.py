@@ -14,11 +14,13 @@ import pytest
 from deltalake import write_deltalake
 
 from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.operations.bootstrap import bootstrap
 from statelake.state_core.errors import ConflictError, EncodeError, StateError
 from tests.support.lakes import WORDS, entries, import_as
+
+pytestmark = pytest.mark.thinned(2)
 
 ROWS = [
     {"id": number, "name": f'größe, "{number}"\n', "at": 1_700_000_000_123 + number}
@@ -106,7 +108,7 @@ def test_csv_says_nothing_of_types(tmp_path: Path) -> None:
 
 def test_a_state_of_a_lake_is_a_source(tmp_path: Path) -> None:
     """The version that the snapshot has, whatever came later."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, WORDS, "monday")
     operator = open_snapshot(WORDS).operator("counter")
     source = {
@@ -128,7 +130,7 @@ def test_states_of_a_lake_are_listed_as_the_snapshot_has_them(tmp_path: Path) ->
     rows = pa.table({"key": [1], "value": ["a"]})
     states = tuple(NewKeyedState(name, rows, value="String") for name in ("first", "second"))
     write_snapshot(tmp_path / "source", [NewOperator("op", "Long", states)])
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(tmp_path / "source"), "j", snapshot_id="one", uids=["op"])
     source = {"lake": lake.location, "job": "j", "snapshot": "one", "state": "op/third"}
     with pytest.raises(StateError, match=r"no state op/third; it has: op/first, op/second, "):
@@ -142,7 +144,7 @@ def test_rows_of_a_lake_that_only_exact_bytes_hold_are_refused(tmp_path: Path) -
     state = NewKeyedState("s", rows, value="String")
     write_snapshot(tmp_path / "source", [NewOperator("op", "Long", (state,))])
     import_snapshot(
-        Lake(tmp_path / "lake"), str(tmp_path / "source"), "j", snapshot_id="one", uids=["op"]
+        Catalog(tmp_path / "lake"), str(tmp_path / "source"), "j", snapshot_id="one", uids=["op"]
     )
     source = {"lake": "lake", "job": "j", "snapshot": "one", "state": "op/s"}
     made = spec(source | {"lake": str(tmp_path / "lake")})
@@ -153,7 +155,7 @@ def test_rows_of_a_lake_that_only_exact_bytes_hold_are_refused(tmp_path: Path) -
 
 def test_it_becomes_a_snapshot_of_a_lake_under_its_uids(tmp_path: Path) -> None:
     """One that is there already is refused before anything is written."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     said = spec(pa.Table.from_pylist(ROWS))
     where = {"lake": lake, "job": "shop", "snapshot_id": "first"}
     done = bootstrap(None, said, tmp_path / "sp", **where, engine="local")

@@ -29,9 +29,9 @@ MISTAKES = {
     "no mapping": ("just text", "", "begin it with `operators:`"),
     "no YAML": ("operators:\n  counter: [\n", ":3", "no YAML"),
     "no operators": ("operators:\n", ":1", "begin with `operators:`"),
-    "a word too many": ("operater:\n  x: 3\n", ":1", "did you mean `operators`?"),
+    "a word too many": ("operater:\n  x: 3\n", ":1", "did you mean 'operators'?"),
     "an operator without states": (HEAD, ":2", "`operator_states`"),
-    "an unknown key": (f"{HEAD}    stats: {{}}\n", ":5", "did you mean `states`?"),
+    "an unknown key": (f"{HEAD}    stats: {{}}\n", ":5", "did you mean 'states'?"),
     "a key twice": (f"{HEAD}    source: b.csv\n", ":5", "the first time in line 4"),
     "no key type": (
         "operators:\n  counter:\n    states: {count: {type: Long, source: a.csv}}\n",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog import catalog_looks
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
 from statelake.pipelines.lake.tables.tables import create_table
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
@@ -28,7 +28,7 @@ def directory(tmp_path: Path) -> ConfinedDirectory:
 
 def test_a_lake_travels_between_processes(tmp_path: Path) -> None:
     """Pickled or copied it is the same lake, seen anew."""
-    lake = Lake(tmp_path)
+    lake = Catalog(tmp_path)
     for again in (pickle.loads(pickle.dumps(lake)), copy.deepcopy(lake)):  # noqa: S301
         assert again.location == lake.location
         assert not again.exists()

@@ -15,7 +15,6 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog import catalog
 from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogVersion
@@ -55,23 +54,23 @@ WRITE: Step = (DeltaCommit, "write", "before", 1)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake that is not there yet."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def commit(lake: Lake, made: SnapshotRecord) -> SnapshotRecord:
+def commit(lake: Catalog, made: SnapshotRecord) -> SnapshotRecord:
     """Make a snapshot exist as every command does: by an attempt."""
     with Attempt(lake, made.job, made.snapshot_id, []) as attempt:
         return attempt.commit(made)
 
 
-def found(lake: Lake, job: str, snapshot_id: str) -> SnapshotRecord:
+def found(lake: Catalog, job: str, snapshot_id: str) -> SnapshotRecord:
     """A snapshot, but for its place among the others."""
     return replace(lake.snapshot(job, snapshot_id), sequence=0)
 
 
-def ids(lake: Lake, job: str | None = None) -> list[str]:
+def ids(lake: Catalog, job: str | None = None) -> list[str]:
     """The snapshots that exist, in their order."""
     return [summary.snapshot_id for summary in lake.summaries(job)]
 
@@ -119,7 +118,7 @@ def test_rows_of_other_versions() -> None:
     assert SnapshotRecord.from_row(row | {"color": "red"}) == record("s")
 
 
-def test_there_and_gone(lake: Lake) -> None:
+def test_there_and_gone(lake: Catalog) -> None:
     """Snapshots are listed by job, in the order in which they came, and removed by name."""
     assert not lake.exists()
     assert lake.latest("orders") is None
@@ -141,7 +140,7 @@ def test_there_and_gone(lake: Lake) -> None:
     assert ids(lake, "orders") == ["b", "a"]
 
 
-def test_ids_are_taken_once(lake: Lake) -> None:
+def test_ids_are_taken_once(lake: Catalog) -> None:
     """A second row of the same job and id is refused; of another job it is not."""
     commit(lake, record("s"))
     with pytest.raises(ConflictError, match="has a snapshot 's' already"):
@@ -154,7 +153,7 @@ def test_ids_are_taken_once(lake: Lake) -> None:
 @pytest.mark.parametrize(
     "name", ["it's", 'say "so"', "a b", "50%", "a/b", "ü", "=", "a%2Fb", "__HIVE", "'; --", "null"]
 )
-def test_any_name(name: str, lake: Lake) -> None:
+def test_any_name(name: str, lake: Catalog) -> None:
     """Jobs and snapshots are called anything, and are found and removed by that name alone."""
     for job in ("plain", name):
         for snapshot_id in ("plain", name):
@@ -165,7 +164,7 @@ def test_any_name(name: str, lake: Lake) -> None:
     assert left == {("plain", "plain"), ("plain", name), (name, "plain")}
 
 
-def test_unknown_names(lake: Lake) -> None:
+def test_unknown_names(lake: Catalog) -> None:
     """The message names what there is instead."""
     for hours in range(12):
         add_row(lake, record(f"s{hours:02}", hours=hours))
@@ -205,15 +204,15 @@ def test_what_is_no_lake(make: Callable[[Path], None], tmp_path: Path) -> None:
     """A directory that is missing, or somebody else's, is told to be no lake."""
     make(tmp_path / "lake")
     with pytest.raises(NotALakeError, match=r"no lake.*--lake"):
-        Lake(tmp_path / "lake").summaries()
+        Catalog(tmp_path / "lake").summaries()
 
 
-def files_in_catalog(lake: Lake) -> int:
+def files_in_catalog(lake: Catalog) -> int:
     """How many files a reader of the catalog opens."""
     return len(DeltaTable(lake.table("snapshots").uri).file_uris())
 
 
-def test_many_snapshots_are_few_files(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_snapshots_are_few_files(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a job are put together, and none is lost."""
     monkeypatch.setattr(catalog, "MANY_FILES", 4)
     for hours in range(11):
@@ -227,7 +226,7 @@ def test_many_snapshots_are_few_files(lake: Lake, monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_snapshot_comes_during_a_removal(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is there afterwards, and the other one gone."""
     add_row(lake, record("a", hours=1))
@@ -239,7 +238,7 @@ def test_another_snapshot_comes_during_a_removal(
 
 @pytest.mark.parametrize("what", ["append", "remove"])
 def test_a_change_comes_while_files_are_put_together(
-    what: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    what: str, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The snapshot whose import put files together is there, and the change was made."""
     monkeypatch.setattr(catalog, "MANY_FILES", 3)
@@ -255,7 +254,7 @@ def test_a_change_comes_while_files_are_put_together(
 
 
 def test_a_store_that_breaks_off_behind_a_commit_makes_no_error_of_it(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The snapshot is there: whether files should be put together can be looked at later."""
     add_row(lake, record("a", hours=1))
@@ -269,7 +268,7 @@ def test_a_store_that_breaks_off_behind_a_commit_makes_no_error_of_it(
     assert ids(lake) == ["a", "b"]
 
 
-def test_a_catalog_of_an_older_version_gets_the_new_columns(lake: Lake, tmp_path: Path) -> None:
+def test_a_catalog_of_an_older_version_gets_the_new_columns(lake: Catalog, tmp_path: Path) -> None:
     """With the next snapshot, once; those that it had are as they were."""
     add_row(lake, record("a", hours=1))
     place = str(tmp_path / "lake" / "snapshots")
@@ -286,7 +285,7 @@ def test_a_catalog_of_an_older_version_gets_the_new_columns(lake: Lake, tmp_path
     assert ids(lake, "orders") == ["b", "c"]
 
 
-def test_the_order_is_that_of_the_log(lake: Lake) -> None:
+def test_the_order_is_that_of_the_log(lake: Catalog) -> None:
     """A clock that goes back makes no older snapshot the newest, nor does a lake of before."""
     for name, hours in (("a", 9), ("b", 8)):
         add_row(lake, record(name, hours=hours))
@@ -302,7 +301,7 @@ def test_the_order_is_that_of_the_log(lake: Lake) -> None:
     assert ids(lake) == ["d"]
 
 
-def test_removals_meet(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removals_meet(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two removals of the same snapshot: it is gone, and no one is told otherwise."""
     add_row(lake, record("a", hours=1))
     add_row(lake, record("b", hours=2))
@@ -329,13 +328,13 @@ def test_the_very_first_of_one_id(tmp_path: Path, attempt: int) -> None:
 
     def append(_: int) -> bool:
         try:
-            commit(Lake(tmp_path / str(attempt)), record("monday"))
+            commit(Catalog(tmp_path / str(attempt)), record("monday"))
         except ConflictError:
             return False
         return True
 
     assert sorted(at_once(append), key=bool) == [False, False, True]
-    lake = Lake(tmp_path / str(attempt))
+    lake = Catalog(tmp_path / str(attempt))
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["monday"]
 
 

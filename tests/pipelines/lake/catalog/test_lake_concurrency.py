@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.ingest import importing
@@ -39,6 +39,8 @@ from tests.support.lakes import (
 )
 from tests.support.steps import Step, do_at
 
+pytestmark = pytest.mark.thinned(2)
+
 RUNS = 4
 TUMBLING = "tumbling/window-contents"
 
@@ -59,9 +61,9 @@ def savepoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake that is not there yet."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
 def at_once(works: list[Callable[[], object]]) -> list[object]:
@@ -79,14 +81,14 @@ def at_once(works: list[Callable[[], object]]) -> list[object]:
         return list(pool.map(run, works))
 
 
-def ids(lake: Lake) -> set[str]:
+def ids(lake: Catalog) -> set[str]:
     """The snapshots that exist."""
     return {summary.snapshot_id for summary in lake.summaries()}
 
 
 @pytest.mark.parametrize("present", [False, True], ids=["new lake", "with a snapshot"])
 def test_the_same_snapshot(
-    present: bool, lake: Lake, savepoints: list[Path], tmp_path: Path
+    present: bool, lake: Catalog, savepoints: list[Path], tmp_path: Path
 ) -> None:
     """One of them makes it; the others find it."""
     if present:
@@ -106,7 +108,7 @@ def test_the_same_snapshot(
 
 @pytest.mark.parametrize("present", [False, True], ids=["new lake", "with a snapshot"])
 def test_different_snapshots(
-    present: bool, lake: Lake, savepoints: list[Path], tmp_path: Path
+    present: bool, lake: Catalog, savepoints: list[Path], tmp_path: Path
 ) -> None:
     """All are there, and each holds what its savepoint holds."""
     if present:
@@ -122,7 +124,7 @@ def test_different_snapshots(
         assert exported(lake, source.name, tmp_path / source.name) == entries(source)
 
 
-def test_different_jobs(lake: Lake, savepoints: list[Path], tmp_path: Path) -> None:
+def test_different_jobs(lake: Catalog, savepoints: list[Path], tmp_path: Path) -> None:
     """Jobs that begin a lake together do not disturb each other."""
     works = [
         lambda source=source: import_as(lake, source, "s", source.name) is not None
@@ -138,7 +140,7 @@ def test_different_jobs(lake: Lake, savepoints: list[Path], tmp_path: Path) -> N
 
 PROGRAM = """
 import sys
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import ConflictError
@@ -147,7 +149,7 @@ lake, source, name = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    done = import_snapshot(Lake(lake), source, "orders", snapshot_id=name, engine="local")
+    done = import_snapshot(Catalog(lake), source, "orders", snapshot_id=name, engine="local")
     print("new" if done.new else "present")
 except ConflictError:
     print("conflict")
@@ -155,7 +157,7 @@ except ConflictError:
 
 
 @pytest.mark.parametrize("alike", [True, False], ids=["the same", "different"])
-def test_processes(alike: bool, lake: Lake, savepoints: list[Path], tmp_path: Path) -> None:
+def test_processes(alike: bool, lake: Catalog, savepoints: list[Path], tmp_path: Path) -> None:
     """The same holds between processes that know nothing of each other."""
     sources = [savepoints[0]] * 2 if alike else savepoints[:2]
     processes = [
@@ -194,7 +196,11 @@ every_step = pytest.mark.parametrize("step", INSIDE.values(), ids=INSIDE.keys())
 @every_step
 @pytest.mark.parametrize("present", [False, True], ids=["new lake", "with a snapshot"])
 def test_the_same_snapshot_inside(
-    step: Step, present: bool, lake: Lake, savepoints: list[Path], monkeypatch: pytest.MonkeyPatch
+    step: Step,
+    present: bool,
+    lake: Catalog,
+    savepoints: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever ends first makes it; who ends later takes back its own alone, and finds that one."""
     if present:
@@ -207,7 +213,7 @@ def test_the_same_snapshot_inside(
 
 
 def test_another_snapshot_of_that_name_inside(
-    lake: Lake, savepoints: list[Path], monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, savepoints: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who ends later is told that it is another one, and where that came from."""
     do_at(monkeypatch, INSIDE["begins"], lambda: import_as(lake, savepoints[0], "s"))
@@ -218,7 +224,11 @@ def test_another_snapshot_of_that_name_inside(
 
 @every_step
 def test_another_snapshot_inside(
-    step: Step, lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: Step,
+    lake: Catalog,
+    savepoints: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both are there, and whole."""
     import_golden(lake, ("before", WINDOWS))
@@ -231,7 +241,7 @@ def test_another_snapshot_inside(
 
 
 def test_three_of_which_the_first_succeeds(
-    lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taking back one's own never shows what another is about to take back, too."""
     real = Attempt.commit
@@ -262,7 +272,11 @@ def test_three_of_which_the_first_succeeds(
     ids=["writes", "has no version", "has no row"],
 )
 def test_an_import_inside_a_commit(
-    step: Step, lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: Step,
+    lake: Catalog,
+    savepoints: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The commit has the edit, the import the savepoint, and neither has anything of the other."""
     import_golden(lake, ("before", WINDOWS))
@@ -279,7 +293,11 @@ def test_an_import_inside_a_commit(
 
 @every_step
 def test_a_drop_inside_an_import(
-    step: Step, lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: Step,
+    lake: Catalog,
+    savepoints: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the import builds on is not dropped: by name it is refused, `keep` passes over it."""
     import_golden(lake, ("oldest", WINDOWS), ("before", WINDOWS))
@@ -300,7 +318,7 @@ def test_a_drop_inside_an_import(
 
 
 def test_a_drop_just_before_an_import_begins(
-    lake: Lake, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, savepoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An import that has looked at a snapshot for what it may share notices that it went."""
     import_golden(lake, ("before", WINDOWS))
@@ -311,7 +329,7 @@ def test_a_drop_just_before_an_import_begins(
     assert exported(lake, "s0", tmp_path / "s0") == entries(savepoints[0])
 
 
-def test_a_drop_of_a_parent(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drop_of_a_parent(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit whose parent was dropped before it began is refused; once begun it keeps it."""
     import_golden(lake, ("before", WINDOWS))
     edit(lake, f"orders/keyed/{TUMBLING}").delete("key_group = 7")

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog import claims
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.edit.changes import ValueChange
@@ -46,6 +46,8 @@ from tests.support.forged_lakes import (
     places_of,
 )
 from tests.support.lakes import LOCAL, Contents, entries, exported, forge_claim, import_as
+
+pytestmark = pytest.mark.thinned(6)
 
 Command = Callable[[Scene], object]
 
@@ -497,7 +499,7 @@ def test_a_claim_takes_no_files_of_a_snapshot(scene: Scene) -> None:
     drop_snapshots(scene.lake, "orders", snapshot_ids=[])
     assert scene.lake.version().claims == Claims()
     assert exported(scene.lake, "bad", scene.root / "out") == exported(
-        Lake(scene.victim / "lake"), "bad", scene.root / "honest"
+        Catalog(scene.victim / "lake"), "bad", scene.root / "honest"
     )
 
 
@@ -550,7 +552,7 @@ def test_a_link_that_nothing_names_is_left_alone(link: str, scene: Scene) -> Non
     assert drop_snapshots(scene.lake, "orders", keep=1).kept == ["bad"]
     assert (scene.path / path).is_symlink()
     assert exported(scene.lake, "bad", scene.root / "out") == exported(
-        Lake(scene.victim / "lake"), "bad", scene.root / "honest"
+        Catalog(scene.victim / "lake"), "bad", scene.root / "honest"
     )
 
 

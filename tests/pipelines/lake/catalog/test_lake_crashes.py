@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
@@ -37,6 +36,8 @@ from tests.support.lakes import (
     import_as,
 )
 from tests.support.steps import Step, end
+
+pytestmark = pytest.mark.thinned(3)
 
 NOTE: Step = (importing._Import, "_map", "before", 1)
 FIRST_FILE: Step = (UnitWriter, "_create", "before", 1)
@@ -65,7 +66,7 @@ def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with `WINDOWS` as its snapshot `first`."""
     root = tmp_path_factory.mktemp("prepared") / "lake"
-    import_as(Lake(root), WINDOWS, "first")
+    import_as(Catalog(root), WINDOWS, "first")
     return root
 
 
@@ -76,13 +77,13 @@ def contents(later: Path) -> dict[str, Contents]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path, prepared: Path) -> Lake:
+def lake(tmp_path: Path, prepared: Path) -> Catalog:
     """A copy of the prepared lake: a lake can be moved."""
     shutil.copytree(prepared, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def ids(lake: Lake) -> list[str]:
+def ids(lake: Catalog) -> list[str]:
     """The snapshots that exist."""
     return [summary.snapshot_id for summary in lake.summaries()] if lake.exists() else []
 
@@ -103,7 +104,7 @@ every_way = pytest.mark.parametrize("way", ["error", "death"])
 @every_way
 @pytest.mark.parametrize("step", IMPORT_STEPS.values(), ids=IMPORT_STEPS.keys())
 def test_a_second_import(
-    step: Step, way: str, lake: Lake, later: Path, contents: dict[str, Contents], tmp_path: Path
+    step: Step, way: str, lake: Catalog, later: Path, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
     """The first snapshot alone is there, and reads as before; a second run leaves no trace."""
     end(lambda: import_as(lake, later, "later"), step, way)
@@ -125,7 +126,7 @@ def test_the_first_import(
     step: Step, way: str, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
     """There is no snapshot, and a second run makes one."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     end(lambda: import_as(lake, WINDOWS, "first"), step, way)
     assert ids(lake) == []
     assert len(lake.version().claims.attempts) == (1 if way == "death" else 0)
@@ -137,7 +138,7 @@ def test_the_first_import(
 
 @every_way
 def test_an_end_behind_the_row_is_no_loss(
-    way: str, lake: Lake, later: Path, contents: dict[str, Contents], tmp_path: Path
+    way: str, lake: Catalog, later: Path, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
     """What is in the catalog exists, although its run never learned of it."""
     end(lambda: import_as(lake, later, "later"), ROW, way)
@@ -150,7 +151,7 @@ def test_an_end_behind_the_row_is_no_loss(
     assert_whole(lake)
 
 
-def test_a_death_as_soon_as_it_has_begun(lake: Lake, later: Path) -> None:
+def test_a_death_as_soon_as_it_has_begun(lake: Catalog, later: Path) -> None:
     """The next one takes it back."""
     end(lambda: import_as(lake, later, "later"), BEGUN, "death")
     assert len(lake.version().claims.attempts) == 1
@@ -159,15 +160,15 @@ def test_a_death_as_soon_as_it_has_begun(lake: Lake, later: Path) -> None:
     assert_whole(lake)
 
 
-def test_a_killed_process(lake: Lake, later: Path) -> None:
+def test_a_killed_process(lake: Catalog, later: Path) -> None:
     """A process that is really gone, its files and versions behind it."""
     program = (
         "import os, sys\n"
-        "from statelake.pipelines.lake.api import Lake\n"
+        "from statelake.pipelines.lake.catalog.catalog import Catalog\n"
         "from statelake.pipelines.lake.catalog.attempts import Attempt\n"
         "from statelake.pipelines.lake.ingest.importing import import_snapshot\n"
         "Attempt.commit = lambda *_: os._exit(9)\n"
-        "import_snapshot(Lake(sys.argv[1]), sys.argv[2], 'orders', engine='local')\n"
+        "import_snapshot(Catalog(sys.argv[1]), sys.argv[2], 'orders', engine='local')\n"
     )
     gone = subprocess.run(
         [sys.executable, "-c", program, lake.location, str(later)], check=False, timeout=120
@@ -179,7 +180,7 @@ def test_a_killed_process(lake: Lake, later: Path) -> None:
     assert_whole(lake)
 
 
-def test_a_run_that_goes_on_is_left_alone(lake: Lake, later: Path) -> None:
+def test_a_run_that_goes_on_is_left_alone(lake: Catalog, later: Path) -> None:
     """Another import, while one is under way, touches nothing of it."""
     with Attempt(lake, "orders", "slow", ["orders/keyed/tumbling/window-contents"]) as slow:
         mine = f"orders/keyed/tumbling/window-contents/_data/{slow.token}/key-group-00001.parquet"
@@ -202,7 +203,7 @@ COMMIT_STEPS = {
 @every_way
 @pytest.mark.parametrize("step", COMMIT_STEPS.values(), ids=COMMIT_STEPS.keys())
 def test_a_commit(
-    step: Step, way: str, lake: Lake, contents: dict[str, Contents], tmp_path: Path
+    step: Step, way: str, lake: Catalog, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
     """The edit is still in the tables, and committing it again succeeds."""
     edit(lake, EDITED).update({"value": "value + 1"}, predicate="key_group < 10")
@@ -241,7 +242,7 @@ every_drop_step = pytest.mark.parametrize("step", DROP_STEPS.values(), ids=DROP_
 
 @every_drop_step
 def test_a_drop(
-    step: Step, lake: Lake, later: Path, contents: dict[str, Contents], tmp_path: Path
+    step: Step, lake: Catalog, later: Path, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
     """The snapshot is gone at once, the others stay whole, and the next drop takes what is left."""
     import_as(lake, later, "later")
@@ -254,7 +255,7 @@ def test_a_drop(
 
 
 @every_drop_step
-def test_a_drop_of_all_that_a_job_has(step: Step, lake: Lake) -> None:
+def test_a_drop_of_all_that_a_job_has(step: Step, lake: Catalog) -> None:
     """Whoever writes next, into whatever job, finishes it: no row of it is left."""
     end(lambda: drop_snapshots(lake, "orders", keep=0), step, "error")
     assert ids(lake) == []
@@ -264,7 +265,7 @@ def test_a_drop_of_all_that_a_job_has(step: Step, lake: Lake) -> None:
 
 
 def test_a_drop_that_ends_before_its_entry_changes_nothing(
-    lake: Lake, contents: dict[str, Contents], tmp_path: Path
+    lake: Catalog, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
     """What is still in the catalog exists."""
     step: Step = (Catalog, "transact", "before", 1)
@@ -283,7 +284,7 @@ EXPORT_STEPS: dict[str, Step] = {
 @pytest.mark.parametrize("step", EXPORT_STEPS.values(), ids=EXPORT_STEPS.keys())
 @pytest.mark.parametrize("max_parallelism", [None, 256])
 def test_an_export(
-    step: Step, max_parallelism: int | None, lake: Lake, contents: dict[str, Contents],
+    step: Step, max_parallelism: int | None, lake: Catalog, contents: dict[str, Contents],
     tmp_path: Path,
 ) -> None:  # fmt: skip
     """There is no savepoint and no remains of one, and a second run writes it."""

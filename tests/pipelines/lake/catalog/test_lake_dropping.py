@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
@@ -37,6 +37,8 @@ from tests.support.lakes import (
     unit_paths,
 )
 
+pytestmark = pytest.mark.thinned(2)
+
 TUMBLING = "orders/keyed/tumbling/window-contents"
 NAMES = ["first", "second", "third", "edited"]
 
@@ -45,7 +47,7 @@ NAMES = ["first", "second", "third", "edited"]
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with three imports, each a few key groups different, and an edit of the third."""
     root = tmp_path_factory.mktemp("prepared")
-    lake = Lake(root / "lake")
+    lake = Catalog(root / "lake")
     import_as(lake, WINDOWS, "first", partitions=128)
     for name, groups in (("second", "key_group < 20"), ("third", "key_group BETWEEN 10 AND 40")):
         change = ("tumbling/window-contents", groups, {"value": "value + 1"})
@@ -60,23 +62,23 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def contents(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Contents]:
     """What each snapshot exports to."""
     to = tmp_path_factory.mktemp("contents")
-    return {name: exported(Lake(prepared), name, to / name) for name in NAMES}
+    return {name: exported(Catalog(prepared), name, to / name) for name in NAMES}
 
 
 @pytest.fixture
-def lake(tmp_path: Path, prepared: Path) -> Lake:
+def lake(tmp_path: Path, prepared: Path) -> Catalog:
     """A copy of the prepared lake."""
     shutil.copytree(prepared, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def sizes(lake: Lake) -> dict[str, int]:
+def sizes(lake: Catalog) -> dict[str, int]:
     """The bytes of every file."""
     root = Path(lake.location)
     return {name: (root / name).stat().st_size for name in files_of(root)}
 
 
-def needed(lake: Lake, names: Sequence[str]) -> set[str]:
+def needed(lake: Catalog, names: Sequence[str]) -> set[str]:
     """The files that some snapshots name."""
     return {path for name in names for path in unit_paths(lake.snapshot("orders", name))}
 
@@ -87,7 +89,7 @@ def needed(lake: Lake, names: Sequence[str]) -> set[str]:
     ids="+".join,
 )
 def test_what_is_freed(
-    names: list[str], lake: Lake, contents: dict[str, Contents], tmp_path: Path
+    names: list[str], lake: Catalog, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
     """The bytes of the files that only the dropped ones name; the others read as before."""
     kept = [name for name in NAMES if name not in names]
@@ -109,7 +111,7 @@ def test_what_is_freed(
 
 
 @pytest.mark.parametrize("keep", range(6))
-def test_keeping_the_newest(keep: int, lake: Lake) -> None:
+def test_keeping_the_newest(keep: int, lake: Catalog) -> None:
     """`keep` counts from the newest; more than there are is all."""
     result = drop_snapshots(lake, "orders", keep=keep)
     assert result.kept == (NAMES[-keep:] if keep else [])
@@ -119,7 +121,7 @@ def test_keeping_the_newest(keep: int, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("names", [NAMES, NAMES[::-1]], ids=["oldest first", "newest first"])
-def test_one_after_the_other(names: list[str], lake: Lake) -> None:
+def test_one_after_the_other(names: list[str], lake: Catalog) -> None:
     """Whatever the order, in the end nothing is held, and all of it was told."""
     drop_snapshots(lake, "orders", snapshot_ids=[])
     start = data_bytes(Path(lake.location))
@@ -133,7 +135,9 @@ def test_one_after_the_other(names: list[str], lake: Lake) -> None:
         assert edit(lake, path).to_pyarrow_table().num_rows == 0
 
 
-def test_a_job_that_begins_again(lake: Lake, contents: dict[str, Contents], tmp_path: Path) -> None:
+def test_a_job_that_begins_again(
+    lake: Catalog, contents: dict[str, Contents], tmp_path: Path
+) -> None:
     """After all is dropped the same snapshot can be imported again, under the same name."""
     drop_snapshots(lake, "orders", keep=0)
     record = import_as(lake, WINDOWS, "first")
@@ -149,7 +153,7 @@ def test_a_job_that_begins_again(lake: Lake, contents: dict[str, Contents], tmp_
         ("orders", ["first", "fifth"], r"no snapshot 'fifth'; it has: first, second, third"),
     ],
 )
-def test_what_is_not_there(job: str, names: list[str], message: str, lake: Lake) -> None:
+def test_what_is_not_there(job: str, names: list[str], message: str, lake: Catalog) -> None:
     """An unknown name is refused, and nothing at all is dropped."""
     before = sizes(lake)
     with pytest.raises(NotFoundError, match=message):
@@ -157,7 +161,7 @@ def test_what_is_not_there(job: str, names: list[str], message: str, lake: Lake)
     assert sizes(lake) == before
 
 
-def test_an_edit_that_is_not_committed_stays(lake: Lake) -> None:
+def test_an_edit_that_is_not_committed_stays(lake: Catalog) -> None:
     """Rows that someone changed and has not committed yet are not lost to a drop."""
     edit(lake, TUMBLING).update({"value": "0"}, predicate="key_group < 60")
     wanted = edit(lake, TUMBLING).to_pyarrow_table().sort_by("key")
@@ -169,7 +173,7 @@ def test_an_edit_that_is_not_committed_stays(lake: Lake) -> None:
     assert found.sort_by("key") == wanted
 
 
-def test_what_an_edit_left(lake: Lake) -> None:
+def test_what_an_edit_left(lake: Catalog) -> None:
     """Files that an edit wrote, and that its commit replaced by our own, go too."""
     edit(lake, TUMBLING).update({"value": "0"}, predicate="key_group < 60")
     commit_snapshot(lake, "orders", "again", "edited", engine=LOCAL)
@@ -185,7 +189,7 @@ def test_what_an_edit_left(lake: Lake) -> None:
 
 def test_carried_files_are_shared(tmp_path: Path) -> None:
     """A file that is carried goes with the last snapshot that has it; each job has its own."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     source = raw_savepoint(tmp_path / "raw")
     for job, name in (("orders", "first"), ("orders", "second"), ("returns", "s")):
         import_as(lake, source, name, job)
@@ -206,7 +210,7 @@ def test_carried_files_are_shared(tmp_path: Path) -> None:
 
 def test_tables_show_the_types_of_what_is_kept(tmp_path: Path) -> None:
     """The migrated snapshot goes: its table has the columns of the one before again."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     source = golden("pojo-rocksdb-canonical-p2-m128-flink2.3.0").snapshot
     import_as(lake, source, "old")
     (state,) = (

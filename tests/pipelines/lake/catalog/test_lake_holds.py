@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from statelake.pipelines.lake.api import Lake
-from statelake.pipelines.lake.api import Lake as Api
+from statelake import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.holds import held_snapshots, hold_snapshot, release_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
@@ -32,17 +32,17 @@ MONDAY, TUESDAY = DEMO / "monday", DEMO / "tuesday"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake with two snapshots."""
-    return import_golden(Lake(tmp_path / "lake"), ("monday", MONDAY), ("tuesday", TUESDAY))
+    return import_golden(Catalog(tmp_path / "lake"), ("monday", MONDAY), ("tuesday", TUESDAY))
 
 
-def ids(lake: Lake) -> list[str]:
+def ids(lake: Catalog) -> list[str]:
     """The snapshots that there are."""
     return [summary.snapshot_id for summary in lake.summaries("orders")]
 
 
-def test_a_held_snapshot_is_dropped_by_nobody(lake: Lake, tmp_path: Path) -> None:
+def test_a_held_snapshot_is_dropped_by_nobody(lake: Catalog, tmp_path: Path) -> None:
     """By name it is refused with the reason, and nothing happens; `keep` passes over it."""
     holds = hold_snapshot(lake, "orders", "monday", "case 4711")
     assert [hold.reason for hold in holds] == ["case 4711"]
@@ -60,7 +60,7 @@ def test_a_held_snapshot_is_dropped_by_nobody(lake: Lake, tmp_path: Path) -> Non
     assert_whole(lake)
 
 
-def test_each_reason_is_a_hold_of_its_own(lake: Lake) -> None:
+def test_each_reason_is_a_hold_of_its_own(lake: Catalog) -> None:
     """The same one twice is one; each is ended by itself, or all of them."""
     hold_snapshot(lake, "orders", "monday", "case 1")
     version = DeltaTable(f"{lake.location}/snapshots").version()
@@ -76,7 +76,7 @@ def test_each_reason_is_a_hold_of_its_own(lake: Lake) -> None:
     assert release_snapshot(lake, "orders", "monday") == ["case 2", ""]
 
 
-def test_what_is_not_there_is_not_held(lake: Lake) -> None:
+def test_what_is_not_there_is_not_held(lake: Catalog) -> None:
     """Neither a job nor a snapshot."""
     for job, snapshot_id in (("orders", "sunday"), ("other", "monday")):
         with pytest.raises(NotFoundError):
@@ -87,7 +87,7 @@ def test_what_is_not_there_is_not_held(lake: Lake) -> None:
 
 @pytest.mark.parametrize("holds_first", [True, False])
 def test_a_hold_and_a_drop_at_once(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, *, holds_first: bool
+    lake: Catalog, monkeypatch: pytest.MonkeyPatch, *, holds_first: bool
 ) -> None:
     """Whoever commits second sees the other: held and there, or gone and not held."""
     hold = lambda: hold_snapshot(lake, "orders", "monday")  # noqa: E731
@@ -99,7 +99,7 @@ def test_a_hold_and_a_drop_at_once(
     assert ("monday" in ids(lake)) is holds_first
 
 
-def test_what_is_made_of_a_held_snapshot_is_not_held(lake: Lake) -> None:
+def test_what_is_made_of_a_held_snapshot_is_not_held(lake: Catalog) -> None:
     """A hold is of one snapshot."""
     hold_snapshot(lake, "orders", "monday")
     edit = SnapshotEdit(drop_states=["kinds/total"])
@@ -108,7 +108,7 @@ def test_what_is_made_of_a_held_snapshot_is_not_held(lake: Lake) -> None:
     assert list(held_snapshots(lake, "orders")) == ["monday"]
 
 
-def test_sql_sees_holds(lake: Lake) -> None:
+def test_sql_sees_holds(lake: Catalog) -> None:
     """In the table of snapshots."""
     (hold,) = hold_snapshot(lake, "orders", "monday", "case 4711")
     rows = catalog_table(lake, "snapshots").select(["snapshot", "holds"]).to_pylist()
@@ -130,7 +130,7 @@ def test_a_row_that_is_no_snapshot_may_be_held(tmp_path: Path) -> None:
     assert ids(scene.lake) == ["good"]
 
 
-def test_a_lake_of_an_older_version_is_read_and_held(lake: Lake) -> None:
+def test_a_lake_of_an_older_version_is_read_and_held(lake: Catalog) -> None:
     """Its rows have no column of holds; the first hold adds it, and changes no other row."""
     place = f"{lake.location}/snapshots"
     older = DeltaTable(place).to_pyarrow_table().drop_columns(["holds"])
@@ -143,10 +143,10 @@ def test_a_lake_of_an_older_version_is_read_and_held(lake: Lake) -> None:
     assert "holds" in DeltaTable(place).to_pyarrow_table().column_names
 
 
-def test_a_python_program_holds_and_releases(lake: Lake) -> None:
+def test_a_python_program_holds_and_releases(lake: Catalog) -> None:
     """By the lake as one object."""
-    opened = Api(lake.location)
-    assert [hold.reason for hold in opened.hold("orders", "monday", "case 4711")] == ["case 4711"]
+    orders = Lake(lake.location).job("orders")
+    assert [hold.reason for hold in orders["monday"].hold("case 4711")] == ["case 4711"]
     with pytest.raises(HeldError):
-        opened.drop("orders", snapshot_ids=["monday"])
-    assert opened.release("orders", "monday") == ["case 4711"]
+        orders.drop("monday")
+    assert orders["monday"].release() == ["case 4711"]

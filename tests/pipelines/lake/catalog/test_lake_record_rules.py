@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.tables.record_rules import record_fault
 from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
@@ -21,6 +21,8 @@ from statelake.state_core.errors import DamagedLakeError
 from tests.support.forged_lakes import Scene, make_scene, places_of
 from tests.support.lakes import entries, exported, import_as
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+
+pytestmark = pytest.mark.thinned(2)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def row(prepared: Scene) -> dict[str, Any]:
 @pytest.mark.parametrize("case", golden_cases()[::4], ids=lambda case: case.name)
 def test_what_statelake_writes_keeps_all_rules(case: GoldenCase, tmp_path: Path) -> None:
     """Whatever Flink wrote: imported, its row is a snapshot."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, case.snapshot, "s")
     assert lake.bad_rows() == []
     assert lake.snapshot("orders", "s").snapshot_id == "s"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from tests.support.lakes import (
     LOCAL,
@@ -30,7 +30,7 @@ NAMES = ["monday", "tuesday", "edited"]
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with two imports and a commit, of two jobs, one called like the catalog."""
     root = tmp_path_factory.mktemp("prepared")
-    lake = Lake(root / "lake")
+    lake = Catalog(root / "lake")
     change = ("counter/count", "key_group < 30", {"value": "value * 2"})
     tuesday = edited_savepoint(WORDS, root / "tuesday", change)
     import_as(lake, WORDS, "monday", partitions=128)
@@ -45,23 +45,23 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def contents(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Contents]:
     """What each snapshot exports to."""
     to = tmp_path_factory.mktemp("contents")
-    return {name: exported(Lake(prepared), name, to / name) for name in NAMES}
+    return {name: exported(Catalog(prepared), name, to / name) for name in NAMES}
 
 
 @pytest.fixture
-def lake(tmp_path: Path, prepared: Path) -> Lake:
+def lake(tmp_path: Path, prepared: Path) -> Catalog:
     """A copy of the prepared lake."""
     shutil.copytree(prepared, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def tables(lake: Lake) -> list[DeltaTable]:
+def tables(lake: Catalog) -> list[DeltaTable]:
     """Every Delta table of a lake, the catalog among them."""
     root = Path(lake.location)
     return [DeltaTable(str(log.parent)) for log in sorted(root.rglob("_delta_log"))]
 
 
-def assert_readable(lake: Lake, contents: dict[str, Contents], to: Path) -> None:
+def assert_readable(lake: Catalog, contents: dict[str, Contents], to: Path) -> None:
     """Assert that all snapshots can be exported, and read as versions by any Delta engine."""
     assert_whole(lake, orphans=True)
     for name in NAMES:
@@ -74,7 +74,7 @@ def assert_readable(lake: Lake, contents: dict[str, Contents], to: Path) -> None
     assert snapshots == contents["monday"]
 
 
-def test_vacuum(lake: Lake, contents: dict[str, Contents], tmp_path: Path) -> None:
+def test_vacuum(lake: Catalog, contents: dict[str, Contents], tmp_path: Path) -> None:
     """VACUUM RETAIN 0 of every table takes what edits left, and nothing that a snapshot has."""
     taken = set()
     for table in tables(lake):
@@ -86,7 +86,7 @@ def test_vacuum(lake: Lake, contents: dict[str, Contents], tmp_path: Path) -> No
     assert_readable(lake, contents, tmp_path)
 
 
-def test_log_clean_up(lake: Lake, contents: dict[str, Contents], tmp_path: Path) -> None:
+def test_log_clean_up(lake: Catalog, contents: dict[str, Contents], tmp_path: Path) -> None:
     """Checkpoints and clean-ups of the log forget no version that a snapshot has."""
     for table in tables(lake):
         table.create_checkpoint()
@@ -99,7 +99,7 @@ def test_log_clean_up(lake: Lake, contents: dict[str, Contents], tmp_path: Path)
 
 
 def test_both_and_then_more_imports(
-    lake: Lake, contents: dict[str, Contents], tmp_path: Path
+    lake: Catalog, contents: dict[str, Contents], tmp_path: Path
 ) -> None:
     """A lake that was looked after like that takes further snapshots, and shares files still."""
     for table in tables(lake):
@@ -112,7 +112,7 @@ def test_both_and_then_more_imports(
     assert_readable(lake, contents, tmp_path)
 
 
-def test_tables_say_so_themselves(lake: Lake) -> None:
+def test_tables_say_so_themselves(lake: Catalog) -> None:
     """Every table is told to keep its log and its files; other engines obey these properties."""
     for table in tables(lake):
         configuration = table.metadata().configuration
@@ -121,7 +121,7 @@ def test_tables_say_so_themselves(lake: Lake) -> None:
         assert configuration["delta.enableExpiredLogCleanup"] == "false"
 
 
-def test_a_lake_can_be_moved(lake: Lake, contents: dict[str, Contents], tmp_path: Path) -> None:
+def test_a_lake_can_be_moved(lake: Catalog, contents: dict[str, Contents], tmp_path: Path) -> None:
     """Nothing in it says where it lies."""
     shutil.move(lake.location, tmp_path / "elsewhere")
-    assert_readable(Lake(tmp_path / "elsewhere"), contents, tmp_path)
+    assert_readable(Catalog(tmp_path / "elsewhere"), contents, tmp_path)

@@ -20,7 +20,6 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 import pytest
 
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog import deletions, processes
 from statelake.pipelines.lake.catalog.attempts import Attempt, Heartbeat
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -66,6 +65,8 @@ from tests.support.lakes import (
 )
 from tests.support.steps import EndError, Step, as_process, die_as_gone, do_at, end, stop
 
+pytestmark = pytest.mark.thinned(3)
+
 ERASED = "key-1"
 ASKED = ErasureRequest("gdpr-4711", [ERASED], carried="keep")
 PREVIOUS: Step = (importing._Import, "_previous", "after", 1)
@@ -88,7 +89,7 @@ def scene(prepared: Scene, tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-def ids(lake: Lake) -> list[str]:
+def ids(lake: Catalog) -> list[str]:
     """The snapshots of the job."""
     return [summary.snapshot_id for summary in lake.summaries("orders")]
 
@@ -342,7 +343,7 @@ def test_clean_removes_what_a_killed_first_import_left(tmp_path: Path) -> None:
     part = tmp_path / "lake" / SNAPSHOTS / "_delta_log" / f"{0:020}.json.0123abcd.part"
     part.parent.mkdir(parents=True)
     part.write_text("{")
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     assert clean_lake(lake).files == 1
     assert clean_lake(lake, dry_run=False).files == 1
     assert not part.exists()
@@ -509,12 +510,12 @@ def test_a_half_written_file_of_the_records_of_erasures(scene: Scene) -> None:
     assert_whole(scene.lake)
 
 
-def append_checkpoint(lake: Lake, name: str) -> None:
+def append_checkpoint(lake: Catalog, name: str) -> None:
     """Add a record to the checkpoint log."""
     DeltaCheckpointLog.of_job(lake.directory, "orders").append(name.encode(), b"message")
 
 
-def append_report(lake: Lake, name: str) -> None:
+def append_report(lake: Catalog, name: str) -> None:
     """Add a report of what a commit cost."""
     measures = CommitMeasures()
     measures.add("commits")
@@ -529,7 +530,7 @@ def append_report(lake: Lake, name: str) -> None:
     ],
 )
 def test_a_half_written_file_of_what_tasks_commit(
-    append: Callable[[Lake, str], None], path: str, column: str, scene: Scene
+    append: Callable[[Catalog, str], None], path: str, column: str, scene: Scene
 ) -> None:
     """A clean takes it away, and what was committed stays."""
     append(scene.lake, "one")
@@ -549,7 +550,7 @@ def test_a_half_written_file_of_what_tasks_commit(
 
 @pytest.mark.parametrize("append", [append_checkpoint, append_report])
 def test_what_tasks_are_about_to_commit_is_not_swept(
-    append: Callable[[Lake, str], None], scene: Scene, monkeypatch: pytest.MonkeyPatch
+    append: Callable[[Catalog, str], None], scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clean between a commit's file and its entry: the commit is worked out again."""
     append(scene.lake, "one")

@@ -13,17 +13,21 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog import reading
 from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.erase import erasing
 from statelake.pipelines.lake.erase.erasing import erase
 from statelake.pipelines.lake.erase.log_rewriting import rewrite_log
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.keys.key_history import key_history
+from statelake.pipelines.lake.keys.one_key import rows_in_lake
 from statelake.pipelines.lake.query.session import Session
 from statelake.pipelines.lake.query.table_names import TableNames
 from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.pipelines.lake.verify.diffing import diff_snapshots
 from statelake.state_core.errors import ConflictError, NotFoundError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from tests.support.command import run
@@ -36,7 +40,7 @@ REQUEST = ErasureRequest("gdpr-4711", [ALICE], BESIDE_KEYS)
 HERS = f"SELECT count(*) AS n FROM orders.users.{{}} WHERE key = '{ALICE}'"
 STATES = ("profile", "visits", "timers")
 
-Read: TypeAlias = "Callable[[Lake, Path], object]"
+Read: TypeAlias = "Callable[[Catalog, Path], object]"
 
 
 @pytest.fixture(scope="module")
@@ -45,38 +49,38 @@ def two_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("two-days")
     for day in range(2):
         savepoint = people_savepoint(root / f"day-{day}", day)
-        import_as(Lake(root / "lake"), savepoint, f"day-{day}", uids=UIDS, partitions=3)
+        import_as(Catalog(root / "lake"), savepoint, f"day-{day}", uids=UIDS, partitions=3)
     return root / "lake"
 
 
 @pytest.fixture
-def lake(two_days: Path, tmp_path: Path) -> Lake:
+def lake(two_days: Path, tmp_path: Path) -> Catalog:
     """A copy of it."""
     shutil.copytree(two_days, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
 @pytest.fixture(scope="module")
-def erased(two_days: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def erased(two_days: Path, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A copy of it that she was erased from, with nobody beside."""
     root = tmp_path_factory.mktemp("erased") / "lake"
     shutil.copytree(two_days, root)
-    erase_her(Lake(root))
-    return Lake(root)
+    erase_her(Catalog(root))
+    return Catalog(root)
 
 
-def erase_her(lake: Lake) -> None:
+def erase_her(lake: Catalog) -> None:
     """Erase her from all snapshots."""
     erase(lake, REQUEST, whole=True)
 
 
-def rows(lake: Lake, query: str, as_of: str | None = None) -> list[dict[str, Any]]:
+def rows(lake: Catalog, query: str, as_of: str | None = None) -> list[dict[str, Any]]:
     """The rows of a query."""
     with Session(lake, TableNames(lake, as_of=as_of)) as session:
         return [row for batch in session.query(query).batches for row in batch.to_pylist()]
 
 
-def end_between_two_logs(lake: Lake) -> None:
+def end_between_two_logs(lake: Catalog) -> None:
     """Erase, up to the second table's log."""
     done: list[str] = []
 
@@ -109,13 +113,13 @@ def before_file(number: int, action: Callable[[], object]) -> Iterator[None]:
         yield
 
 
-def sql_as_of(lake: Lake, _: Path) -> object:
+def sql_as_of(lake: Catalog, _: Path) -> object:
     """Rows of two states of the earlier snapshot."""
     query = "SELECT key, p.value, v.value FROM orders.users.{} JOIN orders.users.{} USING (key)"
     return rows(lake, f"{query.format('profile p', 'visits v')} ORDER BY key", "day-0")
 
 
-def sql_of_all(lake: Lake, _: Path) -> object:
+def sql_of_all(lake: Catalog, _: Path) -> object:
     """Rows of a state in all snapshots, beside those of the newest."""
     return rows(
         lake,
@@ -124,43 +128,43 @@ def sql_of_all(lake: Lake, _: Path) -> object:
     )
 
 
-def get(lake: Lake, _: Path) -> object:
+def get(lake: Catalog, _: Path) -> object:
     """All that is held for a friend of hers."""
     ran = run("get", "--lake", lake.location, "--job", "orders", "--key", "person-001", "--json")
     return ran.code, ran.json
 
 
-def top(lake: Lake, _: Path) -> object:
+def top(lake: Catalog, _: Path) -> object:
     """The heaviest keys."""
     ran = run("top", "--lake", lake.location, "--job", "orders", "--limit", 80, "--json")
     return ran.code, ran.json
 
 
-def check(lake: Lake, _: Path) -> object:
+def check(lake: Catalog, _: Path) -> object:
     """Faults of a snapshot."""
     words = ("--lake", lake.location, "--job", "orders", "--snapshot", "day-0", "--json")
     ran = run("check", "integrity", *words)
     return ran.code, ran.json
 
 
-def report(lake: Lake, to: Path) -> object:
+def report(lake: Catalog, to: Path) -> object:
     """The page of a snapshot, but for how much each wrote."""
     words = ("--lake", lake.location, "--job", "orders", "--check", "--to", to, "--json")
     ran = run("report", *words)
     return ran.code, json.loads(ran.out)["faults"], ALICE in to.read_text()
 
 
-def history(lake: Lake, _: Path) -> object:
+def history(lake: Catalog, _: Path) -> object:
     """What changed of a friend of hers."""
-    return [each.changes for each in lake.history("orders", "person-001").snapshots]
+    return [each.changes for each in key_history(lake, "orders", "person-001").snapshots]
 
 
-def diff(lake: Lake, _: Path) -> object:
+def diff(lake: Catalog, _: Path) -> object:
     """What changed between the days."""
-    return lake.diff("orders", "day-0", "day-1", engine=LOCAL, examples=0)
+    return diff_snapshots(lake, "orders", "day-0", "day-1", engine=LOCAL, examples=0)
 
 
-def export(lake: Lake, to: Path) -> object:
+def export(lake: Catalog, to: Path) -> object:
     """The entries of an export."""
     return exported(lake, "day-0", to)
 
@@ -173,14 +177,14 @@ class TestAnErasureThatEndedBetweenTwoLogs:
     """The catalog has the new files, and so have readers, whatever the tables' logs say."""
 
     @pytest.mark.parametrize("as_of", ["day-0", "day-1", None])
-    def test_sql_shows_her_nowhere(self, lake: Lake, as_of: str | None) -> None:
+    def test_sql_shows_her_nowhere(self, lake: Catalog, as_of: str | None) -> None:
         """As of each snapshot, and of the newest by default."""
         assert rows(lake, HERS.format("profile"), as_of) == [{"n": 1}]
         end_between_two_logs(lake)
         for state in STATES:
             assert rows(lake, HERS.format(state), as_of) == [{"n": 0}]
 
-    def test_a_view_of_all_snapshots_shows_her_nowhere(self, lake: Lake) -> None:
+    def test_a_view_of_all_snapshots_shows_her_nowhere(self, lake: Catalog) -> None:
         """The rows of each snapshot are those of its record."""
         end_between_two_logs(lake)
         for state in STATES:
@@ -188,7 +192,7 @@ class TestAnErasureThatEndedBetweenTwoLogs:
 
     @pytest.mark.parametrize("read", [get, top, history, diff, export])
     def test_others_read_what_is_read_when_it_has_ended(
-        self, read: Read, lake: Lake, erased: Lake, tmp_path: Path
+        self, read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
     ) -> None:
         """To the last row."""
         end_between_two_logs(lake)
@@ -197,7 +201,7 @@ class TestAnErasureThatEndedBetweenTwoLogs:
 
 @by_name
 def test_an_erasure_while_a_snapshot_is_read_is_seen_whole(
-    read: Read, lake: Lake, erased: Lake, tmp_path: Path
+    read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
 ) -> None:
     """The record was read, its files are gone: all is read again, by the record of now."""
     with before_file(1, partial(erase_her, lake)):
@@ -207,7 +211,7 @@ def test_an_erasure_while_a_snapshot_is_read_is_seen_whole(
 
 @pytest.mark.parametrize("read", [sql_as_of, history, diff, export])
 def test_an_erasure_behind_some_files_is_seen_whole(
-    read: Read, lake: Lake, erased: Lake, tmp_path: Path
+    read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
 ) -> None:
     """Nothing of the record of before stays in what is given."""
     with before_file(3, partial(erase_her, lake)):
@@ -217,9 +221,9 @@ def test_an_erasure_behind_some_files_is_seen_whole(
 
 
 @pytest.mark.parametrize("read", [sql_as_of, sql_of_all, history, diff, export])
-def test_a_drop_while_a_snapshot_is_read_is_told(read: Read, lake: Lake, tmp_path: Path) -> None:
+def test_a_drop_while_a_snapshot_is_read_is_told(read: Read, lake: Catalog, tmp_path: Path) -> None:
     """What was asked for is not there any more, and nothing half-written is either."""
-    dropping = partial(lake.drop, "orders", snapshot_ids=["day-0"])
+    dropping = partial(drop_snapshots, lake, "orders", snapshot_ids=["day-0"])
     with (
         before_file(2, dropping),
         pytest.raises(NotFoundError, match=r"snapshot 'day-0' was dropped while it was read"),
@@ -228,21 +232,21 @@ def test_a_drop_while_a_snapshot_is_read_is_told(read: Read, lake: Lake, tmp_pat
     assert {path.name for path in tmp_path.iterdir()} == {"lake"}
 
 
-def test_a_drop_while_a_command_reads_is_bad_input(lake: Lake) -> None:
+def test_a_drop_while_a_command_reads_is_bad_input(lake: Catalog) -> None:
     """The exit code is that of a snapshot that is not there."""
     words = ("--lake", lake.location, "--job", "orders", "--snapshot", "day-0")
-    with before_file(1, partial(lake.drop, "orders", snapshot_ids=["day-0"])):
+    with before_file(1, partial(drop_snapshots, lake, "orders", snapshot_ids=["day-0"])):
         ran = run("get", *words, "--key", "person-001")
     assert (ran.code, ran.out) == (3, "")
     assert "snapshot 'day-0' was dropped while it was read" in ran.err
 
 
 def test_rows_that_were_given_out_are_not_given_again(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An erasure behind the first of them is an error that says what to do."""
     monkeypatch.setattr(reading, "HELD", 1)
-    of_operators = lake.get("orders", ALICE, snapshot_id="day-0")
+    of_operators = rows_in_lake(lake, lake.snapshot("orders", "day-0"), ALICE)
     batches = next(each.batches for each in of_operators if each.operator == "users")
     next(batches)
     erase_her(lake)
@@ -251,7 +255,7 @@ def test_rows_that_were_given_out_are_not_given_again(
         list(batches)
 
 
-def test_a_missing_file_is_no_erasure(lake: Lake, tmp_path: Path) -> None:
+def test_a_missing_file_is_no_erasure(lake: Catalog, tmp_path: Path) -> None:
     """Where the record is as it was, the error names the file."""
     table = lake.snapshot("orders", "day-0").tables[0]
     (Path(lake.table(table.path).uri) / table.units[0].path).unlink()
@@ -264,7 +268,7 @@ class TestWithoutAsOf:
     """The newest snapshot's tables, and what others than statelake changed in them since."""
 
     def test_an_import_that_has_not_ended_is_not_seen(
-        self, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its version of a table is newer than that of any snapshot."""
         before = rows(lake, "SELECT * FROM orders.users.visits ORDER BY key")
@@ -280,7 +284,7 @@ class TestWithoutAsOf:
         assert during == before
         assert rows(lake, "SELECT * FROM orders.users.visits ORDER BY key") != before
 
-    def test_edits_of_others_are_seen_until_they_are_left_out(self, lake: Lake) -> None:
+    def test_edits_of_others_are_seen_until_they_are_left_out(self, lake: Catalog) -> None:
         """A commit registers them; a snapshot that is named is read without them."""
         edit(lake, "orders/keyed/users/visits").delete(f"key = '{ALICE}'")
         query = "SELECT min(key) AS first FROM orders.users.visits"
@@ -288,7 +292,7 @@ class TestWithoutAsOf:
         assert rows(lake, query, "day-1") == [{"first": ALICE}]
 
     def test_a_session_sees_what_was_imported_between_two_queries(
-        self, lake: Lake, tmp_path: Path
+        self, lake: Catalog, tmp_path: Path
     ) -> None:
         """Each query is of the newest snapshot that there is."""
         day_2 = people_savepoint(tmp_path / "day-2", 2)
@@ -300,7 +304,7 @@ class TestWithoutAsOf:
         assert days == [[{"day": 1}], [{"day": 2}]]
 
 
-def test_a_snapshot_exports_as_before_until_the_switch(lake: Lake, tmp_path: Path) -> None:
+def test_a_snapshot_exports_as_before_until_the_switch(lake: Catalog, tmp_path: Path) -> None:
     """An erasure that ended before it has changed nothing for a reader."""
     before = exported(lake, "day-0", tmp_path / "before")
     with pytest.MonkeyPatch.context() as patch:

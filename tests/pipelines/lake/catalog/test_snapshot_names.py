@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
@@ -33,9 +33,9 @@ def record(snapshot_id: str, taken_hours: float, imported_hours: int) -> Snapsho
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """Five snapshots; the one that was taken last was not imported last."""
-    lake = Lake(tmp_path_factory.mktemp("names") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("names") / "lake")
     for snapshot in (
         record("monday", 10, 100),
         record("monday-fixed", 10, 101),
@@ -78,7 +78,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         ("9999-12-31", "9999-12-31"),
     ],
 )
-def test_what_is_meant(lake: Lake, name: str, meant: str) -> None:
+def test_what_is_meant(lake: Catalog, name: str, meant: str) -> None:
     """Each way to name a snapshot gives its id."""
     assert resolve_snapshot(lake, "orders", name) == meant
 
@@ -92,7 +92,7 @@ def test_what_is_meant(lake: Lake, name: str, meant: str) -> None:
         ("t", "2 snapshots that begin with 't'; say which: tuesday, thursday"),
     ],
 )
-def test_what_is_not_clear(lake: Lake, name: str, said: str) -> None:
+def test_what_is_not_clear(lake: Catalog, name: str, said: str) -> None:
     """What could be several, or can be none, is an error with what there is."""
     with pytest.raises(NotFoundError) as failed:
         resolve_snapshot(lake, "orders", name)
@@ -101,7 +101,7 @@ def test_what_is_not_clear(lake: Lake, name: str, said: str) -> None:
 
 def test_many_candidates(tmp_path: Path) -> None:
     """Of many that begin so, the newest are listed."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     for number in range(12):
         add_row(lake, record(f"run-{number:02d}", number, number))
     with pytest.raises(NotFoundError, match=r"12 snapshots .*: \.\.\., run-02, .*, run-11$"):
@@ -110,7 +110,7 @@ def test_many_candidates(tmp_path: Path) -> None:
 
 def test_the_id_itself_comes_first(tmp_path: Path) -> None:
     """A snapshot of an older lake that is really called so is the one that is meant."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     for hours, name in enumerate(("latest", "2026-11-16", "latest~1", "newest", "latest~1-x")):
         add_row(lake, record(name, hours, hours))
     for name in ("latest", "2026-11-16", "latest~1"):
@@ -118,16 +118,16 @@ def test_the_id_itself_comes_first(tmp_path: Path) -> None:
     assert resolve_snapshot(lake, "orders", "latest~2") == "latest~1"
 
 
-def test_where_nothing_is(tmp_path: Path, lake: Lake) -> None:
+def test_where_nothing_is(tmp_path: Path, lake: Catalog) -> None:
     """No lake is an error; a job without snapshots is left to whoever opens it."""
     with pytest.raises(NotALakeError):
-        resolve_snapshot(Lake(tmp_path), "orders", "latest")
+        resolve_snapshot(Catalog(tmp_path), "orders", "latest")
     assert resolve_snapshot(lake, "returns", "latest") == "latest"
 
 
 def test_a_row_that_can_not_be_believed(tmp_path: Path) -> None:
     """It may be the newest, so nobody knows which that is; by their ids both are found."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     add_row(lake, record("monday", 0, 0))
     row = record("forged", 1, 1).to_row() | {"entries": -1}
     write_deltalake(
@@ -142,7 +142,7 @@ def test_a_row_that_can_not_be_believed(tmp_path: Path) -> None:
             resolve_snapshot(lake, "orders", name)
 
 
-MAKERS: list[Callable[[Lake, str], object]] = [
+MAKERS: list[Callable[[Catalog, str], object]] = [
     lambda lake, name: import_snapshot(lake, str(WORDS), "words", snapshot_id=name),
     lambda lake, name: commit_snapshot(lake, "words", name, "monday"),
     lambda lake, name: edit_snapshot(lake, "words", "monday", name, SnapshotEdit()),
@@ -152,11 +152,11 @@ MAKERS: list[Callable[[Lake, str], object]] = [
 @pytest.mark.parametrize("name", ["latest", "latest~1", "latest~x"])
 @pytest.mark.parametrize("make", MAKERS, ids=["import", "commit", "edit"])
 def test_what_no_snapshot_may_be_called(
-    make: Callable[[Lake, str], object], name: str, tmp_path: Path
+    make: Callable[[Catalog, str], object], name: str, tmp_path: Path
 ) -> None:
     """An id that would seem to be another's is refused before anything is written."""
     with pytest.raises(LakeError, match=rf"no snapshot can be called '{name}'"):
-        make(Lake(tmp_path / "lake"), name)
+        make(Catalog(tmp_path / "lake"), name)
     assert not (tmp_path / "lake").exists()
 
 

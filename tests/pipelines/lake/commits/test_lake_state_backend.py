@@ -30,6 +30,8 @@ from statelake.state_core.errors import AsyncCommitError, CommitError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.committed_job import CommittedJob
 
+pytestmark = pytest.mark.thinned(2)
+
 KINDS: dict[str, Callable[[Path], LakeBackend]] = {
     "lake": lambda path: LakeBackend(Directory(path), more_files=3),
     "lake that keeps 3": lambda path: LakeBackend(Directory(path), keep=3),

@@ -14,7 +14,7 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
@@ -53,15 +53,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("prepared")
     for backend in BACKENDS:
         savepoint = evolving_savepoint(f"old-{backend}", root / f"old-{backend}")
-        lake = Lake(root / "lake")
+        lake = Catalog(root / "lake")
         import_snapshot(lake, str(savepoint), JOB, snapshot_id=backend, engine=ENGINE)
     return root / "lake"
 
 
 @pytest.fixture
-def lake(prepared: Path, tmp_path: Path) -> Lake:
+def lake(prepared: Path, tmp_path: Path) -> Catalog:
     """A copy of it."""
-    return Lake(shutil.copytree(prepared, tmp_path / "lake"))
+    return Catalog(shutil.copytree(prepared, tmp_path / "lake"))
 
 
 def change(state: str, types: dict[str, Any]) -> ValueChange:
@@ -69,7 +69,7 @@ def change(state: str, types: dict[str, Any]) -> ValueChange:
     return ValueChange("evolving", state, parse_type(types[state]), {}, types[state])
 
 
-def judged(lake: Lake, snapshot: str, against: Path) -> dict[str, StateVerdict]:
+def judged(lake: Catalog, snapshot: str, against: Path) -> dict[str, StateVerdict]:
     """`statelake check compatibility --against`, by state."""
     found = check_against(lake.snapshot(JOB, snapshot), str(against), allow_missing=True)
     return {verdict.state: verdict for verdict in found if verdict.operator == "evolving"}
@@ -87,7 +87,7 @@ def spec(types: dict[str, Any], to: Path) -> Path:
     return to
 
 
-def exported(lake: Lake, snapshot: str, to: Path) -> list[dict[str, Any]]:
+def exported(lake: Catalog, snapshot: str, to: Path) -> list[dict[str, Any]]:
     """The lines of what is exported."""
     export_snapshot(lake, JOB, snapshot, to, engine=ENGINE)
     return lines_of(open_snapshot(to))
@@ -128,7 +128,7 @@ def differing(found: Any, expected: Any) -> int:
 
 
 def test_rows_are_not_taken_over_from_a_snapshot_that_understood_less(
-    lake: Lake, tmp_path: Path
+    lake: Catalog, tmp_path: Path
 ) -> None:
     """Both savepoints have the same bytes, but one knows a class that the other does not."""
     found = exported(lake, "rocksdb", tmp_path / "out")
@@ -137,7 +137,7 @@ def test_rows_are_not_taken_over_from_a_snapshot_that_understood_less(
 
 @every_backend
 def test_a_savepoint_of_the_new_job_is_judged_as_flink_does(
-    backend: str, lake: Lake, tmp_path: Path
+    backend: str, lake: Catalog, tmp_path: Path
 ) -> None:
     """Against what the new job itself has written."""
     new = evolving_savepoint("new-hashmap", tmp_path / "new")
@@ -147,14 +147,14 @@ def test_a_savepoint_of_the_new_job_is_judged_as_flink_does(
 @every_backend
 @pytest.mark.parametrize(("name", "types"), [("new", NEW_TYPES), ("refused", REFUSED_TYPES)])
 def test_a_spec_is_judged_as_flink_judges_the_classes(
-    backend: str, name: str, types: dict[str, Any], lake: Lake, tmp_path: Path
+    backend: str, name: str, types: dict[str, Any], lake: Catalog, tmp_path: Path
 ) -> None:
     """Written down by hand: what Flink migrates, reconfigures, and refuses."""
     found = judged(lake, backend, spec(types, tmp_path / "spec.json"))
     assert verdicts(found) == VERDICTS[name]
 
 
-def test_what_is_refused_is_said_with_its_place(lake: Lake, tmp_path: Path) -> None:
+def test_what_is_refused_is_said_with_its_place(lake: Catalog, tmp_path: Path) -> None:
     """The field of the POJO, of its subclass, and of the record."""
     found = judged(lake, "rocksdb", spec(REFUSED_TYPES, tmp_path / "spec.json"))
     paths = {state: [reason.path for reason in found[state].result.reasons] for state in STATES}
@@ -166,7 +166,7 @@ def test_what_is_refused_is_said_with_its_place(lake: Lake, tmp_path: Path) -> N
         migrate_snapshot(lake, JOB, "rocksdb", "m", change("order", REFUSED_TYPES), engine=ENGINE)
 
 
-def test_a_generic_record_is_said_to_need_a_migration_here(lake: Lake, tmp_path: Path) -> None:
+def test_a_generic_record_is_said_to_need_a_migration_here(lake: Catalog, tmp_path: Path) -> None:
     """Flink calls it compatible, but puts its fields in their places by position."""
     found = judged(lake, "rocksdb", spec(NEW_TYPES, tmp_path / "spec.json"))
     (reason,) = found[GENERIC].result.reasons
@@ -175,7 +175,7 @@ def test_a_generic_record_is_said_to_need_a_migration_here(lake: Lake, tmp_path:
     assert "by position" not in reason.rule
 
 
-def test_migrated_rows_are_those_of_flinks_own_migration(lake: Lake, tmp_path: Path) -> None:
+def test_migrated_rows_are_those_of_flinks_own_migration(lake: Catalog, tmp_path: Path) -> None:
     """Every state of RocksDB's savepoint; and of generic records, which Flink can't migrate."""
     last = migrated(lake, JOB, "rocksdb", NEW_TYPES, ENGINE)
     expected = [plain({**line, GENERIC: line["event"]}) for line in MIGRATED]
@@ -185,7 +185,9 @@ def test_migrated_rows_are_those_of_flinks_own_migration(lake: Lake, tmp_path: P
     assert set(again.values()) <= {"compatible_as_is", "compatible_with_reconfigured_serializer"}
 
 
-def test_the_heaps_rows_are_too_but_for_unregistered_subclasses(lake: Lake, tmp_path: Path) -> None:
+def test_the_heaps_rows_are_too_but_for_unregistered_subclasses(
+    lake: Catalog, tmp_path: Path
+) -> None:
     """Where the snapshot does not say how a class was written, the migration says which."""
     for state in KEPT_BY_NAME:
         with pytest.raises(UnsupportedFormatError, match="says nothing"):
@@ -204,7 +206,7 @@ def test_the_heaps_rows_are_too_but_for_unregistered_subclasses(lake: Lake, tmp_
     same_lines(found, expected)
 
 
-def test_a_subclass_that_the_new_type_leaves_out_is_asked_for(lake: Lake) -> None:
+def test_a_subclass_that_the_new_type_leaves_out_is_asked_for(lake: Catalog) -> None:
     """No value is lost: the migration names the class, and where to give it."""
     types = {"contact": {**NEW_TYPES["contact"], "non_registered": {}}}
     with pytest.raises(IncompatibleError, match=r"Letter.*non_registered"):

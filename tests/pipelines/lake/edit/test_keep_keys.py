@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
 from statelake.pipelines.shown import plain
@@ -45,13 +45,13 @@ OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """An empty lake."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
 def kept(
-    lake: Lake, operator: str, lines: Sequence[str], *, to: str = "kept", **changes: Any
+    lake: Catalog, operator: str, lines: Sequence[str], *, to: str = "kept", **changes: Any
 ) -> EditResult:
     """The job's snapshot `s` with just these keys of an operator."""
     path = Path(lake.location).with_name("keys.txt")
@@ -68,7 +68,7 @@ def keys_of(savepoint: Path, operator: str) -> dict[str, list[Any]]:
     }
 
 
-def test_all_states_and_timers_keep_just_these_keys(lake: Lake, tmp_path: Path) -> None:
+def test_all_states_and_timers_keep_just_these_keys(lake: Catalog, tmp_path: Path) -> None:
     """Entry for entry as they were; the catalog counts what a new import of the export counts."""
     import_golden(lake, ("s", KINDS))
     before = keys_of(KINDS, "kinds")
@@ -84,7 +84,7 @@ def test_all_states_and_timers_keep_just_these_keys(lake: Lake, tmp_path: Path) 
     assert {change.state for change in done.changes} == {
         name for name, keys in before.items() if keys
     }
-    again = import_as(Lake(tmp_path / "other"), tmp_path / "out", "again")
+    again = import_as(Catalog(tmp_path / "other"), tmp_path / "out", "again")
     for mine, theirs in zip(done.record.operators, again.operators, strict=True):
         assert [state.key_groups for state in mine.states] == [
             state.key_groups for state in theirs.states
@@ -97,7 +97,7 @@ def test_all_states_and_timers_keep_just_these_keys(lake: Lake, tmp_path: Path) 
 
 @pytest.mark.parametrize("source", [WORDS, WIDE], ids=["a file a key group", "buckets"])
 def test_files_that_can_hold_no_listed_key_are_not_read(
-    source: Path, lake: Lake, tmp_path: Path
+    source: Path, lake: Catalog, tmp_path: Path
 ) -> None:
     """They may be damaged, and are left out; those that are read keep what is listed."""
     record = import_as(lake, source, "s")
@@ -117,7 +117,7 @@ def test_files_that_can_hold_no_listed_key_are_not_read(
     assert keys_of(tmp_path / "out", "counter")["count"] == [word]
 
 
-def test_other_operators_and_operator_state_stay(lake: Lake, tmp_path: Path) -> None:
+def test_other_operators_and_operator_state_stay(lake: Catalog, tmp_path: Path) -> None:
     """A list of keys says nothing of them."""
     import_as(lake, raw_savepoint(tmp_path / "raw"), "rules")
     import_as(lake, WORDS, "words", "other")
@@ -132,7 +132,7 @@ def test_other_operators_and_operator_state_stay(lake: Lake, tmp_path: Path) -> 
     assert keys_of(tmp_path / "out", "counter")["count"] == [word]
 
 
-def test_all_that_is_asked_for_is_done_in_one_go(lake: Lake, tmp_path: Path) -> None:
+def test_all_that_is_asked_for_is_done_in_one_go(lake: Catalog, tmp_path: Path) -> None:
     """Keys, what has expired, a queue of timers: no file of a step in between is left."""
     import_golden(lake, ("s", KINDS))
     rows = open_snapshot(KINDS).operator("kinds").state("session").to_arrow().to_pylist()
@@ -159,7 +159,7 @@ def _millis(value: Any) -> int:
     return value if isinstance(value, int) else round(value.timestamp() * 1000)
 
 
-def test_both_queues_may_go_one_after_the_other(lake: Lake, tmp_path: Path) -> None:
+def test_both_queues_may_go_one_after_the_other(lake: Catalog, tmp_path: Path) -> None:
     """Then so does the table that they share, which is not written first."""
     import_golden(lake, ("s", KINDS))
     queues = [name for name in keys_of(KINDS, "kinds") if name.startswith("_timer_state/")]
@@ -170,7 +170,7 @@ def test_both_queues_may_go_one_after_the_other(lake: Lake, tmp_path: Path) -> N
     assert not set(queues) & set(keys_of(tmp_path / "out", "kinds"))
 
 
-def test_a_list_of_all_keys_changes_no_file(lake: Lake) -> None:
+def test_a_list_of_all_keys_changes_no_file(lake: Catalog) -> None:
     """The tables' files are shared, their versions the same."""
     import_golden(lake, ("s", WORDS))
     words = keys_of(WORDS, "counter")["count"]
@@ -183,7 +183,7 @@ def test_a_list_of_all_keys_changes_no_file(lake: Lake) -> None:
 # --------------------------------------------------------------------- how keys are written down
 
 
-def keyed(lake: Lake, spec: Any, keys: Sequence[Any]) -> pa.DataType:
+def keyed(lake: Catalog, spec: Any, keys: Sequence[Any]) -> pa.DataType:
     """Import a snapshot `s` whose operator `op` has a value, a map and a timer of each key."""
     path = Path(lake.location).with_name("made")
     kind = keyed_savepoint(path, spec, keys)
@@ -192,7 +192,7 @@ def keyed(lake: Lake, spec: Any, keys: Sequence[Any]) -> pa.DataType:
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_key_is_listed_as_it_is_dumped(name: str, lake: Lake, tmp_path: Path) -> None:
+def test_a_key_is_listed_as_it_is_dumped(name: str, lake: Catalog, tmp_path: Path) -> None:
     """As JSON, whatever its type; each one alone stays, in every kind of state."""
     spec, keys = KEYS[name]
     kind = keyed(lake, spec, keys)
@@ -207,7 +207,7 @@ def test_a_key_is_listed_as_it_is_dumped(name: str, lake: Lake, tmp_path: Path) 
     assert every.written_bytes == 0
 
 
-def test_text_may_stand_as_it_is(lake: Lake, tmp_path: Path) -> None:
+def test_text_may_stand_as_it_is(lake: Catalog, tmp_path: Path) -> None:
     """With blanks around it; lines end as any editor ends them, and blank ones say nothing."""
     keyed(lake, "String", ["a", " a ", "a\tb", '{"x": 1}', "42", "b", '"', ""])
     kept(lake, "op", ["a", " a \r", "", "\r", "a\tb", '{"x": 1}', "  ", "42", '"\\""', ""])
@@ -217,7 +217,7 @@ def test_text_may_stand_as_it_is(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_a_key_that_only_bytes_hold_is_not_the_one_that_is_shown(
-    lake: Lake, tmp_path: Path
+    lake: Catalog, tmp_path: Path
 ) -> None:
     """Half a character is shown as a sign of its own, and is another key than that sign."""
     keyed(lake, "String", ["x\ufffd", "y"])
@@ -261,7 +261,7 @@ def test_a_key_that_only_bytes_hold_is_not_the_one_that_is_shown(
         ("Long", ["", " "], r"keys.txt: no key is listed"),
     ],
 )
-def test_lines_that_are_no_keys(spec: str, lines: list[str], said: str, lake: Lake) -> None:
+def test_lines_that_are_no_keys(spec: str, lines: list[str], said: str, lake: Catalog) -> None:
     """They are told by file and line, and no snapshot is made."""
     keyed(lake, spec, KEYS["text" if spec == "String" else "numbers"][1] if "<" not in spec
           else KEYS["tuples"][1])  # fmt: skip
@@ -271,7 +271,7 @@ def test_lines_that_are_no_keys(spec: str, lines: list[str], said: str, lake: La
     assert kept_files(lake) == before
 
 
-def test_none_of_the_keys(lake: Lake) -> None:
+def test_none_of_the_keys(lake: Catalog) -> None:
     """A list of other keys would leave nothing: no snapshot is made of it."""
     import_golden(lake, ("s", WORDS))
     with pytest.raises(NoMatchError, match=r"counter has none of the keys that .*keys.txt lists"):
@@ -285,14 +285,14 @@ def test_none_of_the_keys(lake: Lake) -> None:
     ("operator", "said"),
     [("nobody", "no operator 'nobody'"), ("rules", "rules has no keyed state")],
 )
-def test_operators_without_keys(operator: str, said: str, lake: Lake) -> None:
+def test_operators_without_keys(operator: str, said: str, lake: Catalog) -> None:
     """One that is not there, and one that has operator state alone."""
     import_golden(lake, ("s", OPERATOR))
     with pytest.raises(NotFoundError, match=said):
         kept(lake, operator, ["1"])
 
 
-def test_a_file_that_is_not_there(lake: Lake) -> None:
+def test_a_file_that_is_not_there(lake: Catalog) -> None:
     """Or that is no text."""
     import_golden(lake, ("s", WORDS))
     for content in (None, b"\xff\xfe"):

@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import CommitResult, commit_snapshot
 from statelake.state_core.errors import (
     ConflictError,
@@ -44,25 +44,27 @@ from tests.support.lakes import (
     sorted_rows,
 )
 
+pytestmark = pytest.mark.thinned(2)
+
 COUNTS = "orders/keyed/counter/count"
 ALICE, WIDE_ALICE = 116, 244  # her key groups of 128 and 1,024
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake with `WORDS` as the snapshot `monday` of job `orders`, a file a key group."""
-    return import_golden(Lake(tmp_path / "lake"), ("monday", WORDS), partitions=128)
+    return import_golden(Catalog(tmp_path / "lake"), ("monday", WORDS), partitions=128)
 
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a lake with `KINDS` lies."""
     root = tmp_path_factory.mktemp("kinds") / "lake"
-    import_as(Lake(root), KINDS, "monday", partitions=128)
+    import_as(Catalog(root), KINDS, "monday", partitions=128)
     return root
 
 
-def commit(lake: Lake, snapshot_id: str = "edited", parent: str = "monday") -> CommitResult:
+def commit(lake: Catalog, snapshot_id: str = "edited", parent: str = "monday") -> CommitResult:
     """Commit the tables of job `orders`, here."""
     return commit_snapshot(lake, "orders", snapshot_id, parent, note="why", engine=LOCAL)
 
@@ -73,7 +75,7 @@ def counts(snapshot: Snapshot) -> dict[str, int]:
     return dict(zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True))
 
 
-def append(lake: Lake, **values: Any) -> None:
+def append(lake: Catalog, **values: Any) -> None:
     """Put a row more into the table of counts, like one that is there but for some columns.
 
     Unless it is given, the bucket is the key group, as it is of 128.
@@ -88,7 +90,7 @@ def append(lake: Lake, **values: Any) -> None:
     write_deltalake(table, row, mode="append")
 
 
-def test_an_edit(lake: Lake, tmp_path: Path) -> None:
+def test_an_edit(lake: Catalog, tmp_path: Path) -> None:
     """A value, a deletion and a new key: just these are in the export; the parent is as before."""
     before = counts(open_snapshot(WORDS))
     first, second = sorted(before)[:2]
@@ -105,7 +107,7 @@ def test_an_edit(lake: Lake, tmp_path: Path) -> None:
     assert_shown(lake, "edited")
 
 
-def test_what_the_catalog_says(lake: Lake, tmp_path: Path) -> None:
+def test_what_the_catalog_says(lake: Catalog, tmp_path: Path) -> None:
     """Lineage and note; counts as they are now; only touched key groups were written."""
     edit(lake, COUNTS).delete("key_group < 4")
     edit(lake, COUNTS).update({"value": "value + 1"}, predicate="key_group = 90")
@@ -137,7 +139,7 @@ def test_what_the_catalog_says(lake: Lake, tmp_path: Path) -> None:
     assert made.written_bytes == new[90].size
 
 
-def test_nothing_was_edited(lake: Lake, tmp_path: Path) -> None:
+def test_nothing_was_edited(lake: Catalog, tmp_path: Path) -> None:
     """The new snapshot is the old one under another name, at no cost."""
     made = commit(lake)
     assert made.changed == {}
@@ -146,7 +148,7 @@ def test_nothing_was_edited(lake: Lake, tmp_path: Path) -> None:
     assert exported(lake, "edited", tmp_path / "out") == entries(WORDS)
 
 
-def test_an_edit_that_was_undone(lake: Lake) -> None:
+def test_an_edit_that_was_undone(lake: Catalog) -> None:
     """A table that was put back is as the parent has it."""
     edit(lake, COUNTS).delete("key_group < 100")
     edit(lake, COUNTS).restore(0)
@@ -154,7 +156,7 @@ def test_an_edit_that_was_undone(lake: Lake) -> None:
     assert_shown(lake, "monday")
 
 
-def test_one_commit_upon_another(lake: Lake, tmp_path: Path) -> None:
+def test_one_commit_upon_another(lake: Catalog, tmp_path: Path) -> None:
     """Each has what was edited before it, and nothing that came later."""
     edit(lake, COUNTS).delete("key_group < 50")
     commit(lake, "one", "monday")
@@ -169,7 +171,7 @@ def test_one_commit_upon_another(lake: Lake, tmp_path: Path) -> None:
     assert lake.snapshot("orders", "two").parent == "one"
 
 
-def test_all_rows_deleted(lake: Lake, tmp_path: Path) -> None:
+def test_all_rows_deleted(lake: Catalog, tmp_path: Path) -> None:
     """A state without entries is a state still."""
     edit(lake, COUNTS).delete()
     assert commit(lake).changed == {"counter/count": (300, 0)}
@@ -179,7 +181,7 @@ def test_all_rows_deleted(lake: Lake, tmp_path: Path) -> None:
 
 def test_wide_tables(tmp_path: Path) -> None:
     """Where key groups share buckets an edit writes its bucket again, and the rest stays."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     parent = import_as(lake, WIDE, "monday", partitions=128)
     before = counts(open_snapshot(WIDE))
     word = min(before)
@@ -197,7 +199,7 @@ def test_wide_tables(tmp_path: Path) -> None:
 def test_a_customer_is_erased(kinds: Path, tmp_path: Path) -> None:
     """One key's rows are deleted from every table, timers too: no trace of it in the savepoint."""
     shutil.copytree(kinds, tmp_path / "lake")
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     before = open_snapshot(KINDS).operator("kinds")
     states = [keyed_state for keyed_state in before.keyed_states if keyed_state.to_arrow().num_rows]
     held = [set(state.to_arrow().column("key").to_pylist()) for state in states]
@@ -217,14 +219,14 @@ def test_a_customer_is_erased(kinds: Path, tmp_path: Path) -> None:
         assert sorted_rows(found, names) == sorted_rows(wanted, names)
 
 
-def overwrite(lake: Lake, change: Callable[[pa.Table], pa.Table]) -> None:
+def overwrite(lake: Catalog, change: Callable[[pa.Table], pa.Table]) -> None:
     """Write the table of counts anew, with other columns."""
     table = edit(lake, COUNTS)
     changed = change(table.to_pyarrow_table())
     write_deltalake(table, changed, mode="overwrite", schema_mode="overwrite")
 
 
-def with_type(kind: pa.DataType) -> Callable[[Lake], None]:
+def with_type(kind: pa.DataType) -> Callable[[Catalog], None]:
     """Give the counts another type."""
 
     def change(rows: pa.Table) -> pa.Table:
@@ -234,10 +236,10 @@ def with_type(kind: pa.DataType) -> Callable[[Lake], None]:
     return lambda lake: overwrite(lake, change)
 
 
-def log(*actions: dict[str, Any]) -> Callable[[Lake], None]:
+def log(*actions: dict[str, Any]) -> Callable[[Catalog], None]:
     """Add a version with these actions to the table's log, as another engine would."""
 
-    def write(lake: Lake) -> None:
+    def write(lake: Catalog) -> None:
         version = edit(lake, COUNTS).version() + 1
         lines = "".join(json.dumps(action) + "\n" for action in actions)
         lake.table(COUNTS).directory.write(f"_delta_log/{version:020d}.json", lines.encode())
@@ -253,7 +255,7 @@ def protocol(reader: int, *features: str) -> dict[str, Any]:
     return {"protocol": asked}
 
 
-REFUSED: dict[str, tuple[Callable[[Lake], object], type[StateError], str]] = {
+REFUSED: dict[str, tuple[Callable[[Catalog], object], type[StateError], str]] = {
     "a key outside its key group": (
         lambda lake: append(lake, key="alice", key_group=5),
         KeyGroupError,
@@ -337,7 +339,7 @@ REFUSED: dict[str, tuple[Callable[[Lake], object], type[StateError], str]] = {
 
 @pytest.mark.parametrize(("change", "kind", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_refused(
-    change: Callable[[Lake], object], kind: type[StateError], message: str, lake: Lake
+    change: Callable[[Catalog], object], kind: type[StateError], message: str, lake: Catalog
 ) -> None:
     """An edit that Flink could not restore is named with its place; the lake is as it was."""
     change(lake)
@@ -357,7 +359,7 @@ def test_what_is_refused(
     ],
 )
 def test_names_that_are_refused(
-    snapshot_id: str, parent: str, kind: type[StateError], message: str, lake: Lake
+    snapshot_id: str, parent: str, kind: type[StateError], message: str, lake: Catalog
 ) -> None:
     """The parent must be there, and the new id must not."""
     before = kept_files(lake)
@@ -366,7 +368,7 @@ def test_names_that_are_refused(
     assert kept_files(lake) == before
 
 
-def test_an_edit_of_another_snapshot(lake: Lake, tmp_path: Path) -> None:
+def test_an_edit_of_another_snapshot(lake: Catalog, tmp_path: Path) -> None:
     """Edits of Tuesday's tables are none of Monday's; restored to Monday's version they are."""
     change = ("counter/count", "key_group < 9", {"value": "value + 1"})
     import_as(lake, edited_savepoint(WORDS, tmp_path / "tuesday", change), "tuesday")
@@ -385,7 +387,7 @@ def test_an_edit_of_another_snapshot(lake: Lake, tmp_path: Path) -> None:
 def test_a_fault_in_one_table_does_not_spoil_another(kinds: Path, tmp_path: Path) -> None:
     """After the fault is mended the same edits are committed, those of other tables too."""
     shutil.copytree(kinds, tmp_path / "lake")
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     tables = ["name", "total", "session"]
     paths = [f"orders/keyed/kinds/{name}" for name in tables]
     edit(lake, paths[0]).delete("key_group < 64")
@@ -408,7 +410,7 @@ def test_a_fault_in_one_table_does_not_spoil_another(kinds: Path, tmp_path: Path
     assert_whole(lake)
 
 
-def test_a_table_with_deletion_vectors_takes_the_next_import(lake: Lake, tmp_path: Path) -> None:
+def test_a_table_with_deletion_vectors_takes_the_next_import(lake: Catalog, tmp_path: Path) -> None:
     """The table's older versions stay readable, and the next snapshot is refused or whole."""
     log(protocol(3, "deletionVectors"))(lake)
     change = ("counter/count", "key_group < 9", {"value": "value + 1"})

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
-from statelake.pipelines.lake.edit.purging import Staging
-from statelake.pipelines.lake.tables.records import TableRecord
 from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
     NotFoundError,
+    StateError,
     UnsupportedFormatError,
 )
 from statelake.state_core.model.operator_ids import operator_id_of_uid
@@ -46,39 +45,17 @@ TTL_CASES = golden("types-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """An empty lake."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def edited(lake: Lake, parent: str = "s", *, job: str = "orders", **changes: Any) -> EditResult:
+def edited(lake: Catalog, parent: str = "s", *, job: str = "orders", **changes: Any) -> EditResult:
     """The job's snapshot, edited as `edited`."""
-    staging = changes.pop("staging", None)
-    made = SnapshotEdit(**changes)
-    return edit_snapshot(lake, job, parent, "edited", made, staging=staging, engine=LOCAL)
+    return edit_snapshot(lake, job, parent, "edited", SnapshotEdit(**changes), engine=LOCAL)
 
 
-def leaves(column: str, value: object) -> Staging:
-    """A staging that lets rows go whose column has a value: what SQL would do."""
-
-    def stage(table: TableRecord, predicate: str, token: str) -> dict[int, str]:
-        assert predicate == f"{column} = {value!r}"
-        held, found = tables[table.path], {}
-        for unit in table.units:
-            rows = pq.read_table(held.directory.full(unit.path), partitioning=None)
-            keep = [cell != value for cell in rows.column(column).to_pylist()]
-            path = f"_data/{token}/staged/{table.partition_by}={unit.partition}"
-            held.directory.child(path).create()
-            pq.write_table(rows.filter(keep), held.directory.full(f"{path}/part.parquet"))
-            found[unit.partition] = path
-        return found
-
-    tables: dict[str, Any] = {}
-    stage.tables = tables  # type: ignore[attr-defined]
-    return stage
-
-
-def test_a_new_uid_copies_nothing(lake: Lake, tmp_path: Path) -> None:
+def test_a_new_uid_copies_nothing(lake: Catalog, tmp_path: Path) -> None:
     """The operator has Flink's id of its new uid; no file is written, and all entries stay."""
     import_golden(lake, ("s", WORDS))
     before = data_bytes(tmp_path / "lake")
@@ -97,7 +74,7 @@ def test_a_new_uid_copies_nothing(lake: Lake, tmp_path: Path) -> None:
     assert exported(lake, "s", tmp_path / "old") == entries(WORDS)
 
 
-def test_a_uid_that_is_taken(lake: Lake) -> None:
+def test_a_uid_that_is_taken(lake: Catalog) -> None:
     """Two operators can't have one uid."""
     import_golden(lake, ("s", WINDOWS))
     before = kept_files(lake)
@@ -106,7 +83,7 @@ def test_a_uid_that_is_taken(lake: Lake) -> None:
     assert kept_files(lake) == before
 
 
-def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
+def test_operators_left_out(lake: Catalog, tmp_path: Path) -> None:
     """Dropping one and keeping the other come to the same; the rest is as it was."""
     import_golden(lake, ("s", WINDOWS))
     source = open_snapshot(WINDOWS)
@@ -123,7 +100,7 @@ def test_operators_left_out(lake: Lake, tmp_path: Path) -> None:
     assert_whole(lake)
 
 
-def test_exchanges_with_records_in_flight_stay_whole(lake: Lake, tmp_path: Path) -> None:
+def test_exchanges_with_records_in_flight_stay_whole(lake: Catalog, tmp_path: Path) -> None:
     """A record in flight may lie at both ends; all operators that have some are kept, or none."""
     import_as(lake, unpack_backlog("flink-2.3.0", tmp_path / "flink"), "s", job="orders")
     cuts: list[dict[str, Any]] = [{"drop_operators": ["texts"]}, {"keep_operators": ["seen"]}]
@@ -136,7 +113,7 @@ def test_exchanges_with_records_in_flight_stay_whole(lake: Lake, tmp_path: Path)
 
 
 @pytest.mark.parametrize("state", ["total", "scores", "items"])
-def test_a_state_left_out(state: str, lake: Lake, tmp_path: Path) -> None:
+def test_a_state_left_out(state: str, lake: Catalog, tmp_path: Path) -> None:
     """All others come back entry for entry."""
     import_golden(lake, ("s", KINDS))
     done = edited(lake, drop_states=[f"kinds/{state}"])
@@ -148,7 +125,7 @@ def test_a_state_left_out(state: str, lake: Lake, tmp_path: Path) -> None:
     assert done.record.written_bytes == 0
 
 
-def test_timers_left_out(lake: Lake, tmp_path: Path) -> None:
+def test_timers_left_out(lake: Catalog, tmp_path: Path) -> None:
     """All of them, or one queue of several that share a table, whose rows go from it."""
     import_golden(lake, ("s", KINDS))
     queues = [name for _, name in entries(KINDS) if name.startswith("_timer_state/")]
@@ -162,7 +139,7 @@ def test_timers_left_out(lake: Lake, tmp_path: Path) -> None:
     assert exported(lake, "none", tmp_path / "none") == wanted
 
 
-def test_an_operator_state_left_out(lake: Lake, tmp_path: Path) -> None:
+def test_an_operator_state_left_out(lake: Catalog, tmp_path: Path) -> None:
     """The others of its operator stay."""
     import_golden(lake, ("s", OPERATOR))
     edited(lake, drop_states=["opstate/union"])
@@ -171,7 +148,7 @@ def test_an_operator_state_left_out(lake: Lake, tmp_path: Path) -> None:
     assert [state.name for state in held] == ["offsets", "split"]
 
 
-def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
+def test_snapshots_of_two_jobs_in_one(lake: Catalog, tmp_path: Path) -> None:
     """All operators of both, copied, so that dropping the other job takes nothing away."""
     raw = raw_savepoint(tmp_path / "raw")
     import_golden(lake, ("s", WORDS))
@@ -192,7 +169,7 @@ def test_snapshots_of_two_jobs_in_one(lake: Lake, tmp_path: Path) -> None:
     assert [state.to_arrow() for state in before] == [state.to_arrow() for state in after]
 
 
-def test_an_operator_of_both(lake: Lake) -> None:
+def test_an_operator_of_both(lake: Catalog) -> None:
     """Nothing is merged over something else."""
     import_golden(lake, ("s", WORDS))
     import_as(lake, WORDS, "other", "returns")
@@ -204,7 +181,7 @@ def test_an_operator_of_both(lake: Lake) -> None:
 
 @pytest.mark.parametrize("other", ["returns", "orders"])
 def test_an_operator_that_was_renamed_beside_one_of_its_old_name(
-    other: str, lake: Lake, tmp_path: Path
+    other: str, lake: Catalog, tmp_path: Path
 ) -> None:
     """Each has a table of its own, be they of two jobs or of one; both are what they were."""
     import_golden(lake, ("s", WORDS))
@@ -223,7 +200,7 @@ def test_an_operator_that_was_renamed_beside_one_of_its_old_name(
     assert exported(lake, "edited", tmp_path / "again") == entries(tmp_path / "out")
 
 
-def test_split_and_merged_again(lake: Lake, tmp_path: Path) -> None:
+def test_split_and_merged_again(lake: Catalog, tmp_path: Path) -> None:
     """Two halves of a snapshot make the whole again, without a copy."""
     import_golden(lake, ("s", WINDOWS))
     edit_snapshot(lake, "orders", "s", "half", SnapshotEdit(keep_operators=["sliding"]))
@@ -244,7 +221,7 @@ def test_split_and_merged_again(lake: Lake, tmp_path: Path) -> None:
         ({"merge": [("nobody", "s")]}, "no job 'nobody'"),
     ],
 )
-def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Lake) -> None:
+def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Catalog) -> None:
     """A misspelled name is told, and nothing has changed."""
     import_golden(lake, ("s", KINDS))
     before = kept_files(lake)
@@ -253,7 +230,7 @@ def test_what_is_not_there(changes: dict[str, Any], said: str, lake: Lake) -> No
     assert kept_files(lake) == before
 
 
-def test_what_never_expires(lake: Lake) -> None:
+def test_what_never_expires(lake: Catalog) -> None:
     """A state without a time to live, and operator state, are refused."""
     import_golden(lake, ("s", KINDS))
     import_as(lake, OPERATOR, "s", "other")
@@ -263,7 +240,7 @@ def test_what_never_expires(lake: Lake) -> None:
         edited(lake, job="other", expire={"opstate/split": timedelta(days=1)})
 
 
-def test_what_has_expired(lake: Lake, tmp_path: Path) -> None:
+def test_what_has_expired(lake: Catalog, tmp_path: Path) -> None:
     """Entries go whose last access and time to live are not after the time that is asked for."""
     import_golden(lake, ("s", KINDS))
     rows = open_snapshot(KINDS).operator("kinds").state("session").to_arrow()
@@ -290,7 +267,7 @@ def _millis(value: Any) -> int:
     return value if isinstance(value, int) else round(value.timestamp() * 1000)
 
 
-def test_nothing_expired_changes_no_file(lake: Lake, tmp_path: Path) -> None:
+def test_nothing_expired_changes_no_file(lake: Catalog, tmp_path: Path) -> None:
     """Files that lose no row are the ones that they were."""
     import_golden(lake, ("s", KINDS))
     before = data_bytes(tmp_path / "lake")
@@ -303,20 +280,107 @@ def test_nothing_expired_changes_no_file(lake: Lake, tmp_path: Path) -> None:
     assert done.record.operators == lake.snapshot("orders", "s").operators
 
 
-def test_a_predicate_on_rows(lake: Lake, tmp_path: Path) -> None:
-    """The rows that it leaves are the snapshot's; what was staged is gone."""
+def test_a_predicate_on_rows(lake: Catalog, tmp_path: Path) -> None:
+    """The rows that it leaves are the snapshot's, and nothing beside their files was written."""
     import_golden(lake, ("s", WORDS))
     rows = open_snapshot(WORDS).operator("counter").state("count").to_arrow().to_pylist()
     key = rows[0]["key"]
-    staging = leaves("key", key)
-    for operator in lake.snapshot("orders", "s").operators:
-        for table in operator.tables:
-            staging.tables[table.path] = lake.table(table.path)  # type: ignore[attr-defined]
-    edited(lake, purge={"counter/count": f"key = {key!r}"}, staging=staging)
+    edited(lake, purge={"counter/count": f"key = {key!r}"})
     exported(lake, "edited", tmp_path / "out")
     left = open_snapshot(tmp_path / "out").operator("counter").state("count").to_arrow()
     assert sorted(left.column("key").to_pylist()) == sorted(
         row["key"] for row in rows if row["key"] != key
     )
     assert not [name for name in files_of(tmp_path / "lake") if "staged" in name]
+    assert_whole(lake)
+
+
+def test_a_predicate_that_is_true_of_no_row_changes_no_file(lake: Catalog) -> None:
+    """Files that lose no row are the ones that they were."""
+    import_golden(lake, ("s", WORDS))
+    done = edited(lake, purge={"counter/count": "value IS NULL"})
+    assert (done.changes, done.record.written_bytes) == ([], 0)
+    assert done.record.operators == lake.snapshot("orders", "s").operators
+
+
+def test_a_predicate_on_elements_of_lists(lake: Catalog, tmp_path: Path) -> None:
+    """If it says `element`, lists lose these, and a list without any goes."""
+    import_golden(lake, ("s", KINDS))
+    rows = open_snapshot(KINDS).operator("kinds").state("items").to_arrow().to_pylist()
+    least = sorted(max(row["value"]) for row in rows)[len(rows) // 2]
+    edited(lake, purge={"kinds/items": f"element < {least}"})
+    exported(lake, "edited", tmp_path / "out")
+    left = open_snapshot(tmp_path / "out").operator("kinds").state("items").to_arrow().to_pylist()
+    wanted = {row["key"]: [each for each in row["value"] if each >= least] for row in rows}
+    assert {row["key"]: row["value"] for row in left} == {
+        key: elements for key, elements in wanted.items() if elements
+    }
+    assert 0 < len(left) < len(rows)
+
+
+def test_a_predicate_reads_other_states_of_the_snapshot(lake: Catalog) -> None:
+    """By their names, as in SQL, whichever version their tables have."""
+    import_golden(lake, ("s", KINDS))
+    held = {
+        name: open_snapshot(KINDS).operator("kinds").state(name).to_arrow()
+        for name in ("total", "name")
+    }
+    middle = sorted(held["total"].column("value").to_pylist())[len(held["total"]) // 2]
+    asked = f"key IN (SELECT key FROM kinds.total WHERE value < {middle})"
+    done = edited(lake, purge={"kinds/total": "true", "kinds/name": asked})
+    below = {row["key"] for row in held["total"].to_pylist() if row["value"] < middle}
+    left = [key for key in held["name"].column("key").to_pylist() if key not in below]
+    assert 0 < len(left) < len(held["name"])
+    assert {change.state: change.entries for change in done.changes} == {
+        "total": (len(held["total"]), 0), "name": (len(held["name"]), len(left)),
+    }  # fmt: skip
+
+
+def test_a_predicate_on_what_is_merged_in(lake: Catalog, tmp_path: Path) -> None:
+    """An operator of another job loses rows on its way, and that job's snapshot none."""
+    import_golden(lake, ("s", KINDS))
+    import_as(lake, WORDS, "other", "returns")
+    edited(lake, merge=[("returns", "other")], purge={"counter/count": "value > 1"})
+    exported(lake, "edited", tmp_path / "out")
+    before, after = (
+        open_snapshot(path).operator("counter").state("count").to_arrow().to_pylist()
+        for path in (WORDS, tmp_path / "out")
+    )
+    assert after == [row for row in before if row["value"] <= 1]
+    assert 0 < len(after) < len(before)
+    assert exported(lake, "other", tmp_path / "other", "returns") == entries(WORDS)
+
+
+def test_timers_of_a_predicate(lake: Catalog, tmp_path: Path) -> None:
+    """Queues share a table, and a predicate may say which of them it means."""
+    import_golden(lake, ("s", KINDS))
+    edited(lake, purge={"kinds/timers": "domain = 'event'"})
+    found, before = exported(lake, "edited", tmp_path / "out"), entries(KINDS)
+    event = [key for key in before if key[1].startswith("_timer_state/event")]
+    assert len(event) == 1
+    assert found == {**before, event[0]: found[event[0]]}
+    assert not found[event[0]]
+    assert before[event[0]]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "said"),
+    [
+        ("nothing = 1", 'column "nothing" not found.*has key_group, key,'),
+        ("value >", "Parser Error.*write it as DuckDB does"),
+        ("value; DROP TABLE x", "Parser Error"),
+        ("true); DELETE FROM x WHERE (true", "2 statements, and one is wanted"),
+        ("value = CAST('x' AS INT)", "Could not convert string 'x'"),
+        ("value > (SELECT max(value) FROM read_csv('/etc/passwd'))", "disabled"),
+    ],
+)
+def test_a_predicate_that_can_not_be_evaluated(predicate: str, said: str, lake: Catalog) -> None:
+    """The state and the predicate are named, and no file is left, and no snapshot."""
+    import_golden(lake, ("s", KINDS))
+    before = data_bytes(Path(lake.location))
+    named = re.escape(f"state kinds/total, {predicate}: ")
+    with pytest.raises(StateError, match=f"{named}.*{said}"):
+        edited(lake, purge={"kinds/name": "true", "kinds/total": predicate})
+    assert data_bytes(Path(lake.location)) == before
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
     assert_whole(lake)

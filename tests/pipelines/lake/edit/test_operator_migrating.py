@@ -5,12 +5,12 @@ The savepoints are those of `EvolvingOperators.java`; what is compared with is w
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from statelake import (
@@ -20,7 +20,7 @@ from statelake import (
     open_snapshot,
     write_snapshot,
 )
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit import rewriting
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
@@ -28,18 +28,16 @@ from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.tables import operator_tables
 from statelake.pipelines.lake.tables.records import (
-    OperatorRecord,
     SnapshotRecord,
-    TableRecord,
 )
 from statelake.pipelines.operations.migrations import migrate_one, preview_migration
-from statelake.state_core.errors import ConflictError, IncompatibleError, NotFoundError, StateError
+from statelake.state_core.errors import IncompatibleError, NotFoundError, StateError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.operator_state import NonKeyedState
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.serializers.type_spec import parse_type
-from tests.support.lakes import LOCAL, assert_whole, edit, golden, import_as
+from tests.support.lakes import LOCAL, assert_whole, edit, golden, import_as, kept_files
 from tests.support.savepoints.evolving_operators import (
     MIGRATED_HOLDERS,
     NEW_HOLDERS,
@@ -60,7 +58,7 @@ RULES = golden("operator-hashmap-canonical-snappy-p3-m128-flink2.3.0")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake with the old job's savepoint."""
     return old_job_lake(tmp_path)
 
@@ -70,7 +68,7 @@ def change(state: str, spec: Any, expressions: Any = (), operator: str = "holder
     return ValueChange(operator, state, parse_type(spec), dict(expressions), spec)
 
 
-def migrated(lake: Lake, snapshot: str, types: dict[str, Any]) -> str:
+def migrated(lake: Catalog, snapshot: str, types: dict[str, Any]) -> str:
     """Migrate states one after another, each in a snapshot of its own; the last one's id."""
     for state, spec in types.items():
         made = f"{snapshot}-{state}"
@@ -79,13 +77,13 @@ def migrated(lake: Lake, snapshot: str, types: dict[str, Any]) -> str:
     return snapshot
 
 
-def exported(lake: Lake, snapshot: str, to: Path, **options: Any) -> Snapshot:
+def exported(lake: Catalog, snapshot: str, to: Path, **options: Any) -> Snapshot:
     """A snapshot as a savepoint, read again."""
     export_snapshot(lake, JOB, snapshot, to, engine=LOCAL, **options)
     return open_snapshot(to)
 
 
-def test_migrated_rows_are_those_of_flinks_own_migration(lake: Lake, tmp_path: Path) -> None:
+def test_migrated_rows_are_those_of_flinks_own_migration(lake: Catalog, tmp_path: Path) -> None:
     """What was, stays; what is exported has nothing left for Flink to migrate but keys."""
     before = exported(lake, "old", tmp_path / "before")
     last = migrated(lake, "old", NEW_HOLDERS)
@@ -107,7 +105,9 @@ def test_migrated_rows_are_those_of_flinks_own_migration(lake: Lake, tmp_path: P
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_what_was_migrated_is_redistributed(parallelism: int, lake: Lake, tmp_path: Path) -> None:
+def test_what_was_migrated_is_redistributed(
+    parallelism: int, lake: Catalog, tmp_path: Path
+) -> None:
     """To the same subtasks as ever."""
     last = migrated(lake, "old", NEW_HOLDERS)
     old = exported(lake, "old", tmp_path / "old-out", parallelism=parallelism)
@@ -122,11 +122,11 @@ def _counts(state: NonKeyedState) -> Counter[int]:
     return Counter(state.to_arrow()["subtask"].to_pylist())
 
 
-def test_the_catalog_counts_what_there_is_now(lake: Lake, tmp_path: Path) -> None:
+def test_the_catalog_counts_what_there_is_now(lake: Catalog, tmp_path: Path) -> None:
     """As many elements, at the same subtasks; and as many bytes as a new import finds."""
     last = lake.snapshot(JOB, migrated(lake, "old", NEW_HOLDERS))
     exported(lake, last.snapshot_id, tmp_path / "out")
-    again = import_as(Lake(tmp_path / "other"), tmp_path / "out", "again")
+    again = import_as(Catalog(tmp_path / "other"), tmp_path / "out", "again")
     before = lake.snapshot(JOB, "old")
     for name in NEW_HOLDERS:
         made, found = recorded(last, name), recorded(again, name)
@@ -136,13 +136,13 @@ def test_the_catalog_counts_what_there_is_now(lake: Lake, tmp_path: Path) -> Non
 
 
 def test_files_are_migrated_one_by_one(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table in many files, in many tasks, holds the same."""
     monkeypatch.setattr(operator_tables, "PIECE_BYTES", 1)
     monkeypatch.setattr(rewriting, "SLICE_BYTES", 1)
     import_as(lake, RULES.snapshot, "many")
-    other = Lake(tmp_path / "many")
+    other = Catalog(tmp_path / "many")
     import_as(other, tmp_path / "old", "old")
     (table,) = (t for t in _tables(other.snapshot(JOB, "old")) if t.path.endswith("addresses"))
     assert len(table.units) == 2
@@ -163,7 +163,7 @@ def _tables(record: SnapshotRecord) -> list[Any]:
 @pytest.mark.parametrize(
     ("state", "said"), [("addresses", "zip"), ("labels", "text"), ("depots", "zip")]
 )
-def test_what_flink_refuses_is_refused_with_its_place(state: str, said: str, lake: Lake) -> None:
+def test_what_flink_refuses_is_refused_with_its_place(state: str, said: str, lake: Catalog) -> None:
     """And nothing is registered, or left."""
     with pytest.raises(IncompatibleError, match=said):
         migrate_snapshot(lake, JOB, "old", "m", change(state, REFUSED_HOLDERS[state]), engine=LOCAL)
@@ -171,26 +171,26 @@ def test_what_flink_refuses_is_refused_with_its_place(state: str, said: str, lak
     assert_whole(lake)
 
 
-def test_what_is_compatible_as_it_is_is_left_alone(lake: Lake) -> None:
+def test_what_is_compatible_as_it_is_is_left_alone(lake: Catalog) -> None:
     """No snapshot is made of it."""
     text = migrate_one(lake, JOB, "old", change("places", "String"), suffix="-m", engine=LOCAL)
     assert (text.outcome, text.made) == ("compatible as it is", "old")
 
 
-def test_a_state_that_is_not_there_is_said_with_those_that_are(lake: Lake) -> None:
+def test_a_state_that_is_not_there_is_said_with_those_that_are(lake: Catalog) -> None:
     """Operator states among them."""
     with pytest.raises(NotFoundError, match="holders/addresses, holders/labels"):
         preview_migration(lake, JOB, "old", change("nothing", "Long"))
 
 
-def test_an_import_after_a_migration_takes_no_rows_over(lake: Lake, tmp_path: Path) -> None:
+def test_an_import_after_a_migration_takes_no_rows_over(lake: Catalog, tmp_path: Path) -> None:
     """The table has other types then, and its files others' bytes."""
     migrated(lake, "old", NEW_HOLDERS)
     import_as(lake, tmp_path / "old", "once more")
     assert subtask_lines(exported(lake, "once more", tmp_path / "out")) == OLD_HOLDERS
 
 
-def test_a_migrated_table_is_edited_like_any_other(lake: Lake, tmp_path: Path) -> None:
+def test_a_migrated_table_is_edited_like_any_other(lake: Catalog, tmp_path: Path) -> None:
     """Its new columns too."""
     last = migrated(lake, "old", NEW_HOLDERS)
     edit(lake, recorded(lake.snapshot(JOB, last), "depots").table).delete("key <> 'depot-1'")
@@ -204,7 +204,7 @@ def test_a_migrated_table_is_edited_like_any_other(lake: Lake, tmp_path: Path) -
 # -------------------------------------------------------------------------- copies that differ
 
 
-def disagreeing_savepoint(lake: Lake, to: Path) -> Path:
+def disagreeing_savepoint(lake: Catalog, to: Path) -> Path:
     """The old savepoint, but that the second subtask's copy of `depots` has an entry less."""
     edit(lake, recorded(lake.snapshot(JOB, "old"), "depots").table).delete("key = 'depot-1'")
     commit_snapshot(lake, JOB, "less", "old", engine=LOCAL)
@@ -226,10 +226,10 @@ def disagreeing_savepoint(lake: Lake, to: Path) -> Path:
 
 
 def test_copies_that_differ_are_not_migrated_unless_one_was_chosen(
-    lake: Lake, tmp_path: Path
+    lake: Catalog, tmp_path: Path
 ) -> None:
     """The lake has but one of them; an edit that is committed says that it counts."""
-    other = Lake(tmp_path / "other")
+    other = Catalog(tmp_path / "other")
     record = import_as(other, disagreeing_savepoint(lake, tmp_path / "sp"), "sp")
     assert recorded(record, "depots").disagreeing == [1]
     wanted = change("depots", NEW_HOLDERS["depots"])
@@ -255,7 +255,7 @@ ODD = write(parse_type(NAME).restore_serializer(), {"name": "x\ud800yy"})
 
 
 @pytest.fixture
-def odd(tmp_path: Path) -> Lake:
+def odd(tmp_path: Path) -> Catalog:
     """A lake with empty states, an element that only its bytes hold, and two states of one name."""
     info = encoded(NewOperatorState("lone", (), "union", NAME).meta_info())
     schema = parse_operator_state(info)[0].schema
@@ -276,12 +276,12 @@ def odd(tmp_path: Path) -> Lake:
         "odd", "String", (NewKeyedState("both", counts, value="Long"),), states, parallelism=2
     )
     write_snapshot(tmp_path / "odd", [operator], metadata_version=6)
-    made = Lake(tmp_path / "lake-of-odd")
+    made = Catalog(tmp_path / "lake-of-odd")
     import_as(made, tmp_path / "odd", "odd")
     return made
 
 
-def test_exact_bytes_and_empty_states_go_along(odd: Lake, tmp_path: Path) -> None:
+def test_exact_bytes_and_empty_states_go_along(odd: Catalog, tmp_path: Path) -> None:
     """A value that no column can hold is migrated from its bytes; nothing becomes nothing."""
     assert recorded(odd.snapshot(JOB, "odd"), "lone").elements == 2
     last = "odd"
@@ -302,43 +302,41 @@ def test_exact_bytes_and_empty_states_go_along(odd: Lake, tmp_path: Path) -> Non
     assert_whole(odd)
 
 
-def test_an_expression_would_not_see_what_only_bytes_hold(odd: Lake) -> None:
-    """So it is refused, once all rows are there; and nothing is left."""
-
-    def stage(
-        operator: OperatorRecord, table: TableRecord, _: ValueChange, token: str
-    ) -> dict[int, str]:
-        """SQL's part: a file of new rows for each subtask."""
-        held = odd.table(table.path).directory
-        found = {}
-        for subtask in range(operator.parallelism):
-            path = f"_data/{token}/staged/part={subtask}"
-            found[subtask] = path
-            held.filesystem.create_dir(held.full(path), recursive=True)
-            row = {"subtask": subtask, "position": 0, "value": "new", "raw_value": None}
-            pq.write_table(pa.Table.from_pylist([row]), held.full(f"{path}/rows.parquet"))
-        return found
-
-    wanted = change("lone", "String", {"": "'new'"}, operator="odd")
+def test_an_expression_would_not_see_what_only_bytes_hold(odd: Catalog, tmp_path: Path) -> None:
+    """So it is refused, and nothing is left; without such a value it is done."""
+    wanted = change("lone", "String", {"": "upper(old.name)"}, operator="odd")
     with pytest.raises(IncompatibleError, match="1 values that only their exact bytes hold"):
-        migrate_snapshot(odd, JOB, "odd", "m", wanted, staging=stage, engine=LOCAL)
+        migrate_snapshot(odd, JOB, "odd", "m", wanted, engine=LOCAL)
     assert_whole(odd)
     edit(odd, recorded(odd.snapshot(JOB, "odd"), "lone").table).delete("raw_value IS NOT NULL")
     commit_snapshot(odd, JOB, "less", "odd", engine=LOCAL)
-    with pytest.raises(ConflictError, match="1 rows became 2"):
-        migrate_snapshot(odd, JOB, "less", "m", wanted, staging=stage, engine=LOCAL)
-    assert [summary.snapshot_id for summary in odd.summaries(JOB)] == ["odd", "less"]
+    migrate_snapshot(odd, JOB, "less", "m", wanted, engine=LOCAL)
+    lone = state_of(exported(odd, "m", tmp_path / "out"), "lone").to_arrow()
+    assert lone.column("value").to_pylist() == ["A"]
 
 
-def test_an_expression_needs_spark(odd: Lake) -> None:
-    """And says so."""
-    wanted = change("lone", "String", {"": "old.name"}, operator="odd")
-    with pytest.raises(StateError, match="need Spark"):
-        migrate_snapshot(odd, JOB, "odd", "m", wanted, engine=LOCAL)
-    assert_whole(odd)
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("old.nothing", "DuckDB refused"),
+        ("upper(old.name", "Parser Error.*write it as DuckDB does"),
+        ("unnest([old.name, old.name])", "2 values for 1 rows"),
+        ("error(old.name)", "DuckDB refused"),
+    ],
+)
+def test_an_expression_that_can_not_be_evaluated(expression: str, said: str, odd: Catalog) -> None:
+    """The state and the expression are named, and nothing is written."""
+    edit(odd, recorded(odd.snapshot(JOB, "odd"), "lone").table).delete("raw_value IS NOT NULL")
+    commit_snapshot(odd, JOB, "less", "odd", engine=LOCAL)
+    before = kept_files(odd)
+    wanted = change("lone", "String", {"": expression}, operator="odd")
+    named = re.escape(f"state odd/lone, {expression}: ")
+    with pytest.raises(StateError, match=f"{named}.*{said}"):
+        migrate_snapshot(odd, JOB, "less", "m", wanted, engine=LOCAL)
+    assert kept_files(odd) == before
 
 
-def test_a_keyed_state_is_found_before_an_operator_state_of_its_name(odd: Lake) -> None:
+def test_a_keyed_state_is_found_before_an_operator_state_of_its_name(odd: Catalog) -> None:
     """Of two states of one name."""
     keyed = preview_migration(odd, JOB, "odd", change("both", "Long", operator="odd"))
     assert (keyed.outcome, keyed.entries) == ("compatible_as_is", 1)

@@ -15,8 +15,8 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.engine import Progress
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
@@ -74,14 +74,14 @@ def _copied(value: Any) -> Any:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake with keyed state and timers of one job, and operator state of another."""
-    lake = import_golden(Lake(tmp_path / "lake"), ("s", KINDS))
+    lake = import_golden(Catalog(tmp_path / "lake"), ("s", KINDS))
     import_as(lake, OPERATOR, "s", "rules")
     return lake
 
 
-def rewritten(lake: Lake, transform: Transform, job: str = "orders") -> SnapshotRecord:
+def rewritten(lake: Catalog, transform: Transform, job: str = "orders") -> SnapshotRecord:
     """Put all rows of a job's snapshot `s` through a transform, as snapshot `made`."""
     record = lake.snapshot(job, "s")
     paths = [table.path for operator in record.operators for table in operator.tables]
@@ -97,7 +97,7 @@ def _rewritten(
 ) -> OperatorRecord:
     for table in operator.tables:
         layout = layout_of(rewriter.lake, operator, table)
-        pieces = pieces_of(rewriter.lake, table)
+        pieces = pieces_of(table)
         operator = rewriter.rewrite_table(operator, table, layout, pieces, [transform])
     return operator
 
@@ -120,7 +120,7 @@ class Every(Transform):
 
 @pytest.mark.parametrize(("job", "source"), [("orders", KINDS), ("rules", OPERATOR)])
 def test_a_transform_drops_rows_of_any_state(
-    job: str, source: Path, lake: Lake, tmp_path: Path
+    job: str, source: Path, lake: Catalog, tmp_path: Path
 ) -> None:
     """Keyed state, timers, lists and broadcasts; the catalog counts what is left."""
     before = lake.snapshot(job, "s")
@@ -128,7 +128,7 @@ def test_a_transform_drops_rows_of_any_state(
     assert 0 < made.entries < before.entries
     assert 0 < made.state_bytes < before.state_bytes
     exported(lake, "made", tmp_path / "out", job)
-    again = import_as(Lake(tmp_path / "other"), tmp_path / "out", "again", job)
+    again = import_as(Catalog(tmp_path / "other"), tmp_path / "out", "again", job)
     for mine, theirs in zip(made.operators, again.operators, strict=True):
         assert [replace(state, table="") for state in mine.states] == [
             replace(state, table="") for state in theirs.states
@@ -154,14 +154,14 @@ def _rows(operators: Sequence[Operator]) -> int:
 
 
 @pytest.mark.parametrize("job", ["orders", "rules"])
-def test_files_that_lose_nothing_are_shared(job: str, lake: Lake) -> None:
+def test_files_that_lose_nothing_are_shared(job: str, lake: Catalog) -> None:
     """Of either kind of state; what is not touched keeps its counts."""
     before = lake.snapshot(job, "s")
     assert rewritten(lake, Every(("nothing",)), job).operators == before.operators
     assert_shown(lake, "s", job)
 
 
-def test_one_state_of_a_shared_table(lake: Lake) -> None:
+def test_one_state_of_a_shared_table(lake: Catalog) -> None:
     """Two queues of timers lie in the same files: only one loses rows."""
     queues = [s for op in lake.snapshot("orders", "s").operators for s in op.states
               if s.kind == "timers"]  # fmt: skip
@@ -190,7 +190,7 @@ class Foreseeing(Transform):
 
 @pytest.mark.parametrize("job", ["orders", "rules"])
 @pytest.mark.parametrize("stay", [True, False])
-def test_what_is_foreseen_is_not_read(job: str, stay: bool, lake: Lake) -> None:
+def test_what_is_foreseen_is_not_read(job: str, stay: bool, lake: Catalog) -> None:
     """Files stay as they are, or go, and may be damaged."""
     before = lake.snapshot(job, "s")
     for path in unit_paths(before):
@@ -237,7 +237,7 @@ class Moving(Transform):
     ],
 )
 def test_no_row_moves(
-    job: str, transform: Transform, kind: type[StateError], said: str, lake: Lake
+    job: str, transform: Transform, kind: type[StateError], said: str, lake: Catalog
 ) -> None:
     """Between key groups or out of a file's subtasks: it is refused, and the lake is as it was."""
     with pytest.raises(kind, match=said):
@@ -256,14 +256,14 @@ class Constant(Every):
 @pytest.mark.parametrize(
     ("job", "said"), [("orders", r"key groups \d+-\d+: \d+ rows became"), ("rules", "rows became")]
 )
-def test_a_count_that_has_to_stay(job: str, said: str, lake: Lake) -> None:
+def test_a_count_that_has_to_stay(job: str, said: str, lake: Catalog) -> None:
     """A transform that may lose nothing and does is a mistake."""
     with pytest.raises(ConflictError, match=said):
         rewritten(lake, Constant(), job)
     assert_whole(lake)
 
 
-def test_values_of_operator_state_change(lake: Lake, tmp_path: Path) -> None:
+def test_values_of_operator_state_change(lake: Catalog, tmp_path: Path) -> None:
     """A transform sees a list's elements and a broadcast state's entries as typed columns."""
     rewritten(lake, Twice("split"), "rules")
     exported(lake, "made", tmp_path / "out", "rules")
@@ -291,7 +291,7 @@ class Twice(Transform):
 
 def test_every_operation_goes_to_other_processes(tmp_path: Path) -> None:
     """Tasks and results of all of them are picklable, and nothing is lost on the way."""
-    engine, lake = Elsewhere(), Lake(tmp_path / "lake")
+    engine, lake = Elsewhere(), Catalog(tmp_path / "lake")
     import_as(lake, KINDS, "s")
     edit(lake, "orders/keyed/kinds/total").delete("key_group < 64")
     assert commit_snapshot(lake, "orders", "less", "s", engine=engine).changed
@@ -299,8 +299,9 @@ def test_every_operation_goes_to_other_processes(tmp_path: Path) -> None:
     rows = open_snapshot(KINDS).operator("kinds").state("session").to_arrow()
     keys.write_text(str(rows.column("key")[0]), "utf-8")
     wanted = SnapshotEdit(
-        keep_keys={"kinds": str(keys)}, expire={"kinds/session": timedelta(days=9999)}
-    )
+        keep_keys={"kinds": str(keys)}, expire={"kinds/session": timedelta(days=9999)},
+        purge={"kinds/total": "key IN (SELECT key FROM kinds.name) AND key_group(key, 128) < 9"},
+    )  # fmt: skip
     assert edit_snapshot(lake, "orders", "s", "one", wanted, engine=engine).changes
     import_as(lake, evolving_savepoint("old-rocksdb", tmp_path / "old"), "old", "shop")
     spec = NEW_TYPES["order"]
@@ -310,6 +311,8 @@ def test_every_operation_goes_to_other_processes(tmp_path: Path) -> None:
     spec = NEW_HOLDERS["addresses"]
     change = ValueChange("holders", "addresses", parse_type(spec), spec=spec)
     assert migrate_snapshot(holders, "orders", "old", "new", change, engine=engine).entries
+    change = ValueChange("kinds", "name", parse_type("Long"), {"": "length(old) + key"})
+    assert migrate_snapshot(lake, "orders", "s", "lengths", change, engine=engine).entries
     assert engine.tasks > 4
     assert_whole(lake)
     assert_whole(holders)

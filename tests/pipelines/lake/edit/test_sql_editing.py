@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit import rewriting
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
@@ -48,6 +48,8 @@ from tests.support.lakes import (
 )
 from tests.support.steps import Step, end
 
+pytestmark = pytest.mark.thinned(4)
+
 ALICE = 116  # her key group of 128
 COUNTS = "orders/keyed/counter/count"
 FIRST = "DELETE FROM counter.count WHERE key_group = 1"
@@ -58,7 +60,7 @@ INSERT = "INSERT INTO counter.count (key_group, key, value)"
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake whose job `orders` has five snapshots, `day-0` to `day-4`, each with other counts."""
     root = tmp_path_factory.mktemp("prepared")
-    lake = Lake(root / "lake")
+    lake = Catalog(root / "lake")
     import_as(lake, WORDS, "day-0", partitions=128)
     for day in range(1, 5):
         change = ("counter/count", f"key_group % 5 = {day}", {"value": f"value + {day}"})
@@ -68,18 +70,18 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lake(prepared: Path, tmp_path: Path) -> Lake:
+def lake(prepared: Path, tmp_path: Path) -> Catalog:
     """A copy of it."""
     shutil.copytree(prepared, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def make(lake: Lake, parent: str, snapshot_id: str, *statements: str) -> EditResult:
+def make(lake: Catalog, parent: str, snapshot_id: str, *statements: str) -> EditResult:
     """Edit a snapshot of job `orders`."""
     return edit_by_sql(lake, "orders", parent, snapshot_id, statements)
 
 
-def counts(lake: Lake, snapshot_id: str, to: Path) -> dict[str, int]:
+def counts(lake: Catalog, snapshot_id: str, to: Path) -> dict[str, int]:
     """The counts by word of a snapshot, as its export has them."""
     exported(lake, snapshot_id, to)
     rows = open_snapshot(to).operator("counter").state("count").to_arrow()
@@ -89,7 +91,7 @@ def counts(lake: Lake, snapshot_id: str, to: Path) -> dict[str, int]:
 class TestStatements:
     """Each does what it says."""
 
-    def test_several(self, lake: Lake, tmp_path: Path) -> None:
+    def test_several(self, lake: Catalog, tmp_path: Path) -> None:
         """A deletion, a new value and a new key: just these are in the export."""
         before = counts(lake, "day-0", tmp_path / "before")
         first, second = sorted(before)[:2]
@@ -105,7 +107,7 @@ class TestStatements:
         assert [(c.state, c.entries) for c in done.changes] == [("count", (300, 300))]
         assert_whole(lake)
 
-    def test_what_is_not_met_is_shared(self, lake: Lake) -> None:
+    def test_what_is_not_met_is_shared(self, lake: Catalog) -> None:
         """Only the files with rows that were met are written again."""
         word = "word-142"
         made = make(
@@ -115,7 +117,7 @@ class TestStatements:
         assert len(unit_paths(made.record) - before) == 1
         assert len(before - unit_paths(made.record)) == 1
 
-    def test_the_lineage_names_them(self, lake: Lake) -> None:
+    def test_the_lineage_names_them(self, lake: Catalog) -> None:
         """Parent, origin, and in the note the statements, without their comments."""
         statement = "DELETE FROM counter.count\n WHERE key_group = 3 -- gone"
         record = edit_by_sql(lake, "orders", "day-1", "fixed", [statement], note="GDPR").record
@@ -123,7 +125,7 @@ class TestStatements:
         assert record.note == "GDPR: DELETE FROM counter.count WHERE key_group = ?"
         assert lake.snapshot("orders", "fixed") == record
 
-    def test_no_note_and_no_log_has_a_literal(self, lake: Lake) -> None:
+    def test_no_note_and_no_log_has_a_literal(self, lake: Catalog) -> None:
         """Neither the key that a statement is about, nor the value that it is given."""
         statements = [
             "UPDATE counter.count SET value = 7712345 WHERE key = 'word-142'",
@@ -137,7 +139,7 @@ class TestStatements:
             assert b"Brien" not in path.read_bytes()
             assert b"7712345" not in path.read_bytes()
 
-    def test_of_other_tables_and_of_all_of_its_own(self, lake: Lake, tmp_path: Path) -> None:
+    def test_of_other_tables_and_of_all_of_its_own(self, lake: Catalog, tmp_path: Path) -> None:
         """A subquery sees whole tables, also where the statement runs file by file."""
         before = counts(lake, "day-0", tmp_path / "before")
         mean = sum(before.values()) / len(before)
@@ -150,7 +152,7 @@ class TestStatements:
 
     def test_of_every_kind_of_state(self, tmp_path: Path) -> None:
         """Maps, lists, timers, and values with time to live; the rest is to the byte as before."""
-        lake = Lake(tmp_path / "lake")
+        lake = Catalog(tmp_path / "lake")
         import_as(lake, DEMO / "monday", "monday")
         key = -820795872871
         states = ("name", "items", "scores", "total", "avg", "triple", "row", "session", "timers")
@@ -171,7 +173,7 @@ class TestStatements:
 
     def test_of_timers_alone(self, tmp_path: Path) -> None:
         """Columns that say which queue a timer is in are there."""
-        lake = Lake(tmp_path / "lake")
+        lake = Catalog(tmp_path / "lake")
         import_as(lake, DEMO / "monday", "monday")
         done = make(lake, "monday", "no-timers", "DELETE FROM kinds.timers WHERE domain = 'event'")
         changed = {c.state: c.entries for c in done.changes}
@@ -182,7 +184,7 @@ class TestStatements:
 
     def test_of_operator_state(self, tmp_path: Path) -> None:
         """Elements of lists and entries of broadcast states go as rows do."""
-        lake = Lake(tmp_path / "lake")
+        lake = Catalog(tmp_path / "lake")
         import_as(lake, golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot, "monday")
         done = make(
             lake, "monday", "fixed", "DELETE FROM opstate.split WHERE value < 10",
@@ -196,7 +198,7 @@ class TestStatements:
         exported(lake, "fixed", tmp_path / "sp")
 
 
-def kind_of(lake: Lake, table: str) -> str:
+def kind_of(lake: Catalog, table: str) -> str:
     """The SQL type of a table's values."""
     with Session(lake, TableNames(lake, job="orders")) as session:
         (batch,) = session.query(f"SELECT typeof(any_value(value)) FROM {table}").batches
@@ -206,12 +208,12 @@ def kind_of(lake: Lake, table: str) -> str:
 class TestSeveralEditors:
     """An edit is made on a named snapshot and nothing else."""
 
-    def test_two_at_once(self, lake: Lake, tmp_path: Path) -> None:
+    def test_two_at_once(self, lake: Catalog, tmp_path: Path) -> None:
         """Each gets exactly its own edits."""
 
         def work(day: str) -> EditResult:
             statement = f"UPDATE counter.count SET value = -{day[-1]} WHERE key_group < 40"
-            return make(Lake(lake.location), day, f"{day}-edited", statement)
+            return make(Catalog(lake.location), day, f"{day}-edited", statement)
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(work, ["day-1", "day-3"]))
@@ -224,7 +226,7 @@ class TestSeveralEditors:
                 assert words == expected
         assert_whole(lake)
 
-    def test_the_oldest_of_five(self, lake: Lake, tmp_path: Path) -> None:
+    def test_the_oldest_of_five(self, lake: Catalog, tmp_path: Path) -> None:
         """All others are as they were, to the byte."""
         before = {
             f"day-{day}": exported(lake, f"day-{day}", tmp_path / f"{day}") for day in range(5)
@@ -238,7 +240,7 @@ class TestSeveralEditors:
             (batch,) = session.query("SELECT count(*) AS n FROM counter.count").batches
             assert batch.to_pylist() == [{"n": 300}]
 
-    def test_edits_of_the_newest_tables_stay_out(self, lake: Lake, tmp_path: Path) -> None:
+    def test_edits_of_the_newest_tables_stay_out(self, lake: Catalog, tmp_path: Path) -> None:
         """What somebody did to a table, and has not committed, is none of the edit's."""
         edit(lake, COUNTS).delete("key_group < 100")
         make(lake, "day-4", "fixed", "DELETE FROM counter.count WHERE key = 'word-142'")
@@ -247,7 +249,7 @@ class TestSeveralEditors:
         assert counts(lake, "fixed", tmp_path / "after") == before
 
 
-def entries_by_group(lake: Lake, snapshot_id: str, to: Path) -> dict[int, dict[str, int]]:
+def entries_by_group(lake: Catalog, snapshot_id: str, to: Path) -> dict[int, dict[str, int]]:
     """Counts by key group and word."""
     exported(lake, snapshot_id, to)
     rows = open_snapshot(to).operator("counter").state("count").to_arrow().to_pylist()
@@ -271,7 +273,7 @@ STEPS: dict[str, Step] = {
 
 @pytest.mark.parametrize("way", ["error", "death"])
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
-def test_killed_at_every_step(step: Step, way: str, lake: Lake, tmp_path: Path) -> None:
+def test_killed_at_every_step(step: Step, way: str, lake: Catalog, tmp_path: Path) -> None:
     """Nothing is half-edited: no snapshot, no file that stays, and the next try succeeds."""
     before = [summary.snapshot_id for summary in lake.summaries()]
     statements = [
@@ -296,10 +298,10 @@ class TestRefused:
     """Clear errors, and nothing half-written."""
 
     @pytest.fixture
-    def lake(self, tmp_path: Path) -> Lake:
+    def lake(self, tmp_path: Path) -> Catalog:
         """Two of the snapshots, in few files."""
         imports = [(name, WORDS) for name in ("day-1", "day-2")]
-        return import_golden(Lake(tmp_path / "lake"), *imports, partitions=8)
+        return import_golden(Catalog(tmp_path / "lake"), *imports, partitions=8)
 
     @pytest.mark.parametrize(
         ("statements", "kind", "message"),
@@ -326,7 +328,7 @@ class TestRefused:
         ],
     )  # fmt: skip
     def test_statements(
-        self, lake: Lake, statements: list[str], kind: type[StateError], message: str
+        self, lake: Catalog, statements: list[str], kind: type[StateError], message: str
     ) -> None:
         """What is wrong, and nothing in the lake changes but logs of what was taken back."""
         before = {
@@ -342,7 +344,7 @@ class TestRefused:
         } == before
         assert_whole(lake)
 
-    def test_ids(self, lake: Lake) -> None:
+    def test_ids(self, lake: Catalog) -> None:
         """Of snapshots that are there, or are not."""
         with pytest.raises(ConflictError, match="has a snapshot 'day-2' already"):
             make(lake, "day-1", "day-2", "DELETE FROM counter.count WHERE key_group = 1")
@@ -353,14 +355,14 @@ class TestRefused:
 class TestCommits:
     """`commit` takes what was made of the parent alone."""
 
-    def test_an_edit_that_emptied_whole_files(self, lake: Lake) -> None:
+    def test_an_edit_that_emptied_whole_files(self, lake: Catalog) -> None:
         """A commit that wrote no version of its own is still another snapshot's."""
         edit(lake, COUNTS).delete("key_group = 1")
         commit_snapshot(lake, "orders", "erased", "day-4", engine=LOCAL)
         with pytest.raises(ConflictError, match=r"not made of day-4 alone: .*of snapshot 'erased'"):
             commit_snapshot(lake, "orders", "again", "day-4", engine=LOCAL)
 
-    def test_an_edit_of_another_snapshot(self, lake: Lake) -> None:
+    def test_an_edit_of_another_snapshot(self, lake: Catalog) -> None:
         """Versions, and whose they are, are named, with what to do instead."""
         make(lake, "day-0", "fixed", "DELETE FROM counter.count WHERE key_group = 1")
         edit(lake, COUNTS).delete("key_group = 2")
@@ -369,31 +371,31 @@ class TestCommits:
             commit_snapshot(lake, "orders", "again", "day-4", engine=LOCAL)
 
 
-def _import(lake: Lake, number: int) -> None:
+def _import(lake: Catalog, number: int) -> None:
     import_as(lake, WORDS, f"s{number}")
 
 
-def _rename(lake: Lake, number: int) -> None:
+def _rename(lake: Catalog, number: int) -> None:
     change = SnapshotEdit(rename={operators(lake)[0]: f"uid-{number}"})
     edit_snapshot(lake, "orders", newest(lake), f"s{number}", change, engine=LOCAL)
 
 
-def _sql_edit(lake: Lake, number: int) -> None:
+def _sql_edit(lake: Catalog, number: int) -> None:
     statement = (
         f"UPDATE `{operators(lake)[0]}`.count SET value = value + 1 WHERE key_group = {number}"
     )
     make(lake, newest(lake), f"s{number}", statement)
 
 
-def _edit_of_the_first(lake: Lake, number: int) -> None:
+def _edit_of_the_first(lake: Catalog, number: int) -> None:
     make(lake, "s0", f"s{number}", "UPDATE counter.count SET value = 1 WHERE key_group < 64")
 
 
-def _other_tools(lake: Lake, number: int) -> None:
+def _other_tools(lake: Catalog, number: int) -> None:
     edit(lake, COUNTS).delete(f"key_group = {number}")
 
 
-def _restored_and_committed(lake: Lake, number: int) -> None:
+def _restored_and_committed(lake: Catalog, number: int) -> None:
     parent = lake.snapshot("orders", "s0")
     (table,) = [t for op in parent.operators for t in op.tables if t.path == COUNTS]
     if edit(lake, COUNTS).version() > table.version:
@@ -402,12 +404,12 @@ def _restored_and_committed(lake: Lake, number: int) -> None:
     commit_snapshot(lake, "orders", f"s{number}", "s0", engine=LOCAL)
 
 
-def newest(lake: Lake) -> str:
+def newest(lake: Catalog) -> str:
     """The id of the newest snapshot."""
     return lake.summaries("orders")[-1].snapshot_id
 
 
-def operators(lake: Lake) -> list[str]:
+def operators(lake: Catalog) -> list[str]:
     """How the operator with the words is called in the newest snapshot."""
     record = lake.snapshot("orders", newest(lake))
     return [
@@ -417,7 +419,7 @@ def operators(lake: Lake) -> list[str]:
     ]
 
 
-ACTIONS: list[Callable[[Lake, int], None]] = [
+ACTIONS: list[Callable[[Catalog, int], None]] = [
     _import, _rename, _sql_edit, _edit_of_the_first, _other_tools, _restored_and_committed,
 ]  # fmt: skip
 
@@ -432,13 +434,13 @@ ACTIONS: list[Callable[[Lake, int], None]] = [
     at=st.integers(0, 4),
 )
 def test_the_recipe_works_after_any_history(
-    history: list[Callable[[Lake, int], None]],
+    history: list[Callable[[Catalog, int], None]],
     at: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Whatever was done before: of the snapshot that is named just the person goes."""
     folder = tmp_path_factory.mktemp("history")
-    lake = Lake(folder / "lake")
+    lake = Catalog(folder / "lake")
     import_as(lake, WORDS, "s0")
     for number, action in enumerate(history, 1):
         action(lake, number)

@@ -18,7 +18,7 @@ import pytest
 from deltalake import CommitProperties
 
 from statelake import NewKeyedState, NewOperator, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.audit_records import SCHEMA, AuditRecord, audit_records
 from statelake.pipelines.lake.erase.auditing import AuditResult, audit_erasure
@@ -50,7 +50,7 @@ TEXT = ErasureRequest(
 def erased(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of two jobs, each of which something was erased from."""
     root = tmp_path_factory.mktemp("erased")
-    lake = Lake(root / "lake")
+    lake = Catalog(root / "lake")
     import_as(lake, DEMO / "monday", "monday", "numbers")
     import_as(lake, people_savepoint(root / "day", 0), "day", "people", uids=("users", "places"))
     erase(lake, NUMBER, ["numbers"], secret=b"s3cret")
@@ -59,13 +59,13 @@ def erased(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lake(erased: Path, tmp_path: Path) -> Lake:
+def lake(erased: Path, tmp_path: Path) -> Catalog:
     """A copy of it."""
     shutil.copytree(erased, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def test_nothing_is_found_where_nothing_is_left(lake: Lake) -> None:
+def test_nothing_is_found_where_nothing_is_left(lake: Catalog) -> None:
     """All files were read, to the last byte, and more was unpacked."""
     root = Path(lake.directory.root)
     sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
@@ -79,7 +79,7 @@ def test_nothing_is_found_where_nothing_is_left(lake: Lake) -> None:
     assert ALICE not in json.dumps(result.record.to_json())
 
 
-def test_half_of_a_record_that_a_killed_audit_left_is_no_doubt(lake: Lake) -> None:
+def test_half_of_a_record_that_a_killed_audit_left_is_no_doubt(lake: Catalog) -> None:
     """It can't be unpacked, but nothing will ever name it: it goes."""
     records = Path(lake.directory.root, ERASURE_RECORDS)
     (whole, *_) = records.glob("*.parquet")
@@ -89,7 +89,7 @@ def test_half_of_a_record_that_a_killed_audit_left_is_no_doubt(lake: Lake) -> No
     assert not left.exists()
 
 
-def only_hit(lake: Lake, asked: ErasureRequest, path: Path) -> AuditResult:
+def only_hit(lake: Catalog, asked: ErasureRequest, path: Path) -> AuditResult:
     """What the audit says of a lake in which one file holds something."""
     result = audit_erasure(lake, asked)
     assert not result.clean
@@ -97,7 +97,7 @@ def only_hit(lake: Lake, asked: ErasureRequest, path: Path) -> AuditResult:
     return result
 
 
-def test_a_key_in_the_statistics_of_a_file(lake: Lake) -> None:
+def test_a_key_in_the_statistics_of_a_file(lake: Catalog) -> None:
     """In the footer of a file whose rows do not have it."""
     path = Path(lake.directory.root) / "numbers" / "planted.parquet"
     other = -783633772218
@@ -111,7 +111,7 @@ def test_a_key_in_the_statistics_of_a_file(lake: Lake) -> None:
     assert {(hit.where, hit.form) for hit in result.hits} == {("bytes", "Long in a column")}
 
 
-def test_a_key_in_a_dictionary_that_no_row_names(lake: Lake) -> None:
+def test_a_key_in_a_dictionary_that_no_row_names(lake: Catalog) -> None:
     """A page of a dictionary, compressed, in front of rows that have other values."""
     names = pa.array([0, 0], pa.int32())
     column = pa.DictionaryArray.from_arrays(names, pa.array(["bob", f"x {ALICE} y" * 40]))
@@ -125,7 +125,7 @@ def test_a_key_in_a_dictionary_that_no_row_names(lake: Lake) -> None:
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip", "brotli", "lz4", "none"])
-def test_a_key_in_a_page(lake: Lake, codec: str, version: str) -> None:
+def test_a_key_in_a_page(lake: Catalog, codec: str, version: str) -> None:
     """Of either version of pages, in each codec."""
     path = Path(lake.directory.root) / "people" / "planted.parquet"
     table = pa.table({"name": ["z" * 2000, f"to {ALICE}"] * 50})
@@ -147,7 +147,7 @@ def test_a_key_in_a_page(lake: Lake, codec: str, version: str) -> None:
     ],
 )
 def test_a_key_that_does_not_stand_as_it_is(
-    lake: Lake, column: str, kind: pa.DataType, encoding: str, asked: ErasureRequest
+    lake: Catalog, column: str, kind: pa.DataType, encoding: str, asked: ErasureRequest
 ) -> None:
     """Deltas and split bytes are decoded."""
     values = [int(KEY) + at for at in (-3, 0, 5)] if asked is NUMBER else ["alicf", ALICE, "alien"]
@@ -162,7 +162,7 @@ def test_a_key_that_does_not_stand_as_it_is(
 @pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
 @pytest.mark.parametrize("beside", ["A" * 65, "7" * 55, "z" * 122])
 def test_a_number_in_texts_is_told_from_the_next_text(
-    lake: Lake, beside: str, encoding: str
+    lake: Catalog, beside: str, encoding: str
 ) -> None:
     """What stands behind it is the length of the next one, or the next one, and no more digits."""
     path = Path(lake.directory.root) / "planted.parquet"
@@ -205,7 +205,7 @@ AS_KRYO = KEY[:-1].encode() + bytes([ord(KEY[-1]) | 0x80])  # the last letter of
     ids=["text", "hex", "HEX", "b64-0", "b64-1", "b64-2", "b64-url", "raw", "kryo", "string",
          "avro", "java", "gzip", "zstd", "framed", "snappy"],
 )  # fmt: skip
-def test_a_key_in_a_log_or_a_blob(lake: Lake, said: bytes) -> None:
+def test_a_key_in_a_log_or_a_blob(lake: Catalog, said: bytes) -> None:
     """In the codes of JSON, and in compressed blocks."""
     path = Path(lake.directory.root) / "numbers" / "_delta_log" / "planted"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ def test_the_one_field_of_a_key_is_searched_for(tmp_path: Path, kind: str) -> No
     rows = pa.table({"key": [{"f0": who}, {"f0": type(who)(5)}], "value": [1, 2]})
     state = NewKeyedState("visits", rows, value="Long")
     write_snapshot(tmp_path / "day", [NewOperator("users", {"row_data": [kind]}, (state,))])
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, tmp_path / "day", "day", "sql")
     asked = ErasureRequest("gdpr-4", [json.dumps({"f0": who})])
     erase(lake, asked, ["sql"])
@@ -262,7 +262,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = pa.table({"key": [BRIEN, "bob"], "value": [1, 2]})
     state = NewKeyedState("visits", rows, value="Long")
     write_snapshot(root / "day", [NewOperator("users", "String", (state,))])
-    lake = Lake(root / "lake")
+    lake = Catalog(root / "lake")
     note = f"by hand: UPDATE users.visits SET value = 'Long Lane 5' WHERE key = '{BRIEN}'"
     for number, text in enumerate(("in May", note.replace("O'B", "O''B"), *SPELLED.values())):
         import_snapshot(
@@ -274,7 +274,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_notes_of_any_spelling_are_cleaned(named: Path) -> None:
     """The value beside a key goes as well; a note that says nothing of it stays."""
-    lake = Lake(named)
+    lake = Catalog(named)
     notes = [lake.snapshot("names", f"s{number}").note for number in range(len(SPELLED) + 2)]
     assert notes[:2] == ["in May", "by hand: UPDATE users.visits SET value = ? WHERE key = ?"]
     assert [note for note in notes if "Brien" in note or "rien/7" in note] == []
@@ -288,18 +288,18 @@ def test_a_key_is_found_however_it_is_written(named: Path, tmp_path: Path) -> No
         (tmp_path / "also" / f"{at}").write_bytes(b"so " + text.encode() + b", they said")
     (tmp_path / "also" / f"job={quote(BRIEN, safe='')}").write_bytes(b"")
     asked = ErasureRequest("gdpr-3", [BRIEN])
-    result = audit_erasure(Lake(named), asked, [str(tmp_path / "also")])
+    result = audit_erasure(Catalog(named), asked, [str(tmp_path / "also")])
     found = {hit.file.rpartition(":")[2] for hit in result.hits}
     missed = [name for at, name in enumerate(SPELLED) if str(at) not in found]
     assert missed == []
     assert {hit.where for hit in result.hits if "job=" in hit.file} == {"name"}
-    assert audit_erasure(Lake(named), asked).clean  # also of what the audit itself recorded
+    assert audit_erasure(Catalog(named), asked).clean  # also of what the audit itself recorded
 
 
 def test_a_note_is_found_that_no_form_is_of(named: Path, tmp_path: Path) -> None:
     """Half escaped, and in other letters: by what it reads as."""
     shutil.copytree(named, tmp_path / "lake")
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     note = r"key = E'ZO\xcb o\'brien/7'"
     users = lake.snapshot("names", "s0").operators[0].label
     statement = f"DELETE FROM {users}.visits WHERE true"
@@ -310,7 +310,7 @@ def test_a_note_is_found_that_no_form_is_of(named: Path, tmp_path: Path) -> None
     assert lake.snapshot("names", "noted").note == "[erased]"
 
 
-def test_other_places_are_searched_where_they_are_named(lake: Lake, tmp_path: Path) -> None:
+def test_other_places_are_searched_where_they_are_named(lake: Catalog, tmp_path: Path) -> None:
     """Such as exports from before the erasure, compressed by Flink."""
     assert audit_erasure(lake, NUMBER).clean
     result = audit_erasure(lake, NUMBER, [str(DEMO)])
@@ -321,7 +321,7 @@ def test_other_places_are_searched_where_they_are_named(lake: Lake, tmp_path: Pa
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "lz4", "zstd"])
-def test_a_key_in_a_table_of_rocksdbs(lake: Lake, tmp_path: Path, compression: str) -> None:
+def test_a_key_in_a_table_of_rocksdbs(lake: Catalog, tmp_path: Path, compression: str) -> None:
     """Of a key that a block shortens by the one before it, and within a value."""
     others = [("put", 0, f"alice-7f3a9{end}".encode(), b"x" * 300) for end in "abde"]
     hers = ("put", 0, ALICE.encode(), b"z" * 2000)
@@ -341,7 +341,7 @@ def test_a_key_in_a_table_of_rocksdbs(lake: Lake, tmp_path: Path, compression: s
 
 
 def test_large_files_are_searched_piece_by_piece(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for Parquet and tables of RocksDB, which are unpacked as a whole."""
     monkeypatch.setattr("statelake.pipelines.lake.erase.auditing.PIECE_BYTES", 1000)
@@ -360,7 +360,7 @@ def test_large_files_are_searched_piece_by_piece(
     assert any(kind == "sst" and where.startswith("block at") for kind, where in found)
 
 
-def test_rows_that_come_back_are_found_by_their_structure(lake: Lake) -> None:
+def test_rows_that_come_back_are_found_by_their_structure(lake: Catalog) -> None:
     """An import of the job that still has her: rows are counted, whatever stands in bytes."""
     import_as(lake, DEMO / "tuesday", "tuesday", "numbers")
     result = audit_erasure(lake, NUMBER)
@@ -368,7 +368,7 @@ def test_rows_that_come_back_are_found_by_their_structure(lake: Lake) -> None:
     assert result.hits
 
 
-def test_what_can_not_be_audited_is_said(lake: Lake) -> None:
+def test_what_can_not_be_audited_is_said(lake: Catalog) -> None:
     """Requests that are not recorded, other keys than were erased, forms that are anywhere."""
     with pytest.raises(NotFoundError, match="gdpr-1, gdpr-2"):
         audit_erasure(lake, ErasureRequest("gdpr-3", [KEY]))
@@ -418,7 +418,7 @@ FORGED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("forged", FORGED)
 def test_a_record_that_is_forged_is_refused_before_anything_is_erased(
-    forged: str, lake: Lake
+    forged: str, lake: Catalog
 ) -> None:
     """Its digest is right, and it is named with what is wrong; no erasure stops half way at it."""
     said, problem = FORGED[forged]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from statelake.pipelines.lake.catalog.processes import this_process
@@ -48,6 +48,8 @@ from tests.support.lakes import import_as
 from tests.support.people import ALICE, BESIDE_KEYS, files_with, people_savepoint
 from tests.support.steps import do_at
 
+pytestmark = pytest.mark.thinned(2)
+
 KEY = ALICE.encode()
 BOB = b"bob-77aa01"
 TASK = "Partition 0"
@@ -78,7 +80,7 @@ def put(log: Changelog) -> None:
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with a snapshot, a store and a changelog; a blob store; a directory of changelogs."""
     root = tmp_path_factory.mktemp("committed")
-    import_as(Lake(root / "lake"), people_savepoint(root / "day", 0), "day",
+    import_as(Catalog(root / "lake"), people_savepoint(root / "day", 0), "day",
               uids=("users", "places"))  # fmt: skip
     log = DeltaCheckpointLog.of_job(Directory(root / "lake"), "orders")
     job = CommittedJob(root, log, keep=3, restore="lake")
@@ -118,7 +120,7 @@ def changelogs(root: Path) -> Iterator[Changelog]:
 def test_stores_and_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
     """Every version of a store restores; offsets stay, and none comes again."""
     assert stored(root) == {KEY: b"2", BOB: b"3"}
-    lake = Lake(root / "lake")
+    lake = Catalog(root / "lake")
     plan = plan_erasure(lake, asked(root))
     rows = {
         (state.operator, state.state): state.rows
@@ -147,15 +149,17 @@ def test_stores_and_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
 def test_what_blobs_of_tasks_hold_is_named(root: Path) -> None:
     """Only the task can write its blobs again; a place that is none is refused."""
     request = ErasureRequest("r", [ALICE], blobs=[str(root / "blobs")])
-    plan = plan_erasure(Lake(root / "lake"), request)
+    plan = plan_erasure(Catalog(root / "lake"), request)
     (named,) = [place for place in plan.elsewhere if place.startswith("blobs of ")]
     assert "task=Partition%200/store=counts" in named
     assert "checkpoints drop" in named
     with pytest.raises(NotFoundError, match="no blob store"):
-        plan_erasure(Lake(root / "lake"), ErasureRequest("r", [ALICE], blobs=[str(root / "lake")]))
+        plan_erasure(
+            Catalog(root / "lake"), ErasureRequest("r", [ALICE], blobs=[str(root / "lake")])
+        )
     nothing = ErasureRequest("r", [ALICE], changelogs=[str(root / "blobs")])
     with pytest.raises(NotFoundError, match="no changelog"):
-        plan_erasure(Lake(root / "lake"), nothing)
+        plan_erasure(Catalog(root / "lake"), nothing)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +171,7 @@ def test_rows_that_may_be_others_need_a_word(root: Path, key: bytes, value: byte
     log.append(key, value)
     log.flush()
     log.close()
-    lake = Lake(root / "lake")
+    lake = Catalog(root / "lake")
     with pytest.raises(EncodeError, match=r"changelogs/visits-log.*--carried drop"):
         erase(lake, asked(root), whole=True)
     erase(lake, asked(root, "keep"), whole=True)
@@ -181,7 +185,7 @@ def test_rows_that_may_be_others_need_a_word(root: Path, key: bytes, value: byte
 @pytest.mark.parametrize("step", STEPS[STEPS.index("switch") : -1])
 def test_what_only_tasks_keep_is_erased_and_recorded(root: Path, step: str) -> None:
     """No snapshot has it, and none says that it was erased from; a crash is gone on from."""
-    lake, request = Lake(root / "lake"), ErasureRequest("r", [BOB.decode()])
+    lake, request = Catalog(root / "lake"), ErasureRequest("r", [BOB.decode()])
     with pytest.MonkeyPatch.context() as patch:
         do_at(patch, (Erasure, step, "after", 1), die)
         with pytest.raises(DiesError):
@@ -201,7 +205,7 @@ def test_a_crash_at_each_file_of_tasks_is_gone_on_from(committed: Path, tmp_path
         for nth in itertools.count(1, 5):
             root = tmp_path / f"{name}-{when}-{nth}"
             shutil.copytree(committed, root)
-            lake, patch = Lake(root / "lake"), pytest.MonkeyPatch()
+            lake, patch = Catalog(root / "lake"), pytest.MonkeyPatch()
             real = Erasure.erase_task_state
 
             def watched(
@@ -250,7 +254,7 @@ def run(work: Path, part: int, restore_from: str = "lake", **options: Any) -> No
     settings = RunOptions(
         2, engine="local", blobs=str(work / "blobs"), restore_from=restore_from, **options
     )
-    run_job(alerts.alerts(str(work / "data")), Lake(work / "lake"), settings)
+    run_job(alerts.alerts(str(work / "data")), Catalog(work / "lake"), settings)
 
 
 def holding(root: Path) -> list[str]:
@@ -272,7 +276,7 @@ def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
     """Attempts and blobs go, the next run begins with the snapshot, and writes blobs again."""
     for part in range(3):
         run(tmp_path, part)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     assert any("_runs/" in path for path in holding(tmp_path / "lake"))
     assert holding(tmp_path / "blobs")
     plan = plan_erasure(lake, erased(tmp_path))
@@ -292,7 +296,7 @@ def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
 def test_runs_of_a_job_without_snapshots_are_reached(tmp_path: Path) -> None:
     """As where the power went off behind the drop of all of them."""
     run(tmp_path, 0)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     shutil.copytree(tmp_path / "lake" / "alerts" / "_runs", tmp_path / "runs")
     drop_snapshots(lake, "alerts", keep=0)
     shutil.rmtree(tmp_path / "lake" / "alerts" / "_runs")
@@ -308,7 +312,7 @@ def test_what_runs_left_goes_with_their_snapshots(sweep: str, tmp_path: Path) ->
     """Of those that are dropped alone; what says what the runs were of stays."""
     run(tmp_path, 0)
     run(tmp_path, 1)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     if sweep == "clean":
         shutil.copytree(tmp_path / "lake" / "alerts" / "_runs", tmp_path / "runs")
     drop_snapshots(lake, "alerts", keep=1)
@@ -331,7 +335,7 @@ def test_what_runs_left_goes_with_their_snapshots(sweep: str, tmp_path: Path) ->
 def test_an_attempt_whose_snapshot_has_nothing_of_it_is_found(tmp_path: Path) -> None:
     """Its bytes alone have the customer."""
     run(tmp_path, 0)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     only = ErasureRequest("first", [str(CUSTOMER)], snapshots=["run-00000001"])
     shutil.copytree(tmp_path / "lake" / "alerts" / "_runs", tmp_path / "runs")
     erase(lake, only)
@@ -357,7 +361,7 @@ def test_forged_records_name_no_blobs_of_others(folder: str, tmp_path: Path) -> 
     runs = Directory(tmp_path / "lake" / "alerts" / "_runs")
     checkpoint_manager(runs).write("alert-0", checkpoint)
     with contextlib.suppress(UnsafePathError):
-        erase(Lake(tmp_path / "lake"), erased(tmp_path))
+        erase(Catalog(tmp_path / "lake"), erased(tmp_path))
     assert victim.read_bytes() == b"of somebody else"
 
 
@@ -369,7 +373,7 @@ def test_a_run_in_progress_is_refused(tmp_path: Path) -> None:
             raise DiesError
 
     run(tmp_path, 0)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     log = RunLog(lake.directory, "alerts")
     lock = log.lock(this_process())
     with pytest.raises(ConflictError, match="is run by process"):

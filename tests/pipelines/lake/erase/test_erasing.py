@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from statelake import NewKeyedState, NewOperator, write_snapshot
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
@@ -62,6 +62,8 @@ from tests.support.lakes import (
 from tests.support.people import ALICE, BESIDE_KEYS, NEW_PROFILE, files_with, people_savepoint
 from tests.support.steps import EndError, Step, do_at, stop
 
+pytestmark = pytest.mark.thinned(3)
+
 UIDS = ("users", "places")
 RENAMED = {"clients/friends": BESIDE_KEYS["users/friends"]}
 EVERYWHERE = BESIDE_KEYS | RENAMED
@@ -82,7 +84,7 @@ def savepoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def prepared(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of two jobs with all that can happen to snapshots: each holds her."""
-    lake = Lake(tmp_path_factory.mktemp("prepared") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("prepared") / "lake")
     for day in range(3):
         import_as(lake, savepoints / f"day-{day}", f"day-{day}", uids=UIDS)
     edit(lake, "orders/keyed/users/visits").update(
@@ -105,16 +107,16 @@ def prepared(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def lake(prepared: Path, tmp_path: Path) -> Lake:
+def lake(prepared: Path, tmp_path: Path) -> Catalog:
     """A copy of it."""
     shutil.copytree(prepared, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
 @pytest.fixture(scope="module")
 def two_days(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of two snapshots, of which one was edited, with a note that names her."""
-    lake = Lake(tmp_path_factory.mktemp("two-days") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("two-days") / "lake")
     import_as(lake, savepoints / "day-0", "day-0", uids=UIDS)
     statement = f"UPDATE users.visits SET value = 7 WHERE key = '{ALICE}'"
     edit_by_sql(lake, "orders", "day-0", "edited", [statement], note=statement)
@@ -122,18 +124,18 @@ def two_days(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def small(two_days: Path, tmp_path: Path) -> Lake:
+def small(two_days: Path, tmp_path: Path) -> Catalog:
     """A copy of it."""
     shutil.copytree(two_days, tmp_path / "small")
-    return Lake(tmp_path / "small")
+    return Catalog(tmp_path / "small")
 
 
-def snapshots(lake: Lake) -> list[tuple[str, str]]:
+def snapshots(lake: Catalog) -> list[tuple[str, str]]:
     """Job and id of all snapshots."""
     return [(summary.job, summary.snapshot_id) for summary in lake.summaries()]
 
 
-def contents(lake: Lake, to: Path) -> dict[tuple[str, str], Contents]:
+def contents(lake: Catalog, to: Path) -> dict[tuple[str, str], Contents]:
     """What each snapshot exports."""
     return {
         (job, name): exported(lake, name, to / job / name, job) for job, name in snapshots(lake)
@@ -149,13 +151,13 @@ def without_alice(held: Contents) -> Contents:
     }
 
 
-def run(lake: Lake, request: ErasureRequest = REQUEST) -> ErasureResult:
+def run(lake: Catalog, request: ErasureRequest = REQUEST) -> ErasureResult:
     """Erase, whatever a predicate is true of."""
     return erase(lake, request, whole=True)
 
 
 def test_she_is_in_every_snapshot_before_and_in_no_file_afterwards(
-    lake: Lake, tmp_path: Path
+    lake: Catalog, tmp_path: Path
 ) -> None:
     """Found by a program that shares no code with statelake, in edits, migrations and merges."""
     root = Path(lake.directory.root)
@@ -183,7 +185,7 @@ def test_she_is_in_every_snapshot_before_and_in_no_file_afterwards(
     assert done.said["snapshots_erased_from"] == [list(name) for name in sorted(names)]
 
 
-def test_tasks_that_run_more_than_once(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_that_run_more_than_once(small: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """As without: she is in no file, and no file is there that nothing names."""
     engine = Repeating(monkeypatch)
     erase(small, SMALL, whole=True, engine=engine)
@@ -192,7 +194,7 @@ def test_tasks_that_run_more_than_once(small: Lake, monkeypatch: pytest.MonkeyPa
     assert_whole(small)
 
 
-def test_every_version_that_a_snapshot_has_shows_its_rows_without_hers(lake: Lake) -> None:
+def test_every_version_that_a_snapshot_has_shows_its_rows_without_hers(lake: Catalog) -> None:
     """As any Delta engine sees it, and SQL."""
     run(lake)
     for job, name in snapshots(lake):
@@ -207,7 +209,7 @@ def test_every_version_that_a_snapshot_has_shows_its_rows_without_hers(lake: Lak
                     assert batch.column("n").to_pylist() == [state.entries]
 
 
-def test_what_follows_is_as_it_would_have_been(lake: Lake, savepoints: Path) -> None:
+def test_what_follows_is_as_it_would_have_been(lake: Catalog, savepoints: Path) -> None:
     """Imports share files with what was erased from, edits and drops work."""
     run(lake, KEYED)
     made = import_as(lake, savepoints / "day-3", "again", uids=UIDS)
@@ -219,7 +221,7 @@ def test_what_follows_is_as_it_would_have_been(lake: Lake, savepoints: Path) -> 
     assert_whole(lake)
 
 
-def test_files_stay_shared_and_what_has_no_row_of_hers_is_not_written(lake: Lake) -> None:
+def test_files_stay_shared_and_what_has_no_row_of_hers_is_not_written(lake: Catalog) -> None:
     """As many files as before, and those that she was in are the only new ones."""
     before = {name: unit_paths(lake.snapshot(*name)) for name in snapshots(lake)}
     holding = set(files_with(Path(lake.directory.root), ALICE))
@@ -234,7 +236,7 @@ def test_files_stay_shared_and_what_has_no_row_of_hers_is_not_written(lake: Lake
             assert len(after[name] & after[other]) == len(paths & others)
 
 
-def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Lake) -> None:
+def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Catalog) -> None:
     """By job, operator and state; what the lake came from is named."""
     files = files_of(Path(lake.directory.root))
     plan = plan_erasure(lake, REQUEST)
@@ -249,7 +251,7 @@ def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("request_id", [ALICE, f"gdpr_{ALICE.upper()}"])
-def test_an_id_that_tells_it_is_refused(small: Lake, request_id: str) -> None:
+def test_an_id_that_tells_it_is_refused(small: Catalog, request_id: str) -> None:
     """It would be in the records for good."""
     before = files_of(Path(small.directory.root))
     with pytest.raises(EncodeError, match="the request's id tells what is to be erased"):
@@ -257,7 +259,7 @@ def test_an_id_that_tells_it_is_refused(small: Lake, request_id: str) -> None:
     assert files_of(Path(small.directory.root)) == before
 
 
-def test_one_job_alone(lake: Lake) -> None:
+def test_one_job_alone(lake: Catalog) -> None:
     """The other one's files stay as they are."""
     root = Path(lake.directory.root)
     before = files_of(root / "audit")
@@ -270,7 +272,7 @@ def test_one_job_alone(lake: Lake) -> None:
 
 def test_a_key_of_another_type_of_hash(tmp_path: Path) -> None:
     """A number as a key: the demo's savepoints, whose sources' coordinators can't be searched."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, DEMO / "monday", "monday")
     import_as(lake, DEMO / "tuesday", "tuesday")
     asked = ErasureRequest("r", ["-783633772217"])
@@ -287,7 +289,7 @@ def test_a_key_of_another_type_of_hash(tmp_path: Path) -> None:
 
 def test_carried_bytes_go_where_that_is_asked(tmp_path: Path) -> None:
     """Neither their files nor a handle to them is left, and the snapshot is exported."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, raw_savepoint(tmp_path / "raw"), "raw")
     assert files_with(tmp_path / "lake", "only the job can read this")
     record = lake.snapshot("orders", "raw")
@@ -299,7 +301,7 @@ def test_carried_bytes_go_where_that_is_asked(tmp_path: Path) -> None:
     assert lake.snapshot("orders", "raw").carried == []
 
 
-def test_what_stands_against_it_is_said_before_anything_is_written(lake: Lake) -> None:
+def test_what_stands_against_it_is_said_before_anything_is_written(lake: Catalog) -> None:
     """Unknown keys and states, a predicate of all rows, writers, edits without a commit."""
     files = kept_files(lake)
     with pytest.raises(NoMatchError, match="nothing of it is in 9 snapshots"):
@@ -321,7 +323,7 @@ def test_what_stands_against_it_is_said_before_anything_is_written(lake: Lake) -
         run(lake)
 
 
-def test_a_hold_stands_against_it_until_it_ends(small: Lake) -> None:
+def test_a_hold_stands_against_it_until_it_ends(small: Catalog) -> None:
     """Nothing is written while somebody holds a snapshot that has her rows, and all of it after."""
     hold_snapshot(small, "orders", "day-0", "case 4711")
     held = kept_files(small)
@@ -333,7 +335,7 @@ def test_a_hold_stands_against_it_until_it_ends(small: Lake) -> None:
     assert files_with(Path(small.directory.root), ALICE) == []
 
 
-def test_others_keep_away_until_it_has_ended(lake: Lake, savepoints: Path) -> None:
+def test_others_keep_away_until_it_has_ended(lake: Catalog, savepoints: Path) -> None:
     """An import is refused as long as the claim is there, and names the request."""
     patch = pytest.MonkeyPatch()
     do_at(patch, (Erasure, "rewrite_logs", "before", 1), stop)
@@ -363,7 +365,7 @@ CRASHES = [(Erasure, step, when, 1) for step in STEPS for when in ("before", "af
 
 
 @pytest.mark.parametrize("step", CRASHES, ids=lambda step: f"{step[2]}-{step[1]}")
-def test_a_crash_at_each_step_is_gone_on_from(step: Step, small: Lake, tmp_path: Path) -> None:
+def test_a_crash_at_each_step_is_gone_on_from(step: Step, small: Catalog, tmp_path: Path) -> None:
     """Each snapshot is before or after, and the same request ends where it would have ended."""
     before = contents(small, tmp_path / "before")
     with pytest.MonkeyPatch.context() as patch:
@@ -388,8 +390,8 @@ def test_a_crash_at_each_step_is_gone_on_from(step: Step, small: Lake, tmp_path:
 def test_a_crash_at_each_file_that_is_written_or_deleted(two_days: Path, tmp_path: Path) -> None:
     """Not the steps but what they do to the disk: the same end, whichever was the last."""
     shutil.copytree(two_days, tmp_path / "whole")
-    run(Lake(tmp_path / "whole"), SMALL)
-    expected = contents(Lake(tmp_path / "whole"), tmp_path / "expected")
+    run(Catalog(tmp_path / "whole"), SMALL)
+    expected = contents(Catalog(tmp_path / "whole"), tmp_path / "expected")
     for name, step in (("write", 7), ("remove", 5)):
         for nth in itertools.count(1, step):
             root = tmp_path / f"{name}-{nth}"
@@ -397,19 +399,19 @@ def test_a_crash_at_each_file_that_is_written_or_deleted(two_days: Path, tmp_pat
             with pytest.MonkeyPatch.context() as patch:
                 do_at(patch, (ConfinedTree, name, "before", nth), die)
                 try:
-                    run(Lake(root), SMALL)
+                    run(Catalog(root), SMALL)
                 except DiesError:
                     pass
                 else:  # there are no more of them
                     assert nth > 20
                     break
-            run(Lake(root), SMALL)
+            run(Catalog(root), SMALL)
             assert files_with(root, ALICE) == []
-            assert_whole(Lake(root))
-            assert contents(Lake(root), tmp_path / f"{name}-{nth}-out") == expected
+            assert_whole(Catalog(root))
+            assert contents(Catalog(root), tmp_path / f"{name}-{nth}-out") == expected
 
 
-def test_an_error_leaves_nothing_behind(small: Lake) -> None:
+def test_an_error_leaves_nothing_behind(small: Catalog) -> None:
     """As of a disk that is full: what was written is deleted, and others may write again."""
     files = kept_files(small)
     for step in STEPS[: STEPS.index("switch") + 1]:
@@ -421,7 +423,7 @@ def test_an_error_leaves_nothing_behind(small: Lake) -> None:
             assert kept_files(small) == files
 
 
-def test_each_erasure_of_a_request_has_a_record(small: Lake, savepoints: Path) -> None:
+def test_each_erasure_of_a_request_has_a_record(small: Catalog, savepoints: Path) -> None:
     """What comes later is erased by the same request, too."""
     for _ in range(2):
         run(small, SMALL)
@@ -429,7 +431,7 @@ def test_each_erasure_of_a_request_has_a_record(small: Lake, savepoints: Path) -
     assert [record.request for record in audit_records(small)] == ["gdpr-4711"] * 2
 
 
-def test_records_are_a_chain(lake: Lake) -> None:
+def test_records_are_a_chain(lake: Catalog) -> None:
     """One that is changed shows; what was erased is not in it, but for a keyed hash."""
     erase(lake, KEYED, secret=b"s3cret", requested_by="ops@example.com")
     run(lake)
@@ -465,7 +467,7 @@ def test_numbers_are_in_no_page_and_no_statistics(tmp_path: Path) -> None:
         ),
     )
     write_snapshot(tmp_path / "savepoint", [NewOperator("u", "Long", states, max_parallelism=8)])
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, tmp_path / "savepoint", "s")
     words = [struct.pack(f"{order}q", number) for number in (key, long) for order in "<>"]
     words += [struct.pack(f"{order}d", double) for order in "<>"]

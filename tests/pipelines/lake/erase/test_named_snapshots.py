@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from statelake import NewKeyedState, NewOperator, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.auditing import audit_erasure
 from statelake.pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[4]
 def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of three snapshots of which each shares files with the one before."""
     root = tmp_path_factory.mktemp("three")
-    lake = Lake(root / "lake")
+    lake = Catalog(root / "lake")
     import_as(lake, people_savepoint(root / "day", 0), "day-0", uids=UIDS)
     for parent, name in (("day-0", "day-1"), ("day-1", "day-2")):
         statement = f"UPDATE users.visits SET value = {name[-1]} WHERE key_group < 64"
@@ -51,19 +51,19 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lake(three: Path, tmp_path: Path) -> Lake:
+def lake(three: Path, tmp_path: Path) -> Catalog:
     """A copy of it."""
     shutil.copytree(three, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def contents(lake: Lake, to: Path) -> dict[str, Contents]:
+def contents(lake: Catalog, to: Path) -> dict[str, Contents]:
     """What each snapshot exports."""
     names = [summary.snapshot_id for summary in lake.summaries()]
     return {name: exported(lake, name, to / name) for name in names}
 
 
-def keys_left(lake: Lake, snapshot_id: str) -> int:
+def keys_left(lake: Catalog, snapshot_id: str) -> int:
     """Her rows in a state whose file all three share, as SQL sees it at the snapshot's version."""
     with Session(lake, TableNames(lake, as_of=snapshot_id, job="orders")) as session:
         query = f"SELECT count(*) n FROM users.profile WHERE key = '{ALICE}'"
@@ -72,7 +72,7 @@ def keys_left(lake: Lake, snapshot_id: str) -> int:
 
 
 @pytest.mark.parametrize("named", [["day-1"], ["day-0", "day-2"]], ids="+".join)
-def test_only_snapshots_that_are_named(named: list[str], lake: Lake, tmp_path: Path) -> None:
+def test_only_snapshots_that_are_named(named: list[str], lake: Catalog, tmp_path: Path) -> None:
     """The others stay byte for byte; each table has a version for either, and shows the newest."""
     request = ErasureRequest("r", [ALICE], snapshots=named)
     before = contents(lake, tmp_path / "before")
@@ -104,7 +104,9 @@ def test_only_snapshots_that_are_named(named: list[str], lake: Lake, tmp_path: P
 @pytest.mark.parametrize(
     "step", [(Erasure, step, "after", 1) for step in STEPS[4:8]], ids=lambda step: str(step[1])
 )
-def test_a_crash_of_some_snapshots_is_gone_on_from(step: Step, lake: Lake, tmp_path: Path) -> None:
+def test_a_crash_of_some_snapshots_is_gone_on_from(
+    step: Step, lake: Catalog, tmp_path: Path
+) -> None:
     """By the same request of the same snapshots, and of no others."""
 
     class DiesError(BaseException):
@@ -128,7 +130,7 @@ def test_a_crash_of_some_snapshots_is_gone_on_from(step: Step, lake: Lake, tmp_p
     assert_shown(lake, "day-2")
 
 
-def test_the_command_names_snapshots(lake: Lake) -> None:
+def test_the_command_names_snapshots(lake: Catalog) -> None:
     """The plan says whose files stay; a snapshot that is not there is refused."""
     of = ("erase", "--lake", lake.location, "--key", ALICE, "--request", "r", "--snapshot")
     ran = command(*of, "day-1")
@@ -154,7 +156,7 @@ def test_elements_of_lists_with_a_time_to_live(tmp_path: Path) -> None:
     )
     visits = NewKeyedState("visitors", rows, kind="list", value="String", with_ttl=True)
     write_snapshot(tmp_path / "savepoint", [NewOperator("places", "String", (visits,))])
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, tmp_path / "savepoint", "day", uids=("places",))
     where = {"places/visitors": f"element = '{ALICE}'"}
     assert erase(lake, ErasureRequest("r", where=where)).said["rows"] == 2
@@ -174,7 +176,7 @@ def test_elements_of_lists_with_a_time_to_live(tmp_path: Path) -> None:
 FULL_DISK = """
 import errno, os, shutil, sys
 from pathlib import Path
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.erase.erasing import erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.state_core.errors import StateError
@@ -189,14 +191,14 @@ def contents(lake, name):
     return {one.snapshot_id: exported(lake, one.snapshot_id, work / name / one.snapshot_id)
             for one in lake.summaries()}
 
-before = contents(Lake(source), "before")
-whole = Lake(shutil.copytree(source, work / "whole"))
+before = contents(Catalog(source), "before")
+whole = Catalog(shutil.copytree(source, work / "whole"))
 erase(whole, request)
 expected = contents(whole, "expected")
 errors = 0
 for room in range(2, 4096, 12):
     shutil.rmtree(disk / "lake", ignore_errors=True)
-    lake = Lake(shutil.copytree(source, disk / "lake"))
+    lake = Catalog(shutil.copytree(source, disk / "lake"))
     status = os.statvfs(disk)
     ballast = os.open(disk / "ballast", os.O_CREAT | os.O_WRONLY)
     os.posix_fallocate(ballast, 0, status.f_bavail * status.f_bsize - room * 1024)
@@ -243,7 +245,7 @@ def test_a_disk_that_is_full(three: Path, tmp_path: Path) -> None:
     assert int(ran.stdout) > 3
 
 
-def test_an_error_behind_the_switch_is_gone_on_from(lake: Lake) -> None:
+def test_an_error_behind_the_switch_is_gone_on_from(lake: Catalog) -> None:
     """As before it, but that the jobs stay closed until the same request comes again."""
     with pytest.MonkeyPatch.context() as patch:
         do_at(patch, (Erasure, "delete_old", "before", 1), stop)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -29,10 +29,10 @@ from tests.support.savepoints.backlogs import (
 every_backlog = pytest.mark.parametrize("name", BACKLOGS)
 
 
-def imported(name: str, tmp_path: Path) -> tuple[Lake, Path]:
+def imported(name: str, tmp_path: Path) -> tuple[Catalog, Path]:
     """A lake with the checkpoint, and that."""
     checkpoint = unpack_backlog(name, tmp_path / "flink")
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(checkpoint), "job", snapshot_id="s", engine="local", uids=UIDS)
     return lake, checkpoint
 
@@ -82,8 +82,8 @@ def test_they_are_left_out_if_that_is_said(name: str, tmp_path: Path) -> None:
     lake, checkpoint = imported(name, tmp_path)
     snapshot = open_snapshot(checkpoint, uids=UIDS)
     target = tmp_path / "out"
-    done = lake.export(
-        "job", "s", target, drop_channel_state=True, parallelism=3, max_parallelism=64,
+    done = export_snapshot(
+        lake, "job", "s", target, drop_channel_state=True, parallelism=3, max_parallelism=64,
         engine="local",
     )  # fmt: skip
     exported = open_snapshot(target, uids=UIDS)

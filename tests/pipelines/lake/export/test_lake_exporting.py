@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export import cutting
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.tables import unit_writer, units
@@ -39,6 +39,8 @@ from tests.support.lakes import (
 )
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 
+pytestmark = pytest.mark.thinned(4)
+
 CANONICAL = golden_cases("wordcount", "kinds", "windows", form="canonical")
 OTHERS = [
     golden_case
@@ -54,9 +56,9 @@ def cases(found: list[GoldenCase]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A lake with every case as snapshot `s` of a job of its name."""
-    lake = Lake(tmp_path_factory.mktemp("exporting") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("exporting") / "lake")
     for case in CANONICAL + OTHERS:
         import_as(lake, case.snapshot, "s", case.name)
     return lake
@@ -76,7 +78,7 @@ def facts(snapshot: Snapshot) -> list[tuple[object, ...]]:
 
 
 @cases(CANONICAL)
-def test_without_change(case: GoldenCase, lake: Lake, tmp_path: Path) -> None:
+def test_without_change(case: GoldenCase, lake: Catalog, tmp_path: Path) -> None:
     """Entry for entry the bytes that Flink wrote, and all else that it said of the job."""
     assert exported(lake, "s", tmp_path / "out", case.name) == entries(case.snapshot)
     before, after = open_snapshot(case.snapshot), open_snapshot(tmp_path / "out")
@@ -93,7 +95,9 @@ def test_without_change(case: GoldenCase, lake: Lake, tmp_path: Path) -> None:
     [golden for golden in CANONICAL if golden.facts["case"] != "kinds" or golden.snapshot == KINDS]
 )
 @pytest.mark.parametrize("parallelism", PARALLELISMS)
-def test_other_parallelisms(case: GoldenCase, parallelism: int, lake: Lake, tmp_path: Path) -> None:
+def test_other_parallelisms(
+    case: GoldenCase, parallelism: int, lake: Catalog, tmp_path: Path
+) -> None:
     """The same entries, each key group in the file of the subtask that Flink's formula names."""
     to = tmp_path / "out"
     assert exported(lake, "s", to, case.name, parallelism=parallelism) == entries(case.snapshot)
@@ -153,7 +157,7 @@ def test_the_formula_is_flinks() -> None:
 )
 @pytest.mark.parametrize("source", [WORDS, KINDS, WINDOWS], ids=["words", "kinds", "windows"])
 def test_other_max_parallelisms(
-    source: Path, max_parallelism: int, parallelism: int, lake: Lake, tmp_path: Path
+    source: Path, max_parallelism: int, parallelism: int, lake: Catalog, tmp_path: Path
 ) -> None:
     """Every key is in the key group that its hash says; back again it is the first savepoint."""
     job, wide = source.parent.name, tmp_path / "wide"
@@ -169,14 +173,14 @@ def test_other_max_parallelisms(
             groups = found.column("key_group").to_pylist()
             keys = found.column("key").to_pylist()
             assert groups == [murmur(java_hash(key)) % max_parallelism for key in keys]
-    back = Lake(tmp_path / "lake")
+    back = Catalog(tmp_path / "lake")
     import_as(back, wide, "wide")
     again = exported(back, "wide", tmp_path / "back", max_parallelism=128, parallelism=2)
     assert again == entries(source)
 
 
 @cases(OTHERS)
-def test_canonical_from_any_format(case: GoldenCase, lake: Lake, tmp_path: Path) -> None:
+def test_canonical_from_any_format(case: GoldenCase, lake: Catalog, tmp_path: Path) -> None:
     """A native savepoint or a checkpoint becomes a canonical savepoint with the same rows."""
     to = tmp_path / "out"
     exported(lake, "s", to, case.name, parallelism=3)
@@ -193,7 +197,7 @@ def test_canonical_from_any_format(case: GoldenCase, lake: Lake, tmp_path: Path)
 @pytest.mark.parametrize("compression", ["snappy", "none"])
 @pytest.mark.parametrize("max_parallelism", [None, 200])
 def test_compression(
-    source: Path, compression: str, max_parallelism: int | None, lake: Lake, tmp_path: Path
+    source: Path, compression: str, max_parallelism: int | None, lake: Catalog, tmp_path: Path
 ) -> None:
     """On or off, as asked for; the entries are the same."""
     job = source.parent.name
@@ -204,7 +208,7 @@ def test_compression(
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6])
-def test_metadata_versions(version: int, lake: Lake, tmp_path: Path) -> None:
+def test_metadata_versions(version: int, lake: Catalog, tmp_path: Path) -> None:
     """Uids and names are there from version 5 on; the entries are there in any."""
     job = WINDOWS.parent.name
     found = exported(lake, "s", tmp_path / "out", job, metadata_version=version)
@@ -222,7 +226,7 @@ def test_metadata_versions(version: int, lake: Lake, tmp_path: Path) -> None:
     ]
 
 
-def test_a_savepoint_can_be_moved(lake: Lake, tmp_path: Path) -> None:
+def test_a_savepoint_can_be_moved(lake: Catalog, tmp_path: Path) -> None:
     """Its handles are relative."""
     exported(lake, "s", tmp_path / "out", WORDS.parent.name)
     shutil.move(tmp_path / "out", tmp_path / "moved")
@@ -232,7 +236,7 @@ def test_a_savepoint_can_be_moved(lake: Lake, tmp_path: Path) -> None:
 def test_state_that_is_not_keyed(tmp_path: Path) -> None:
     """Operator state comes back with the bytes that it had."""
     case = golden("operator-hashmap-canonical-p2-m128-flink2.3.0")
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, case.snapshot, "s")
     exported(lake, "s", tmp_path / "out")
     assert facts(open_snapshot(tmp_path / "out")) == facts(open_snapshot(case.snapshot))
@@ -240,7 +244,7 @@ def test_state_that_is_not_keyed(tmp_path: Path) -> None:
     assert written == {d for name, d in files_of(case.snapshot).items() if name != "_metadata"}
 
 
-def test_raw_state_is_carried(lake: Lake, tmp_path: Path) -> None:
+def test_raw_state_is_carried(lake: Catalog, tmp_path: Path) -> None:
     """State that only the job can read comes back file by file, where nothing is rescaled."""
     source = raw_savepoint(tmp_path / "raw")
     import_as(lake, source, "raw", "carrier")
@@ -268,7 +272,7 @@ def test_in_many_pieces(
 ) -> None:
     """Slices, chunks and row groups of any size make the same tables and the same savepoint."""
     options = {"max_parallelism": max_parallelism}
-    whole = Lake(tmp_path / "whole")
+    whole = Catalog(tmp_path / "whole")
     import_as(whole, WINDOWS, "s")
     wanted = exported(whole, "s", tmp_path / "wanted", **options)
     for name in ("SLICE_BYTES", "SMALL_SLICE_BYTES", "FILE_BYTES"):
@@ -276,14 +280,14 @@ def test_in_many_pieces(
     monkeypatch.setattr(unit_writer, "ROW_GROUP_BYTES", size)
     monkeypatch.setattr(cutting, "SLICE_BYTES", size)
     monkeypatch.setattr(cutting, "CHUNK_BYTES", size // 2)
-    pieces = Lake(tmp_path / "pieces")
+    pieces = Catalog(tmp_path / "pieces")
     import_as(pieces, WINDOWS, "s")
     assert exported(pieces, "s", tmp_path / "found", **options) == wanted
     a, b = (lake.snapshot("orders", "s").operators for lake in (whole, pieces))
     assert [operator.states for operator in a] == [operator.states for operator in b]
 
 
-def test_progress_is_told(lake: Lake, tmp_path: Path) -> None:
+def test_progress_is_told(lake: Catalog, tmp_path: Path) -> None:
     """In bytes, of every operator to the end: five slices each."""
     told: list[tuple[int, int]] = []
     export_snapshot(
@@ -307,7 +311,7 @@ def test_progress_is_told(lake: Lake, tmp_path: Path) -> None:
     ],
 )
 def test_what_flink_would_refuse(
-    options: dict[str, int], problem: str, lake: Lake, tmp_path: Path
+    options: dict[str, int], problem: str, lake: Catalog, tmp_path: Path
 ) -> None:
     """A parallelism out of range is an error, and nothing is written."""
     with pytest.raises(KeyGroupError, match=problem):
@@ -315,7 +319,7 @@ def test_what_flink_would_refuse(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_there(lake: Lake, tmp_path: Path) -> None:
+def test_what_is_not_there(lake: Catalog, tmp_path: Path) -> None:
     """An unknown snapshot or job is named, and nothing is written."""
     with pytest.raises(NotFoundError, match="no snapshot 'x'; its latest are: s"):
         exported(lake, "x", tmp_path / "out", WORDS.parent.name)
@@ -324,7 +328,7 @@ def test_what_is_not_there(lake: Lake, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_savepoint_is_never_written_over(lake: Lake, tmp_path: Path) -> None:
+def test_a_savepoint_is_never_written_over(lake: Catalog, tmp_path: Path) -> None:
     """A directory with anything in it is refused and left alone; an empty one is taken."""
     to = tmp_path / "out"
     to.mkdir()
@@ -339,7 +343,7 @@ def test_a_savepoint_is_never_written_over(lake: Lake, tmp_path: Path) -> None:
 @pytest.mark.parametrize("max_parallelism", [None, 256])
 def test_a_damaged_lake(damage: str, max_parallelism: int | None, tmp_path: Path) -> None:
     """A file of the lake that is gone or broken is named, and no savepoint comes of it."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     path = sorted(unit_paths(import_as(lake, WORDS, "s", partitions=128)))[20]
     file = tmp_path / "lake" / path
     data = file.read_bytes()

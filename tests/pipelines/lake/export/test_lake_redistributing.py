@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.model.snapshot import Snapshot
@@ -29,7 +29,7 @@ PARALLELISMS = (1, 2, 3, 4, 5, 7)
 
 def exported(golden: GoldenCase, to: Path, **options: Any) -> Snapshot:
     """The case, through a lake, as a savepoint."""
-    lake = Lake(to / "lake")
+    lake = Catalog(to / "lake")
     import_snapshot(lake, os.fspath(golden.snapshot), "rules", snapshot_id="s", uids=UIDS)
     export_snapshot(lake, "rules", "s", to / "savepoint", **options)
     return open_snapshot(to / "savepoint", uids=UIDS)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
-from statelake.pipelines.lake.export.rescaling import OperatorPlan, group_totals, plan_rescale
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
+from statelake.pipelines.lake.tables.describing import group_totals
 from statelake.pipelines.lake.tables.records import (
     KeyGroupRecord,
     OperatorRecord,
@@ -66,7 +67,7 @@ def test_every_key_group_once(record: SnapshotRecord, data: st.DataObject) -> No
         assert [g for g in range(top) if owners[g] == subtask.subtask] == list(
             range(subtask.first, subtask.last + 1)
         )
-    entries, sizes = group_totals(operator)
+    entries, sizes = group_totals(operator.states, operator.max_parallelism)
     for subtask in found.subtasks:
         inside = slice(subtask.first, subtask.last + 1)
         assert (subtask.entries, subtask.state_bytes) == (
@@ -92,7 +93,8 @@ def test_another_max_parallelism_is_an_estimate(
     if record.operators[0].max_parallelism == 1:
         assert found.new == (1, 1)  # such an operator stays alone
         return
-    entries, sizes = group_totals(record.operators[0])
+    (operator,) = record.operators
+    entries, sizes = group_totals(operator.states, operator.max_parallelism)
     assert found.estimated == (top != record.operators[0].max_parallelism)
     assert sum(subtask.entries for subtask in found.subtasks) == entries.sum()
     assert sum(subtask.state_bytes for subtask in found.subtasks) == sizes.sum()
@@ -129,7 +131,7 @@ def test_what_flink_would_refuse(parallelism: int, top: int | None) -> None:
 @pytest.mark.parametrize("parallelism", [1, 3, 128])
 def test_the_export_does_what_the_plan_says(parallelism: int, tmp_path: Path) -> None:
     """Each subtask's file has as many entries and bytes as was planned; no data was touched."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     record = import_as(lake, WINDOWS, "s")
     before = files_of(tmp_path)
     plans = {plan.operator: plan for plan in plan_rescale(record, parallelism)}

@@ -13,7 +13,7 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.export import cutting, large_groups
 from statelake.pipelines.lake.export.export_slice import AssembleTask, ExportTask, ShuffleTask
@@ -49,7 +49,7 @@ class Noting(LocalEngine):
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A key has most entries of a map, in many row groups; one state has none of its key group."""
     root = tmp_path_factory.mktemp("large")
     many = {
@@ -70,7 +70,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     )
     operator = NewOperator("op", "Long", states, parallelism=2, max_parallelism=128)
     write_snapshot(root / "savepoint", [operator], metadata_version=6)
-    made = Lake(root / "lake")
+    made = Catalog(root / "lake")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(unified, "TABLE_ROWS", 100)
         patch.setattr(unit_writer, "ROW_GROUP_BYTES", 5000)
@@ -92,7 +92,7 @@ def rows_of(savepoint: Path) -> list[Any]:
 
 @pytest.mark.parametrize("compression", ["none", "snappy"])
 def test_pieces_are_what_one_task_writes(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
 ) -> None:
     """Several tasks write a key group; together they are the bytes of one that writes it whole."""
     export_snapshot(lake, "j", "s", tmp_path / "whole", compression=compression, engine="local")
@@ -115,7 +115,7 @@ def test_pieces_are_what_one_task_writes(
 @pytest.mark.parametrize("compression", ["none", "snappy"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_new_key_groups_are_put_together_from_pieces(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str, masked: bool
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str, masked: bool
 ) -> None:
     """Sorted by new key group in pieces, and put together in parts: the bytes of uncut ones."""
     monkeypatch.setenv("SECRET", "a secret of the tests")
@@ -151,10 +151,10 @@ def test_new_key_groups_are_put_together_from_pieces(
 
 
 def test_an_edited_key_group_has_row_groups_to_cut(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An edit writes files anew, and in row groups that are no larger than those of an import."""
-    edited = Lake(shutil.copytree(lake.location, tmp_path / "lake"))
+    edited = Catalog(shutil.copytree(lake.location, tmp_path / "lake"))
     (operator,) = edited.snapshot("j", "s").operators
     (table,) = (one.path for one in operator.tables if one.path.endswith("/many"))
     edit(edited, table).delete(f"user_key = {ENTRIES - 1}")

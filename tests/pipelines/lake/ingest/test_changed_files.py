@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.errors import ChangedFileError, SnapshotError
 from tests.support.engines import Interrupted
@@ -39,7 +39,7 @@ def test_a_file_is_not_what_it_was(
 
     A file that is gone when all of it was read is missed by nobody.
     """
-    source, lake = tmp_path / "savepoint", Lake(tmp_path / "lake")
+    source, lake = tmp_path / "savepoint", Catalog(tmp_path / "lake")
     shutil.copytree(WORDS, source)
     file = max(source.iterdir(), key=lambda path: path.stat().st_size)
     engine = Interrupted(**{when: lambda: change(file)})

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.ingest.import_targets import table_targets
@@ -53,9 +53,9 @@ NEW_WORDS = {"alice", "bob", "carol", "dave", "eve"}
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake that is not there yet."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
 def count_files(record: SnapshotRecord) -> list[UnitRecord]:
@@ -69,7 +69,7 @@ def group_of(word: str) -> int:
     return int(key_group(pa.array([word]), pa.array([128]))[0].as_py())
 
 
-def insert(lake: Lake, word: str, group: int, bucket: int | None) -> None:
+def insert(lake: Catalog, word: str, group: int, bucket: int | None) -> None:
     """Put a row more into the table of counts, as another engine would."""
     row = edit(lake, COUNTS).to_pyarrow_table().slice(0, 1)
     for name, value in (("key", word), (KEY_GROUP, group), (BUCKET, bucket), ("value", 7)):
@@ -259,7 +259,7 @@ class TestSlices:
 class TestImports:
     """Lakes of real savepoints."""
 
-    def test_small_states_are_a_file_each(self, lake: Lake, tmp_path: Path) -> None:
+    def test_small_states_are_a_file_each(self, lake: Catalog, tmp_path: Path) -> None:
         """From however many subtasks, and unchanged ones are shared."""
         first = import_as(lake, KINDS, "first")
         tables = [table for operator in first.operators for table in operator.keyed_tables]
@@ -281,7 +281,7 @@ class TestImports:
 
     @pytest.mark.parametrize("source", [WORDS, WIDE], ids=["128", "1024"])
     def test_growth_splits_and_shares(
-        self, source: Path, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, source: Path, lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What a state has of files follows its bytes; what did not change is shared."""
         monkeypatch.setattr(units, "FILE_BYTES", 400)
@@ -306,7 +306,7 @@ class TestImports:
             assert exported(lake, name, tmp_path / f"out-{name}") == entries(wanted)
         assert_whole(lake)
 
-    def test_partitions_that_were_asked_for(self, lake: Lake, tmp_path: Path) -> None:
+    def test_partitions_that_were_asked_for(self, lake: Catalog, tmp_path: Path) -> None:
         """They are made, and others are refused."""
         assert len(count_files(import_as(lake, WORDS, "four", partitions=4))) == 4
         assert len(count_files(import_as(lake, WORDS, "two", partitions=2))) == 2
@@ -316,7 +316,7 @@ class TestImports:
                 import_as(lake, WORDS, "x", partitions=partitions)
 
     @pytest.mark.parametrize("bucket", ["its own", "its file's", "none"])
-    def test_rows_of_another_engine(self, bucket: str, lake: Lake, tmp_path: Path) -> None:
+    def test_rows_of_another_engine(self, bucket: str, lake: Catalog, tmp_path: Path) -> None:
         """A row that one inserts may name the bucket of its key group, or its file's, or none."""
         import_as(lake, WORDS, "monday", partitions=2)
         for name in NEW_WORDS:
@@ -332,7 +332,7 @@ class TestImports:
         assert set(rows.column("key").to_pylist()) >= NEW_WORDS
         assert_whole(lake, orphans=True)
 
-    def test_rows_of_one_statement(self, lake: Lake) -> None:
+    def test_rows_of_one_statement(self, lake: Catalog) -> None:
         """Rows that share a file and name no bucket are each in the snapshot once."""
         import_as(lake, WORDS, "monday", partitions=2)
         row = edit(lake, COUNTS).to_pyarrow_table().slice(0, 1)
@@ -352,7 +352,7 @@ class TestImports:
         assert_whole(lake, orphans=True)
 
     @pytest.mark.parametrize("group", [-1, 128, 500])
-    def test_a_key_group_that_there_is_not(self, group: int, lake: Lake) -> None:
+    def test_a_key_group_that_there_is_not(self, group: int, lake: Catalog) -> None:
         """A row that names no bucket is not lost for that: it is refused."""
         import_as(lake, WORDS, "monday")
         insert(lake, "alice", group, None)
@@ -364,7 +364,7 @@ class TestFirstLakes:
     """Tables with a partition for each key group, as statelake's first lakes have them."""
 
     @pytest.fixture
-    def old(self, lake: Lake) -> Lake:
+    def old(self, lake: Catalog) -> Catalog:
         """Such a lake, with `WORDS` as the snapshot `monday`."""
         for operator in open_snapshot(WORDS).operators:
             for target in table_targets(lake, "orders", operator) if operator.keyed_states else ():
@@ -377,7 +377,7 @@ class TestFirstLakes:
         import_as(lake, WORDS, "monday")
         return lake
 
-    def test_they_stay_so(self, old: Lake, tmp_path: Path) -> None:
+    def test_they_stay_so(self, old: Catalog, tmp_path: Path) -> None:
         """Imports, edits, commits and exports find a file for each key group, and share them."""
         monday = old.snapshot("orders", "monday")
         assert {t.partition_by for op in monday.operators for t in op.keyed_tables} == {KEY_GROUP}
@@ -399,7 +399,7 @@ class TestFirstLakes:
             assert record_fault(old.snapshot("orders", name), whole=True) == ""
         assert_whole(old, orphans=True)
 
-    def test_partitions_are_another_table(self, old: Lake, tmp_path: Path) -> None:
+    def test_partitions_are_another_table(self, old: Catalog, tmp_path: Path) -> None:
         """What was asked for is made beside it."""
         record = import_as(old, WORDS, "again", partitions=1)
         (table,) = (t for op in record.operators for t in op.keyed_tables if t.units)

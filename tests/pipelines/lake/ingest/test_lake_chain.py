@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
 from tests.support.lakes import assert_whole, exported, import_as
 from tests.support.savepoints.checkpoint_chains import (
@@ -29,9 +29,9 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
 
 
 @pytest.fixture(scope="module")
-def lake(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A lake with every moment of it, one after another."""
-    lake = Lake(tmp_path_factory.mktemp("lake") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("lake") / "lake")
     for moment in chain.moments:
         import_as(lake, moment.snapshot, moment.snapshot.name)
     return lake
@@ -43,7 +43,7 @@ def name_of(moment: Moment) -> str:
 
 
 @pytest.mark.full
-def test_differences_are_those_of_the_contents(chain: Chain, lake: Lake) -> None:
+def test_differences_are_those_of_the_contents(chain: Chain, lake: Catalog) -> None:
     """`statelake diff` between generations, and over several of them in both directions."""
     ends = (chain.checkpoints[0], chain.checkpoints[-1])
     for earlier, later in [*pairwise(chain.checkpoints), ends, ends[::-1]]:
@@ -62,7 +62,7 @@ def test_differences_are_those_of_the_contents(chain: Chain, lake: Lake) -> None
         assert set(found) - set(STATES) == {"_timer_state/processing_user-timers"}
 
 
-def test_the_savepoints_differ_in_nothing(chain: Chain, lake: Lake) -> None:
+def test_the_savepoints_differ_in_nothing(chain: Chain, lake: Catalog) -> None:
     """A checkpoint and both savepoints of its moment are the same to a lake, and cost nothing."""
     last = name_of(chain.checkpoints[-1])
     for form in chain.savepoints:
@@ -78,7 +78,7 @@ def test_the_savepoints_differ_in_nothing(chain: Chain, lake: Lake) -> None:
         ]
 
 
-def test_every_generation_goes_out_as_it_was(chain: Chain, lake: Lake, tmp_path: Path) -> None:
+def test_every_generation_goes_out_as_it_was(chain: Chain, lake: Catalog, tmp_path: Path) -> None:
     """Later imports changed nothing of earlier ones; deleted keys do not come back."""
     assert vanished(chain)
     assert_whole(lake)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
@@ -42,7 +42,7 @@ from tests.support.savepoints.kryo_savepoint import (
     kryo_savepoint,
 )
 
-pytestmark = pytest.mark.usefixtures("own_registry")
+pytestmark = [pytest.mark.usefixtures("own_registry"), pytest.mark.thinned(3)]
 
 
 class Cars(Decoder):
@@ -84,12 +84,12 @@ def savepoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """An empty lake."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def types_of(lake: Lake, snapshot_id: str) -> dict[str, pa.DataType]:
+def types_of(lake: Catalog, snapshot_id: str) -> dict[str, pa.DataType]:
     """The type of each Kryo state's `value`, as Delta has it."""
     record = lake.snapshot("orders", snapshot_id)
     (operator,) = (operator for operator in record.operators if operator.uid == "kinds")
@@ -109,7 +109,7 @@ class TestRoundTrips:
 
     @pytest.mark.parametrize("decoder", [Cars(), WritingCars(), EvenCars()])
     def test_with_a_decoder(
-        self, lake: Lake, savepoint: Path, tmp_path: Path, decoder: Decoder
+        self, lake: Catalog, savepoint: Path, tmp_path: Path, decoder: Decoder
     ) -> None:
         """Typed columns, and the exported savepoint has the very bytes."""
         register_decoder(CAR, decoder)
@@ -119,7 +119,7 @@ class TestRoundTrips:
         assert_whole(lake)
 
     def test_imported_without_and_used_with_it(
-        self, lake: Lake, savepoint: Path, tmp_path: Path
+        self, lake: Catalog, savepoint: Path, tmp_path: Path
     ) -> None:
         """A decoder that came later changes no table that is there, and is in no one's way."""
         import_as(lake, savepoint, "one")
@@ -132,7 +132,7 @@ class TestRoundTrips:
         assert_whole(lake)
 
     def test_imported_with_and_used_without_it(
-        self, lake: Lake, savepoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, lake: Catalog, savepoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The error says what is missing."""
         register_decoder(CAR, Cars())
@@ -142,7 +142,7 @@ class TestRoundTrips:
         with pytest.raises(LakeError, match="decoders of yours, name them: --plugins"):
             export_snapshot(lake, "orders", "one", tmp_path / "out", engine=LOCAL)
 
-    def test_the_next_import_has_it(self, lake: Lake, savepoint: Path, tmp_path: Path) -> None:
+    def test_the_next_import_has_it(self, lake: Catalog, savepoint: Path, tmp_path: Path) -> None:
         """Then files of bytes are not kept beside typed ones; and typed ones are kept."""
         import_as(lake, savepoint, "one")
         register_decoder(CAR, Cars())
@@ -160,7 +160,7 @@ class TestEdits:
     """Typed values that someone changes."""
 
     def test_an_edit_is_written_by_encode(
-        self, lake: Lake, savepoint: Path, tmp_path: Path
+        self, lake: Catalog, savepoint: Path, tmp_path: Path
     ) -> None:
         """And every other value's bytes stay."""
         register_decoder(CAR, WritingCars())
@@ -179,7 +179,7 @@ class TestEdits:
         assert old[:2] == new[:2]
         assert new[2] == struct.pack(">q", 1000) + old[2][8:]
 
-    def test_an_edit_without_encode_is_refused(self, lake: Lake, savepoint: Path) -> None:
+    def test_an_edit_without_encode_is_refused(self, lake: Catalog, savepoint: Path) -> None:
         """When it is committed, not when Flink reads it."""
         register_decoder(CAR, Cars())
         import_as(lake, savepoint, "one")
@@ -214,7 +214,7 @@ class TestMigration:
     @pytest.mark.parametrize("state", KRYO_STATES)
     @pytest.mark.parametrize("when", ["before the import", "behind it"])
     def test_to_a_pojo(
-        self, lake: Lake, savepoint: Path, tmp_path: Path, state: str, when: str
+        self, lake: Catalog, savepoint: Path, tmp_path: Path, state: str, when: str
     ) -> None:
         """Every value has its fields, in every kind of state; the other states are as they were."""
         if when == "before the import":
@@ -236,7 +236,7 @@ class TestMigration:
         assert new.to_arrow().column("raw_value").null_count == len(old)
         assert_whole(lake)
 
-    def test_to_avro(self, lake: Lake, savepoint: Path, tmp_path: Path) -> None:
+    def test_to_avro(self, lake: Catalog, savepoint: Path, tmp_path: Path) -> None:
         """Fields in another order and wider."""
         register_decoder(CAR, Cars())
         import_as(lake, savepoint, "one")
@@ -246,7 +246,7 @@ class TestMigration:
         table = open_snapshot(out).operator("kinds").state("name").to_arrow()
         assert all(value == car(value["id"]) for value in table.column("value").to_pylist())
 
-    def test_without_a_decoder(self, lake: Lake, savepoint: Path) -> None:
+    def test_without_a_decoder(self, lake: Catalog, savepoint: Path) -> None:
         """Nobody knows; nothing is registered."""
         import_as(lake, savepoint, "one")
         with pytest.raises(IncompatibleError, match=r"com\.acme\.Auto: only a decoder for its"):
@@ -255,7 +255,7 @@ class TestMigration:
 
     @pytest.mark.parametrize("when", ["before the import", "behind it"])
     def test_values_that_the_decoder_does_not_understand(
-        self, lake: Lake, savepoint: Path, when: str
+        self, lake: Catalog, savepoint: Path, when: str
     ) -> None:
         """Would be lost, so the migration stops and says which."""
         if when == "before the import":
@@ -268,7 +268,7 @@ class TestMigration:
                 migrate_snapshot(lake, "orders", "one", "two", change(state, AUTO), engine=LOCAL)
         assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["one"]
 
-    def test_a_list_needs_lengths(self, lake: Lake, savepoint: Path) -> None:
+    def test_a_list_needs_lengths(self, lake: Catalog, savepoint: Path) -> None:
         """Without them its elements are not apart."""
         register_decoder(CAR, type("Short", (Cars,), {"length": Decoder.length})())
         import_as(lake, savepoint, "one")

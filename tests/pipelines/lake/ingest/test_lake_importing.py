@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.names import keyed_table, timers_table
 from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -36,15 +36,17 @@ from tests.support.lakes import (
 )
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
+pytestmark = pytest.mark.thinned(4)
+
 CASES = golden_cases("wordcount", "kinds", "windows", "churn", "sql")
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake that is not there yet."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
 def tables_below(root: Path) -> set[str]:
@@ -62,14 +64,14 @@ def tables_of(operator: Operator) -> dict[str, str]:
     }
 
 
-def version_of(lake: Lake, record: SnapshotRecord, path: str) -> DeltaTable:
+def version_of(lake: Catalog, record: SnapshotRecord, path: str) -> DeltaTable:
     """A table at the snapshot's version."""
     (version,) = (t.version for op in record.operators for t in op.tables if t.path == path)
     return DeltaTable(lake.table(path).uri, version)
 
 
 @every_case
-def test_tables_and_contents(case: GoldenCase, lake: Lake, tmp_path: Path) -> None:
+def test_tables_and_contents(case: GoldenCase, lake: Catalog, tmp_path: Path) -> None:
     """One table a state and one for an operator's timers, with the rows that the snapshot has."""
     record = import_as(lake, case.snapshot, "s")
     wanted = {"snapshots"}
@@ -92,7 +94,7 @@ def test_tables_and_contents(case: GoldenCase, lake: Lake, tmp_path: Path) -> No
 
 
 @every_case
-def test_what_the_catalog_says(case: GoldenCase, lake: Lake) -> None:
+def test_what_the_catalog_says(case: GoldenCase, lake: Catalog) -> None:
     """Counts and bytes in the catalog are the snapshot's, key group by key group."""
     record = import_as(lake, case.snapshot, "s")
     snapshot = open_snapshot(case.snapshot)
@@ -116,7 +118,7 @@ def test_what_the_catalog_says(case: GoldenCase, lake: Lake) -> None:
     assert (record.format, record.compression) == (case.facts["format"], snapshot.compression)
 
 
-def test_typed_columns(lake: Lake) -> None:
+def test_typed_columns(lake: Catalog) -> None:
     """Values are what their types say, for every kind of state."""
     record = import_as(lake, KINDS, "s")
     tables = {state.name: state.table for op in record.operators for state in op.states}
@@ -138,7 +140,7 @@ def test_typed_columns(lake: Lake) -> None:
 
 
 @every_case
-def test_partitions_are_key_groups(case: GoldenCase, lake: Lake, tmp_path: Path) -> None:
+def test_partitions_are_key_groups(case: GoldenCase, lake: Catalog, tmp_path: Path) -> None:
     """A file has its key groups in order, and they are whole; the log says the first and last."""
     record = import_as(lake, case.snapshot, "s")
     for operator in record.operators:
@@ -163,7 +165,7 @@ def test_partitions_are_key_groups(case: GoldenCase, lake: Lake, tmp_path: Path)
             assert groups_seen == sorted(set(groups_seen))
 
 
-def test_wide_tables_have_the_key_group_as_a_column(lake: Lake) -> None:
+def test_wide_tables_have_the_key_group_as_a_column(lake: Catalog) -> None:
     """In a bucketed table the key group is a column that engines see, beside the bucket."""
     record = import_as(lake, WIDE, "s")
     rows = rows_of(lake, record, record.operators[0].states[0].table)
@@ -174,19 +176,19 @@ def test_wide_tables_have_the_key_group_as_a_column(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("savepoint", [KINDS, WIDE], ids=["kinds", "wide"])
-def test_twice_changes_nothing(savepoint: Path, lake: Lake, tmp_path: Path) -> None:
+def test_twice_changes_nothing(savepoint: Path, lake: Catalog, tmp_path: Path) -> None:
     """Not a file more, not a byte other, no version more; the answer is the first one's record."""
     source = str(savepoint)
     first = import_snapshot(lake, source, "orders", engine="local")
     before = files_of(tmp_path / "lake")
-    again = import_snapshot(Lake(tmp_path / "lake"), source, "orders", engine="local")
+    again = import_snapshot(Catalog(tmp_path / "lake"), source, "orders", engine="local")
     assert (first.new, again.new) == (True, False)
     assert again.record == first.record
     assert again.written_units == 0
     assert files_of(tmp_path / "lake") == before
 
 
-def test_a_copy_is_the_same_snapshot(lake: Lake, tmp_path: Path) -> None:
+def test_a_copy_is_the_same_snapshot(lake: Catalog, tmp_path: Path) -> None:
     """A savepoint that was moved is known by its content, whatever its directory is called."""
     first = import_snapshot(lake, str(WORDS), "orders", engine="local")
     moved = tmp_path / "renamed"
@@ -198,7 +200,7 @@ def test_a_copy_is_the_same_snapshot(lake: Lake, tmp_path: Path) -> None:
     assert files_of(tmp_path / "lake") == before
 
 
-def test_jobs_do_not_meet(lake: Lake, tmp_path: Path) -> None:
+def test_jobs_do_not_meet(lake: Catalog, tmp_path: Path) -> None:
     """The same snapshot under two jobs: two sets of tables, and each job its own history."""
     for job in ("orders", "returns"):
         assert import_snapshot(lake, str(WORDS), job, snapshot_id="s", engine="local").new
@@ -208,7 +210,7 @@ def test_jobs_do_not_meet(lake: Lake, tmp_path: Path) -> None:
         assert exported(lake, "s", tmp_path / job, job) == entries(WORDS)
 
 
-def test_an_id_belongs_to_one_snapshot(lake: Lake, tmp_path: Path) -> None:
+def test_an_id_belongs_to_one_snapshot(lake: Catalog, tmp_path: Path) -> None:
     """Another snapshot under a taken id is refused, and the lake stays as it was."""
     import_as(lake, WORDS, "s")
     before = files_of(tmp_path / "lake")
@@ -218,7 +220,7 @@ def test_an_id_belongs_to_one_snapshot(lake: Lake, tmp_path: Path) -> None:
     assert files_of(tmp_path / "lake") == before
 
 
-def test_operator_uids_of_flink_1(lake: Lake) -> None:
+def test_operator_uids_of_flink_1(lake: Catalog) -> None:
     """Flink 1 keeps uids as hashes: a uid that is given names its operator's tables."""
     source = str(golden("wordcount-hashmap-canonical-p2-m128-flink1.20.0").snapshot)
     plain = import_snapshot(lake, source, "plain", engine="local").record
@@ -229,7 +231,7 @@ def test_operator_uids_of_flink_1(lake: Lake) -> None:
     assert known.operators[0].states[0].table == "known/keyed/counter/count"
 
 
-def test_operator_state_has_tables(lake: Lake) -> None:
+def test_operator_state_has_tables(lake: Catalog) -> None:
     """One table a state, with the rows that the savepoint has; nothing of it is carried."""
     case = golden("operator-hashmap-canonical-p2-m128-flink2.3.0")
     record = import_as(lake, case.snapshot, "s")
@@ -256,7 +258,7 @@ def test_operator_state_has_tables(lake: Lake) -> None:
     assert record.entries == sum(part.elements for part in held.values()) > 0
 
 
-def test_operator_state_that_stayed_is_not_written_again(lake: Lake) -> None:
+def test_operator_state_that_stayed_is_not_written_again(lake: Catalog) -> None:
     """The next snapshot of the same state keeps its files."""
     case = golden("operator-hashmap-canonical-p2-m128-flink2.3.0")
     first = import_as(lake, case.snapshot, "a")
@@ -267,7 +269,7 @@ def test_operator_state_that_stayed_is_not_written_again(lake: Lake) -> None:
     ]
 
 
-def test_raw_state_is_kept(lake: Lake, tmp_path: Path) -> None:
+def test_raw_state_is_kept(lake: Catalog, tmp_path: Path) -> None:
     """State that only the job can read is carried along, once, under its digest."""
     source = raw_savepoint(tmp_path / "raw")
     record = import_as(lake, source, "s")
@@ -279,7 +281,7 @@ def test_raw_state_is_kept(lake: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("job", ["snapshots", "_statelake", "a/b", "..", "ä ö", "a" * 200])
-def test_any_name_of_a_job(job: str, lake: Lake, tmp_path: Path) -> None:
+def test_any_name_of_a_job(job: str, lake: Catalog, tmp_path: Path) -> None:
     """Whatever a job is called, its tables lie in the lake and its snapshots are its own."""
     import_as(lake, WORDS, "s", "other")
     import_as(lake, WORDS, "s", job)
@@ -297,7 +299,7 @@ def test_any_name_of_a_job(job: str, lake: Lake, tmp_path: Path) -> None:
     ],
 )
 def test_names_that_are_refused(
-    job: str, snapshot_id: str, problem: str, lake: Lake, tmp_path: Path
+    job: str, snapshot_id: str, problem: str, lake: Catalog, tmp_path: Path
 ) -> None:
     """A name that can't be a directory's is refused, and no lake comes of it."""
     with pytest.raises(LakeError, match=problem):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
@@ -26,7 +26,7 @@ from tests.support.savepoints.golden_cases import GOLDEN
 SOURCE = GOLDEN / "flink" / "pojo-rocksdb-canonical-p2-m128-flink2.3.0" / "savepoint"
 
 
-def files_of(lake: Lake) -> set[str]:
+def files_of(lake: Catalog) -> set[str]:
     """All files of tables that are not their logs."""
     return {
         str(path.relative_to(lake.location))
@@ -35,7 +35,7 @@ def files_of(lake: Lake) -> set[str]:
     }
 
 
-def named(lake: Lake) -> set[str]:
+def named(lake: Catalog) -> set[str]:
     """The files of tables that snapshots name."""
     return {
         f"{table.path}/{unit.path}"
@@ -46,7 +46,7 @@ def named(lake: Lake) -> set[str]:
     }
 
 
-def without_tags(lake: Lake) -> ValueChange:
+def without_tags(lake: Catalog) -> ValueChange:
     """Customers without one of their fields."""
     states = [state for op in lake.snapshot(JOB, "old").operators for state in op.states]
     (state,) = (state for state in states if state.name == "customer")
@@ -81,7 +81,7 @@ def test_one_run_of_a_task_counts_and_nothing_of_the_others_is_left(
     repeating = Repeating(monkeypatch)
     lakes = []
     for name, engine in (("lost", repeating), ("calm", "local")):
-        lake = Lake(tmp_path / name)
+        lake = Catalog(tmp_path / name)
         import_snapshot(lake, str(SOURCE), JOB, snapshot_id="old", engine=engine)
         migrate_snapshot(lake, JOB, "old", "new", without_tags(lake), engine=engine)
         for snapshot in ("old", "new"):

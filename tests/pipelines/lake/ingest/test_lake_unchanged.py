@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.import_targets import known_units
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
@@ -28,14 +28,16 @@ from tests.support.lakes import (
     import_as,
 )
 
+pytestmark = pytest.mark.thinned(2)
+
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake that is not there yet."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def run(lake: Lake, source: Path, snapshot_id: str) -> ImportResult:
+def run(lake: Catalog, source: Path, snapshot_id: str) -> ImportResult:
     """Import into job `orders`, with a file for each key group of up to 128."""
     return import_snapshot(
         lake, str(source), "orders", snapshot_id=snapshot_id, engine=LOCAL, partitions=128
@@ -53,7 +55,7 @@ def key_groups(contents: Iterable[tuple[int, bytes, bytes]]) -> set[int]:
     return {group for group, _, _ in contents}
 
 
-def test_only_changed_key_groups_are_written(lake: Lake, tmp_path: Path) -> None:
+def test_only_changed_key_groups_are_written(lake: Catalog, tmp_path: Path) -> None:
     """Changed ones are, and emptied ones are left out; all others are the files of before."""
     changes = (
         ("tumbling/window-contents", "key_group < 8", {"value": "value + 1"}),
@@ -76,7 +78,7 @@ def test_only_changed_key_groups_are_written(lake: Lake, tmp_path: Path) -> None
     assert_whole(lake)
 
 
-def test_bytes_in_proportion(lake: Lake, tmp_path: Path) -> None:
+def test_bytes_in_proportion(lake: Catalog, tmp_path: Path) -> None:
     """One key group of a hundred changed: at most a tenth of the first snapshot is written."""
     change = ("counter/count", "key_group = 3", {"value": "value + 1"})
     later = edited_savepoint(WORDS, tmp_path / "later", change)
@@ -99,7 +101,7 @@ def test_bytes_in_proportion(lake: Lake, tmp_path: Path) -> None:
     ids=["kinds", "wordcount"],
 )
 def test_the_order_of_entries_does_not_matter(
-    golden_name: str, other: Path, lake: Lake, tmp_path: Path
+    golden_name: str, other: Path, lake: Catalog, tmp_path: Path
 ) -> None:
     """The same state from another backend, format, compression and parallelism costs no file."""
     first = run(lake, golden(golden_name).snapshot, "first")
@@ -115,7 +117,7 @@ def test_the_order_of_entries_does_not_matter(
     assert exported(lake, "second", tmp_path / "out") == after
 
 
-def test_wide_operators_share_buckets(lake: Lake, tmp_path: Path) -> None:
+def test_wide_operators_share_buckets(lake: Catalog, tmp_path: Path) -> None:
     """Above 128 key groups it is the buckets with a changed key group that are written."""
     groups = sorted({group for held in entries(WIDE).values() for group, _, _ in held})
     change = ("counter/count", f"key_group = {groups[7]}", {"value": "value + 1"})
@@ -126,7 +128,7 @@ def test_wide_operators_share_buckets(lake: Lake, tmp_path: Path) -> None:
     assert exported(lake, "second", tmp_path / "out") == entries(later)
 
 
-def test_compared_with_the_newest(lake: Lake, tmp_path: Path) -> None:
+def test_compared_with_the_newest(lake: Catalog, tmp_path: Path) -> None:
     """After a change and back only the changed key groups are written, twice."""
     change = ("counter/count", "key_group < 4", {"value": "value + 1"})
     later = edited_savepoint(WORDS, tmp_path / "later", change)
@@ -139,7 +141,7 @@ def test_compared_with_the_newest(lake: Lake, tmp_path: Path) -> None:
     assert exported(lake, "fourth", tmp_path / "out") == entries(WORDS)
 
 
-def test_another_max_parallelism_shares_nothing(lake: Lake, tmp_path: Path) -> None:
+def test_another_max_parallelism_shares_nothing(lake: Catalog, tmp_path: Path) -> None:
     """A job that was given more key groups has other files in its tables, and both are whole."""
     run(lake, WORDS, "narrow")
     exported(lake, "narrow", tmp_path / "wide", max_parallelism=512)
@@ -160,7 +162,7 @@ def test_another_max_parallelism_shares_nothing(lake: Lake, tmp_path: Path) -> N
         assert exported(lake, name, tmp_path / f"{name}-out") == entries(source)
 
 
-def test_a_second_import_after_all_went(lake: Lake, tmp_path: Path) -> None:
+def test_a_second_import_after_all_went(lake: Catalog, tmp_path: Path) -> None:
     """A state that became empty has no file, and comes back whole."""
     empty = edited_savepoint(WORDS, tmp_path / "empty", ("counter/count", "true", {}))
     run(lake, WORDS, "first")
@@ -171,7 +173,7 @@ def test_a_second_import_after_all_went(lake: Lake, tmp_path: Path) -> None:
     assert exported(lake, "third", tmp_path / "out") == entries(WORDS)
 
 
-def test_other_keys_of_the_same_bytes(lake: Lake) -> None:
+def test_other_keys_of_the_same_bytes(lake: Catalog) -> None:
     """Where another serializer wrote the keys, no file of before can say what they are."""
     record = run(lake, WORDS, "first").record
     (operator,) = (

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
 from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.ingest import importing
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -23,10 +23,12 @@ from tests.pipelines.lake.conftest import DEMO, JOB, WIDE
 from tests.support.savepoints.golden_cases import GOLDEN, golden_cases
 from tests.support.steps import die_as_gone
 
+pytestmark = pytest.mark.thinned(4)
+
 Listing = Callable[[Path], dict[str, str]]
 
 
-def rows_of(lake: Lake, snapshot_id: str, state: str) -> list[dict[str, Any]]:
+def rows_of(lake: Catalog, snapshot_id: str, state: str) -> list[dict[str, Any]]:
     """The rows of a state's table, as any reader of Delta sees them at the snapshot's version."""
     record = lake.snapshot(JOB, snapshot_id)
     (operator,) = (
@@ -40,7 +42,7 @@ def rows_of(lake: Lake, snapshot_id: str, state: str) -> list[dict[str, Any]]:
     return sorted(found, key=repr)
 
 
-def test_one_table_a_state_and_one_for_timers(lake: Lake) -> None:
+def test_one_table_a_state_and_one_for_timers(lake: Catalog) -> None:
     """Eight states and two queues of timers are nine tables, partitioned by key group."""
     (operator,) = lake.snapshot(JOB, "monday").operators
     assert len(operator.states) == 10
@@ -49,7 +51,7 @@ def test_one_table_a_state_and_one_for_timers(lake: Lake) -> None:
         assert lake.table(table.path).require().metadata().partition_columns == ["key_group_bucket"]
 
 
-def test_rows_are_the_snapshot(lake: Lake) -> None:
+def test_rows_are_the_snapshot(lake: Catalog) -> None:
     """A table has the typed rows of the savepoint, each once."""
     state = open_snapshot(DEMO / "monday").operator("kinds").state("triple")
     columns = ["key", "value"]
@@ -58,7 +60,7 @@ def test_rows_are_the_snapshot(lake: Lake) -> None:
     assert sorted(found, key=repr) == wanted
 
 
-def test_importing_twice_changes_nothing(lake: Lake, listing: Listing) -> None:
+def test_importing_twice_changes_nothing(lake: Catalog, listing: Listing) -> None:
     """The same snapshot under the same id is found, and not one file is touched."""
     before = listing(Path(lake.location))
     again = import_snapshot(lake, str(DEMO / "tuesday"), JOB, snapshot_id="tuesday", engine="local")
@@ -66,7 +68,7 @@ def test_importing_twice_changes_nothing(lake: Lake, listing: Listing) -> None:
     assert listing(Path(lake.location)) == before
 
 
-def test_another_snapshot_under_a_taken_id_is_refused(lake: Lake, listing: Listing) -> None:
+def test_another_snapshot_under_a_taken_id_is_refused(lake: Catalog, listing: Listing) -> None:
     """An id stands for one snapshot, and the refusal leaves the lake as it was."""
     before = listing(Path(lake.location))
     with pytest.raises(ConflictError, match="another snapshot 'monday'"):
@@ -76,7 +78,7 @@ def test_another_snapshot_under_a_taken_id_is_refused(lake: Lake, listing: Listi
 
 def test_unchanged_key_groups_are_not_written_again(tmp_path: Path) -> None:
     """The same content from another backend, order and compression costs no file."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     first, second = (
         GOLDEN / "flink" / f"wordcount-{form}-flink2.3.0" / "savepoint"
         for form in ("hashmap-canonical-inline-p2-m128", "rocksdb-canonical-snappy-p2-m128")
@@ -89,7 +91,7 @@ def test_unchanged_key_groups_are_not_written_again(tmp_path: Path) -> None:
     assert done.record.entries == 300
 
 
-def test_a_new_version_of_what_changed_only(lake: Lake) -> None:
+def test_a_new_version_of_what_changed_only(lake: Catalog) -> None:
     """Tuesday has eight keys more: most files are Monday's."""
     tuesday = lake.snapshot(JOB, "tuesday").operators[0]
     monday = lake.snapshot(JOB, "monday").operators[0]
@@ -100,7 +102,7 @@ def test_a_new_version_of_what_changed_only(lake: Lake) -> None:
 
 def test_more_than_128_key_groups_share_buckets(tmp_path: Path) -> None:
     """1,024 key groups are at most 128 partitions, and the column is there still."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_snapshot(lake, str(WIDE), JOB, snapshot_id="wide", engine="local", partitions=128)
     (table,) = (
         t for t in lake.snapshot(JOB, "wide").operators[0].tables if t.path.endswith("/count")
@@ -121,7 +123,7 @@ def test_every_golden_snapshot_has_all_its_entries(golden: Any, tmp_path: Path) 
         for operator in snapshot.operators
         for state in operator.keyed_states
     }
-    done = import_snapshot(Lake(tmp_path), str(golden.snapshot), JOB, engine="local")
+    done = import_snapshot(Catalog(tmp_path), str(golden.snapshot), JOB, engine="local")
     found = {
         (operator.operator_id, state.name): state.entries
         for operator in done.record.operators
@@ -136,7 +138,7 @@ class ProcessDiedError(Exception):
 
 @pytest.mark.parametrize("step", ["slices", "tables", "row"])
 def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
-    step: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    step: str, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed behind the files, between two tables, or before the row: no snapshot, no remains."""
     name = "later"
@@ -175,7 +177,7 @@ def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
 
 
 def test_an_error_takes_back_what_was_written(
-    lake: Lake, listing: Listing, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, listing: Listing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk in the middle: no data file is left, and both snapshots read as before."""
     before = {name for name in listing(Path(lake.location)) if "/_data/" in name}
@@ -196,14 +198,14 @@ def test_two_imports_at_once(alike: bool, tmp_path: Path) -> None:
     def run(name: str) -> str:
         try:
             source = str(DEMO / name)
-            import_snapshot(Lake(lake), source, JOB, snapshot_id=name, engine="local")
+            import_snapshot(Catalog(lake), source, JOB, snapshot_id=name, engine="local")
         except ConflictError:
             return "conflict"
         return name
 
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(run, wanted))
-    made = Lake(lake)
+    made = Catalog(lake)
     present = sorted(summary.snapshot_id for summary in made.summaries(JOB))
     assert present == sorted({outcome for outcome in done if outcome != "conflict"})
     for name in present:
@@ -211,7 +213,7 @@ def test_two_imports_at_once(alike: bool, tmp_path: Path) -> None:
 
 
 def test_a_broken_savepoint_leaves_the_lake_as_it_was(
-    lake: Lake, listing: Listing, tmp_path: Path
+    lake: Catalog, listing: Listing, tmp_path: Path
 ) -> None:
     """A state file that is cut off is an error that names it; nothing changes."""
     broken = tmp_path / "broken"

@@ -12,7 +12,7 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.engine import Engine
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest import large_slice_tasks, large_slices
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -74,7 +74,7 @@ def savepoint(root: Path, *, changed: bool = False) -> Path:
 
 
 def imported(
-    lake: Lake, source: Path, snapshot_id: str = "s", engine: Engine | str = "local"
+    lake: Catalog, source: Path, snapshot_id: str = "s", engine: Engine | str = "local"
 ) -> SnapshotRecord:
     """The record of an import."""
     return import_snapshot(lake, str(source), JOB, snapshot_id=snapshot_id, engine=engine).record
@@ -91,7 +91,7 @@ def said(record: SnapshotRecord) -> Any:
     return without(asdict(record))
 
 
-def rows_of(lake: Lake, record: SnapshotRecord) -> dict[tuple[str, int], pa.Table]:
+def rows_of(lake: Catalog, record: SnapshotRecord) -> dict[tuple[str, int], pa.Table]:
     """The rows of every file, by its table and its first key group."""
     return {
         (table.path, unit.first): pq.read_table(
@@ -103,7 +103,7 @@ def rows_of(lake: Lake, record: SnapshotRecord) -> dict[tuple[str, int], pa.Tabl
     }
 
 
-def exported(lake: Lake, to: Path) -> list[bytes]:
+def exported(lake: Catalog, to: Path) -> list[bytes]:
     """The files of an exported savepoint but for `_metadata`."""
     export_snapshot(lake, JOB, "s", to, engine="local")
     return sorted(path.read_bytes() for path in to.iterdir() if path.name != "_metadata")
@@ -114,7 +114,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
     for compression in ("none", "snappy"):
         source = tmp_path / f"savepoint-{compression}"
         recompress_snapshot(savepoint(tmp_path / f"plain-{compression}"), source, compression)
-        whole, cut = (Lake(tmp_path / f"{name}-{compression}") for name in ("whole", "cut"))
+        whole, cut = (Catalog(tmp_path / f"{name}-{compression}") for name in ("whole", "cut"))
         expected = imported(whole, source)
         engine = Noting()
         with tiny_pieces():
@@ -133,7 +133,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
     """Every kind of state, SQL's and timers, cut in the midst of key groups."""
-    whole, cut = Lake(tmp_path / "whole"), Lake(tmp_path / "cut")
+    whole, cut = Catalog(tmp_path / "whole"), Catalog(tmp_path / "cut")
     expected = imported(whole, case.snapshot)
     with tiny_pieces(200):
         record = imported(cut, case.snapshot)
@@ -146,7 +146,7 @@ def test_rocksdbs_own_files(tmp_path: Path) -> None:
     """A checkpoint with tables over each other: as one task would, and shared by the next."""
     written = [savepoint(tmp_path / "1"), savepoint(tmp_path / "2", changed=True)]
     source = rocksdb_checkpoint(written, tmp_path / "checkpoint", Settings(block_size=1000))
-    whole, cut = Lake(tmp_path / "whole"), Lake(tmp_path / "cut")
+    whole, cut = Catalog(tmp_path / "whole"), Catalog(tmp_path / "cut")
     expected, engine = imported(whole, source), Noting()
     with tiny_pieces(2000):
         record = imported(cut, source, engine=engine)
@@ -165,7 +165,7 @@ def test_rocksdbs_own_files(tmp_path: Path) -> None:
 def test_files_are_shared(tmp_path: Path) -> None:
     """A file stays where its key group is as it was, cut or not, before or now."""
     first, second = savepoint(tmp_path / "1"), savepoint(tmp_path / "2", changed=True)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     imported(lake, first, "whole")
     before = files_of(lake)
     with tiny_pieces():
@@ -193,8 +193,8 @@ def test_a_piece_counts_its_own_key_groups(tmp_path: Path) -> None:
     timers = NewKeyedState.timers("event", pa.table({"key": [7] * 9, "timestamp": range(9)}))
     write_snapshot(source, [NewOperator("op", "Long", (state, timers), max_parallelism=1 << 15)])
     with tiny_pieces():
-        record = imported(Lake(tmp_path / "cut"), source, engine=engine)
-    assert said(record) == said(imported(Lake(tmp_path / "whole"), source))
+        record = imported(Catalog(tmp_path / "cut"), source, engine=engine)
+    assert said(record) == said(imported(Catalog(tmp_path / "whole"), source))
     pieces = [(t, r) for t, r in zip(engine.tasks, engine.results, strict=True)
               if isinstance(t, PieceTask)]  # fmt: skip
     assert len(pieces) > 3
@@ -205,12 +205,12 @@ def test_a_piece_counts_its_own_key_groups(tmp_path: Path) -> None:
 
 def test_tasks_that_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts and files of other runs are gone when the snapshot is there."""
-    lake, engine = Lake(tmp_path / "lake"), Repeating(monkeypatch)
+    lake, engine = Catalog(tmp_path / "lake"), Repeating(monkeypatch)
     with tiny_pieces():
         record = imported(lake, savepoint(tmp_path / "s"), engine=engine)
     assert engine.lost
     assert files_of(lake) == named(lake)
-    whole = Lake(tmp_path / "whole")
+    whole = Catalog(tmp_path / "whole")
     assert rows_of(lake, record) == rows_of(whole, imported(whole, tmp_path / "s"))
 
 
@@ -223,7 +223,7 @@ def test_a_damaged_key_group(compression: str, tmp_path: Path) -> None:
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2 :: 64] = b"\xff" * len(content[len(content) // 2 :: 64])
     damaged.write_bytes(content)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     with tiny_pieces(), pytest.raises(CorruptSnapshotError, match="offset") as caught:
         imported(lake, source)
     assert damaged.name in str(caught.value)
@@ -245,7 +245,11 @@ def test_pieces_that_were_guessed(
     wrong: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of the file is read once; if a guess was wrong, it is cut, and imported as it is."""
-    source, lake, whole = hot(tmp_path / "s"), Lake(tmp_path / "lake"), Lake(tmp_path / "whole")
+    source, lake, whole = (
+        hot(tmp_path / "s"),
+        Catalog(tmp_path / "lake"),
+        Catalog(tmp_path / "whole"),
+    )
     guess, numbers = unified.UnifiedFile._entry_from, iter(range(1000))
 
     def guessed(*arguments: Any) -> int | None:
@@ -270,7 +274,7 @@ def test_pieces_that_were_guessed(
 
 def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that were written are removed with the attempt, or by the next after a crash."""
-    lake, source = Lake(tmp_path / "lake"), savepoint(tmp_path / "s")
+    lake, source = Catalog(tmp_path / "lake"), savepoint(tmp_path / "s")
     calls = iter(range(1000))
 
     def failing(moves: list[Move]) -> None:
@@ -292,7 +296,7 @@ def test_progress_ends_with_all(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     with tiny_pieces():
         import_snapshot(
-            Lake(tmp_path / "lake"), str(savepoint(tmp_path / "s")), JOB, engine="local",
+            Catalog(tmp_path / "lake"), str(savepoint(tmp_path / "s")), JOB, engine="local",
             progress=lambda done, total: told.append((done, total)),
         )  # fmt: skip
     assert [done for done, _ in told] == sorted(done for done, _ in told)
@@ -302,7 +306,7 @@ def test_progress_ends_with_all(tmp_path: Path) -> None:
 def test_small_slices_stay_whole(tmp_path: Path) -> None:
     """Nothing is cut where no slice is large."""
     engine = Noting()
-    imported(Lake(tmp_path / "lake"), savepoint(tmp_path / "s"), engine=engine)
+    imported(Catalog(tmp_path / "lake"), savepoint(tmp_path / "s"), engine=engine)
     assert not engine.count(PieceTask)
 
 
@@ -310,7 +314,7 @@ def test_a_huge_slice_is_cut_on_local_disks_whatever_its_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a store it would be read and written twice, which takes longer than to wait for it."""
-    whole, cut, source = Lake(tmp_path / "whole"), Lake(tmp_path / "cut"), tmp_path / "s"
+    whole, cut, source = Catalog(tmp_path / "whole"), Catalog(tmp_path / "cut"), tmp_path / "s"
     savepoint(source)
     monkeypatch.setattr(large_slices, "LARGE_BYTES", 1)
     monkeypatch.setattr(large_slices, "SHARE", 1)

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from statelake import NewKeyedState, NewOperator, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.query import session as sessions
 from statelake.pipelines.lake.query.session import QueryError, Session
 from statelake.pipelines.lake.query.table_names import (
@@ -41,9 +41,9 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """The demo's savepoints as snapshots of job `demo`, and a job `wide` of 1,024 key groups."""
-    lake = Lake(tmp_path_factory.mktemp("query") / "lake")
+    lake = Catalog(tmp_path_factory.mktemp("query") / "lake")
     import_as(lake, DEMO / "monday", "monday", job="demo")
     import_as(lake, DEMO / "tuesday", "tuesday", job="demo")
     import_as(lake, WIDE, "first", job="wide")
@@ -51,7 +51,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture
-def session(lake: Lake) -> Iterator[Session]:
+def session(lake: Catalog) -> Iterator[Session]:
     """A session at the newest tables, in which `demo` may be left out."""
     with Session(lake, TableNames(lake, job="demo")) as opened:
         yield opened
@@ -122,7 +122,7 @@ def test_two_tables_of_a_query_are_never_taken_for_one_another(
         for uid in dict.fromkeys(uid for uid, _ in tables)
     ]
     write_snapshot(tmp_path / "savepoint", operators)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     uids = [uid for uid, _ in tables]
     for snapshot in ("one", "One"):
         import_as(lake, tmp_path / "savepoint", snapshot, uids=uids)
@@ -154,7 +154,7 @@ class TestTables:
         assert rows(session, query.format("demo.kinds.total")) == expected
         assert rows(session, query.format('"kinds".`total`')) == expected
 
-    def test_as_of_a_snapshot(self, lake: Lake) -> None:
+    def test_as_of_a_snapshot(self, lake: Catalog) -> None:
         """An earlier snapshot's rows, and no other job's tables."""
         names = TableNames(lake, as_of="monday")
         with Session(lake, names) as session:
@@ -171,7 +171,7 @@ class TestTables:
 
     def test_partitions_that_are_not_asked_for_are_not_read(self, tmp_path: Path) -> None:
         """With all other files spoiled, a filter on a key group still gives its rows."""
-        lake = Lake(tmp_path / "lake")
+        lake = Catalog(tmp_path / "lake")
         import_as(lake, WORDS, "monday", partitions=30)
         table = lake.table("orders/keyed/counter/count")
         for file in table.files():
@@ -328,7 +328,7 @@ class TestRefused:
         with pytest.raises(QueryError, match="secret"):
             session.query("SELECT * FROM secret")
 
-    def test_names_of_jobs_and_snapshots(self, lake: Lake) -> None:
+    def test_names_of_jobs_and_snapshots(self, lake: Catalog) -> None:
         """Wrong ones are told before anything is run."""
         with pytest.raises(NotFoundError, match="no job has a snapshot 'nope'"):
             TableNames(lake, as_of="nope")
@@ -340,38 +340,38 @@ class TestDamagedTables:
     """A table whose files are not what its log says."""
 
     @pytest.fixture
-    def words(self, tmp_path: Path) -> Lake:
+    def words(self, tmp_path: Path) -> Catalog:
         """A lake with one job of words."""
-        return import_golden(Lake(tmp_path / "lake"), ("monday", WORDS))
+        return import_golden(Catalog(tmp_path / "lake"), ("monday", WORDS))
 
-    def file_of(self, lake: Lake) -> Path:
+    def file_of(self, lake: Catalog) -> Path:
         """A file of its table."""
         table = lake.table("orders/keyed/counter/count")
         return Path(table.uri) / table.files()[0].path
 
-    def refused(self, lake: Lake, kind: type[StateError], message: str) -> None:
+    def refused(self, lake: Catalog, kind: type[StateError], message: str) -> None:
         """The query ends in an error."""
         with Session(lake, TableNames(lake)) as session, pytest.raises(kind, match=message):
             rows(session, "SELECT sum(value) FROM orders.counter.count")
 
-    def test_a_missing_file(self, words: Lake) -> None:
+    def test_a_missing_file(self, words: Catalog) -> None:
         """It is named, with what to do."""
         self.file_of(words).unlink()
         self.refused(words, LakeError, r"key-groups-.*a file of the table can't be read")
 
-    def test_a_link(self, words: Lake, tmp_path: Path) -> None:
+    def test_a_link(self, words: Catalog, tmp_path: Path) -> None:
         """It is not followed."""
         file = self.file_of(words)
         file.rename(tmp_path / "victim.parquet")
         file.symlink_to(tmp_path / "victim.parquet")
         self.refused(words, UnsafePathError, "link")
 
-    def test_no_parquet(self, words: Lake) -> None:
+    def test_no_parquet(self, words: Catalog) -> None:
         """What is no Parquet file is an error of the lake."""
         self.file_of(words).write_bytes(b"PAR1 but not really")
         self.refused(words, LakeError, "can't be read")
 
-    def test_a_path_that_leads_away(self, words: Lake) -> None:
+    def test_a_path_that_leads_away(self, words: Catalog) -> None:
         """A log that names a file elsewhere is refused."""
         table = words.table("orders/keyed/counter/count")
         log = Path(table.uri) / "_delta_log" / f"{0:020d}.json"
@@ -381,7 +381,7 @@ class TestDamagedTables:
 
 
 def test_nothing_is_left_behind(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Temporary files go with the session, and DuckDB makes no directory where it runs."""
     monkeypatch.chdir(tmp_path)
@@ -391,7 +391,7 @@ def test_nothing_is_left_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_query_that_is_not_read_to_its_end_ends(lake: Lake) -> None:
+def test_a_query_that_is_not_read_to_its_end_ends(lake: Catalog) -> None:
     """Whoever has seen enough waits for nothing."""
     with Session(lake, TableNames(lake)) as session:
         query = "SELECT a.* FROM demo.kinds.total a, demo.kinds.total b, range(1000)"
@@ -400,7 +400,7 @@ def test_a_query_that_is_not_read_to_its_end_ends(lake: Lake) -> None:
 
 def test_a_version_is_pinned(tmp_path: Path) -> None:
     """A snapshot is read at its version, whatever a table's newest version has."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, WORDS, "monday")
     DeltaTable(lake.table("orders/keyed/counter/count").uri).delete("key_group > 9")
     query = "SELECT count(*) = 300 AS whole FROM orders.counter.count"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
 from tests.support.lakes import KINDS, entries, import_golden
 
@@ -28,7 +28,7 @@ others: keep
 @pytest.fixture
 def place(tmp_path: Path) -> tuple[object, ...]:
     """Where a snapshot is, and where its export is to be."""
-    import_golden(Lake(tmp_path / "lake"), ("s", KINDS))
+    import_golden(Catalog(tmp_path / "lake"), ("s", KINDS))
     return ("--lake", tmp_path / "lake", "--job", "orders", "--snapshot", "s",
             "--to", tmp_path / "out")  # fmt: skip
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from statelake import NewKeyedState, NewOperator, NewOperatorState, open_snapshot, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.lake.share.sampling import Sample
@@ -53,10 +53,10 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake with customers by name and orders by number, which name each other."""
     write_snapshot(tmp_path / "joined", [customers(), orders()], metadata_version=6)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, tmp_path / "joined", "s")
     return lake
 
@@ -124,16 +124,16 @@ def all_masked(tmp_path: Path, how: str = "format", ids: str = "format") -> Shar
     )  # fmt: skip
 
 
-def export(lake: Lake, sharing: Sharing, to: Path, **options: Any) -> Path:
+def export(lake: Catalog, sharing: Sharing, to: Path, **options: Any) -> Path:
     """Export a snapshot to others."""
     export_snapshot(lake, "orders", "s", to, sharing=sharing, engine=LOCAL, **options)
     return to
 
 
-def lake_of(tmp_path: Path, *operators: NewOperator) -> Lake:
+def lake_of(tmp_path: Path, *operators: NewOperator) -> Catalog:
     """A lake with a snapshot of some operators."""
     write_snapshot(tmp_path / "written", operators, metadata_version=6)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, tmp_path / "written", "s")
     return lake
 
@@ -148,7 +148,7 @@ def table(savepoint: Path, operator: str, state: str) -> list[Mapping[str, Any]]
 
 
 @pytest.mark.parametrize("how", ["format", "hash"])
-def test_joins_hold(lake: Lake, tmp_path: Path, how: str) -> None:
+def test_joins_hold(lake: Catalog, tmp_path: Path, how: str) -> None:
     """A name is masked alike as a key, value, field, element and map's key; no two meet."""
     to = export(lake, all_masked(tmp_path, how, how), tmp_path / "out")
     name_of = {row["value"]: row["key"] for row in table(to, "customers", "row")}
@@ -178,7 +178,7 @@ def test_joins_hold(lake: Lake, tmp_path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "snappy"])
 def test_nothing_of_what_is_masked_is_in_the_bytes(
-    lake: Lake, tmp_path: Path, compression: str
+    lake: Catalog, tmp_path: Path, compression: str
 ) -> None:
     """Neither a name nor a number, in no file, compressed or not."""
     plain = tmp_path / "plain"
@@ -223,7 +223,7 @@ def unpacked(stream: bytes) -> bytes:
 
 @pytest.mark.parametrize(("parallelism", "max_parallelism"), [(None, None), (5, 64), (3, 1000)])
 def test_masked_keys_are_in_their_key_groups(
-    lake: Lake, tmp_path: Path, parallelism: int | None, max_parallelism: int | None
+    lake: Catalog, tmp_path: Path, parallelism: int | None, max_parallelism: int | None
 ) -> None:
     """Whatever the parallelism, the savepoint is sound, and has every row."""
     to = export(
@@ -235,7 +235,7 @@ def test_masked_keys_are_in_their_key_groups(
     assert report.checked.entries > 1800
 
 
-def test_a_masked_sample_is_a_part_of_the_whole(lake: Lake, tmp_path: Path) -> None:
+def test_a_masked_sample_is_a_part_of_the_whole(lake: Catalog, tmp_path: Path) -> None:
     """First the keys are chosen, as they were, and then masked."""
     whole = export(lake, all_masked(tmp_path), tmp_path / "whole")
     sharing = Sharing(Sample(0.2), all_masked(tmp_path).mask)
@@ -254,7 +254,7 @@ def test_a_masked_sample_is_a_part_of_the_whole(lake: Lake, tmp_path: Path) -> N
     assert check_snapshot(part).faults == ()
 
 
-def test_null_constants_and_what_is_dropped(lake: Lake, tmp_path: Path) -> None:
+def test_null_constants_and_what_is_dropped(lake: Catalog, tmp_path: Path) -> None:
     """Values that say nothing, and states that are not there."""
     sharing = mask(
         tmp_path,
@@ -285,7 +285,7 @@ def test_null_constants_and_what_is_dropped(lake: Lake, tmp_path: Path) -> None:
     assert snapshot.operator("orders").keyed_states == ()
 
 
-def test_what_nothing_is_said_of_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_what_nothing_is_said_of_is_refused(lake: Catalog, tmp_path: Path) -> None:
     """Each is named, and nothing is written; `others: keep` says it of all."""
     said = {"keys": {"customers": "format"}, "states": {"customers/id": "format"}}
     with pytest.raises(EncodeError) as refused:
@@ -303,7 +303,7 @@ def advised(refused: pytest.ExceptionInfo[EncodeError]) -> dict[str, Any]:
     return {name: rules for line in lines for name, rules in yaml.safe_load(line).items()}
 
 
-def test_a_rule_for_a_state_is_one_for_all_its_columns(lake: Lake, tmp_path: Path) -> None:
+def test_a_rule_for_a_state_is_one_for_all_its_columns(lake: Catalog, tmp_path: Path) -> None:
     """The keys of maps and of broadcast states as well, which are names here."""
     said = {"keys": {"customers": "format", "orders": "hash"}, "others": "drop"}
     states = {"orders/friends": "format", "customers/known": "format"}
@@ -316,7 +316,7 @@ def test_a_rule_for_a_state_is_one_for_all_its_columns(lake: Lake, tmp_path: Pat
 
 def test_no_word_that_sql_counts_stays(tmp_path: Path) -> None:
     """`COUNT(DISTINCT word)` has the words as the keys of a map."""
-    lake = import_golden(Lake(tmp_path / "lake"), ("s", DISTINCT))
+    lake = import_golden(Catalog(tmp_path / "lake"), ("s", DISTINCT))
     (operator,) = [each for each in open_snapshot(DISTINCT).operators if each.keyed_states]
     distinct = f"{operator.label}/distinctAcc_0"
     words = {row["user_key"] for row in table(DISTINCT, operator.label, "distinctAcc_0")}
@@ -332,7 +332,7 @@ def test_no_word_that_sql_counts_stays(tmp_path: Path) -> None:
     )
 
 
-def test_each_field_is_named_or_refused(lake: Lake, tmp_path: Path) -> None:
+def test_each_field_is_named_or_refused(lake: Catalog, tmp_path: Path) -> None:
     """Also where another field of that state is named; the lines that are advised do."""
     said: dict[str, Any] = {
         "keys": {"customers": "format", "orders": "format"},
@@ -373,7 +373,7 @@ def test_a_field_of_a_key_is_named_or_refused(tmp_path: Path) -> None:
     assert b"berlin" not in content
 
 
-def test_a_part_has_its_own_rule_within_that_of_the_whole(lake: Lake, tmp_path: Path) -> None:
+def test_a_part_has_its_own_rule_within_that_of_the_whole(lake: Catalog, tmp_path: Path) -> None:
     """All else of it is masked; what has no parts any more can't have one."""
     said = {"keys": {"customers": "keep"}, "others": "drop"}
     person: dict[str, Any] = {
@@ -406,7 +406,7 @@ def test_a_state_of_keys_alone_is_named_too(tmp_path: Path) -> None:
 
 def test_windows_are_named_and_kept(tmp_path: Path) -> None:
     """Of contents and of timers; a window that began at another time would be none."""
-    lake = import_golden(Lake(tmp_path / "lake"), ("s", WINDOWS))
+    lake = import_golden(Catalog(tmp_path / "lake"), ("s", WINDOWS))
     said: dict[str, Any] = {
         "keys": {"tumbling": "format", "sliding": "format"},
         "states": {"tumbling/window-contents": {"value": "format"}},
@@ -480,7 +480,7 @@ def test_the_branch_of_a_union_is_kept_and_what_is_in_it_masked(tmp_path: Path) 
 
 def test_exact_bytes_are_kept_by_one_rule_alone(tmp_path: Path) -> None:
     """What they hold beside the columns has no part that a mask could name."""
-    lake = import_golden(Lake(tmp_path / "lake"), ("s", QUERIES))
+    lake = import_golden(Catalog(tmp_path / "lake"), ("s", QUERIES))
     name = "f15fc7d4c60bf6d64da93457bd598ead"
     said: dict[str, Any] = {"keys": {name: "keep"}, "others": "drop"}
     parts = mask(tmp_path, states={f"{name}/accState": {"value.f0": "keep"}}, **said)
@@ -505,7 +505,7 @@ def test_exact_bytes_are_kept_by_one_rule_alone(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_mask_of_this_snapshot(
-    lake: Lake, tmp_path: Path, said: dict[str, Any], problem: str
+    lake: Catalog, tmp_path: Path, said: dict[str, Any], problem: str
 ) -> None:
     """It is refused before anything is written."""
     with pytest.raises((EncodeError, NotFoundError), match=re.escape(problem)):
@@ -520,7 +520,7 @@ KEPT = {"boolean", "enum"}
 
 def test_every_type_that_has_a_format(tmp_path: Path) -> None:
     """Flink's types, each masked by format: as many values, sound, and hardly one as it was."""
-    lake = import_golden(Lake(tmp_path / "lake"), ("s", TYPES))
+    lake = import_golden(Catalog(tmp_path / "lake"), ("s", TYPES))
     operator = open_snapshot(TYPES).operator("types")
     names = [state.name for state in operator.keyed_states if not state.name.startswith("_timer")]
     states: dict[str, Any] = {f"types/{name}": "format" for name in names}
@@ -542,7 +542,7 @@ def test_every_type_that_has_a_format(tmp_path: Path) -> None:
 
 def test_raw_state_is_left_out_or_refused(tmp_path: Path) -> None:
     """Nobody knows what is in it."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, raw_savepoint(tmp_path / "raw"), "s")
     sharing = mask(tmp_path, others="keep")
     with pytest.raises(UnsupportedFormatError, match="raw operator state of operator opstate"):
@@ -553,7 +553,7 @@ def test_raw_state_is_left_out_or_refused(tmp_path: Path) -> None:
 
 def test_a_class_that_nobody_knows_is_refused_or_left_out(tmp_path: Path) -> None:
     """Its values are bytes: they are kept only where that is said of the state itself."""
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, own_savepoint("canonical", tmp_path / "own"), "s")
     said = mask(tmp_path, others="keep")
     with pytest.raises(UnsupportedFormatError, match=r"can't be masked.*--leave-out-opaque"):
@@ -591,7 +591,7 @@ def test_bytes_of_others_are_told_from_bytes(tmp_path: Path, value: Any, *, is_k
     rows = pa.table({"key": pa.array([], pa.string()), "value": pa.nulls(0)})
     operator = NewOperator("op", "String", (NewKeyedState("state", rows, value=value),))
     write_snapshot(tmp_path / "typed", [operator], metadata_version=6)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, tmp_path / "typed", "s")
     said = mask(tmp_path, others="keep")
     if is_known:
@@ -611,7 +611,7 @@ def test_the_secret_is_shown_to_nobody(tmp_path: Path) -> None:
 
 def test_a_compressed_job_with_timers(tmp_path: Path) -> None:
     """A snapshot of three subtasks, compressed by Flink: all keys masked, all timers with them."""
-    lake = import_golden(Lake(tmp_path / "lake"), ("s", KINDS))
+    lake = import_golden(Catalog(tmp_path / "lake"), ("s", KINDS))
     to = export(lake, mask(tmp_path, keys={"kinds": "format"}, others="keep"), tmp_path / "out")
     assert check_snapshot(to).faults == ()
     keys = {row["key"] for row in table(to, "kinds", "total")}
@@ -627,7 +627,7 @@ def test_keys_of_a_hash_that_nobody_knows_are_not_masked(tmp_path: Path) -> None
         "tiers", pojo, (NewKeyedState("count", rows, value="Long"),), max_parallelism=8
     )
     write_snapshot(tmp_path / "tiers", [tiers], metadata_version=6)
-    lake = Lake(tmp_path / "lake")
+    lake = Catalog(tmp_path / "lake")
     import_as(lake, tmp_path / "tiers", "s")
     with pytest.raises(UnknownHashError, match="say `keep` of these keys"):
         export(lake, mask(tmp_path, keys={"tiers": "format"}, others="keep"), tmp_path / "out")

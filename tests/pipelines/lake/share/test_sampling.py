@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from statelake import NewKeyedState, NewOperator, NewOperatorState, open_snapshot, write_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.share.sampling import Sample
 from statelake.pipelines.lake.share.sharing import Sharing
@@ -25,7 +25,7 @@ KEYS = [f"key-{number}" for number in range(5000)]
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A lake with two operators that have keys of one type, and other state beside them."""
     root = tmp_path_factory.mktemp("sampled")
     first = NewOperator(
@@ -50,7 +50,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         parallelism=3, max_parallelism=300,
     )  # fmt: skip
     write_snapshot(root / "savepoint", [first, second], metadata_version=6)
-    lake = Lake(root / "lake")
+    lake = Catalog(root / "lake")
     import_as(lake, root / "savepoint", "s")
     return lake
 
@@ -61,14 +61,14 @@ def keys_of(savepoint: Path, operator: str, state: str) -> set[str]:
     return set(found["key"].to_pylist())
 
 
-def export(lake: Lake, to: Path, share: float, seed: int = 0, **options: Any) -> Path:
+def export(lake: Catalog, to: Path, share: float, seed: int = 0, **options: Any) -> Path:
     """Export a sample."""
     sharing = Sharing(Sample(share, seed))
     export_snapshot(lake, "orders", "s", to, sharing=sharing, engine=LOCAL, **options)
     return to
 
 
-def test_whole_keys(lake: Lake, tmp_path: Path) -> None:
+def test_whole_keys(lake: Catalog, tmp_path: Path) -> None:
     """Each key is in or out with all it has, in every operator with keys of its type."""
     to = export(lake, tmp_path / "out", 0.1)
     keys = keys_of(to, "first", "count")
@@ -78,7 +78,7 @@ def test_whole_keys(lake: Lake, tmp_path: Path) -> None:
     assert check_snapshot(to).faults == ()
 
 
-def test_state_without_keys_is_whole(lake: Lake, tmp_path: Path) -> None:
+def test_state_without_keys_is_whole(lake: Catalog, tmp_path: Path) -> None:
     """It is the same for any key."""
     export_snapshot(lake, "orders", "s", tmp_path / "all", engine=LOCAL)
     to = export(lake, tmp_path / "out", 0.01)
@@ -90,7 +90,7 @@ def test_state_without_keys_is_whole(lake: Lake, tmp_path: Path) -> None:
         assert part == whole
 
 
-def test_reproducible(lake: Lake, tmp_path: Path) -> None:
+def test_reproducible(lake: Catalog, tmp_path: Path) -> None:
     """The same seed gives the same entries, and another one other keys."""
     once, again = (export(lake, tmp_path / name, 0.05, 7) for name in ("once", "again"))
     assert entries(once) == entries(again)
@@ -99,7 +99,7 @@ def test_reproducible(lake: Lake, tmp_path: Path) -> None:
     assert len(keys & others) < len(keys) / 2
 
 
-def test_a_larger_sample_has_all_of_a_smaller_one(lake: Lake, tmp_path: Path) -> None:
+def test_a_larger_sample_has_all_of_a_smaller_one(lake: Catalog, tmp_path: Path) -> None:
     """And the whole is all there is."""
     shares = (0.001, 0.1, 0.5, 1.0)
     found = [
@@ -109,7 +109,7 @@ def test_a_larger_sample_has_all_of_a_smaller_one(lake: Lake, tmp_path: Path) ->
     assert found[-1] == set(KEYS)
 
 
-def test_at_another_parallelism(lake: Lake, tmp_path: Path) -> None:
+def test_at_another_parallelism(lake: Catalog, tmp_path: Path) -> None:
     """The same keys, in other key groups."""
     plain = export(lake, tmp_path / "plain", 0.1)
     wide = export(lake, tmp_path / "wide", 0.1, parallelism=5, max_parallelism=1000)
@@ -117,7 +117,7 @@ def test_at_another_parallelism(lake: Lake, tmp_path: Path) -> None:
     assert check_snapshot(wide).faults == ()
 
 
-def test_state_without_structure_is_refused_or_left_out(lake: Lake, tmp_path: Path) -> None:
+def test_state_without_structure_is_refused_or_left_out(lake: Catalog, tmp_path: Path) -> None:
     """Raw keyed state has keys, and nobody knows which."""
     export_snapshot(lake, "orders", "s", tmp_path / "raw", engine=LOCAL)
     path = tmp_path / "raw" / "_metadata"
@@ -129,7 +129,7 @@ def test_state_without_structure_is_refused_or_left_out(lake: Lake, tmp_path: Pa
     raw = InlineHandle("raw", b"raw keyed state " * 4)
     subtasks[0].raw_keyed = replace(keyed, offsets=tuple(range(raw.size)), stream=raw)
     path.write_bytes(write_metadata(metadata))
-    other = Lake(tmp_path / "lake")
+    other = Catalog(tmp_path / "lake")
     import_as(other, tmp_path / "raw", "s")
     with pytest.raises(UnsupportedFormatError, match="raw keyed state of operator first") as error:
         export(other, tmp_path / "out", 0.1)

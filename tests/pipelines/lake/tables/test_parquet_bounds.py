@@ -160,6 +160,30 @@ def test_what_statelake_writes_can_be_read_whatever_it_packs_to(
     assert pq.read_metadata(path).num_rows == rows.num_rows
 
 
+def test_a_column_of_bytes_has_no_statistics(tmp_path: Path) -> None:
+    """Arrow copies the smallest and the largest value six times to write neither."""
+    fields = pa.struct([("number", pa.int64()), ("bytes", pa.binary())])
+    schema = pa.schema(
+        {
+            "key": pa.string(), "bytes": pa.binary(), "large": pa.large_binary(), "value": fields,
+            "list": pa.list_(fields), "large_list": pa.large_list(pa.int8()),
+            "array": pa.list_(pa.int8(), 2), "map": pa.map_(pa.string(), fields),
+        }
+    )  # fmt: skip
+    value = {"number": 1, "bytes": b"1"}
+    row = {
+        "key": "k", "bytes": b"1", "large": b"1", "value": value, "list": [value],
+        "large_list": [1], "array": [1, 2], "map": [("k", value)],
+    }  # fmt: skip
+    path = tmp_path / "rows.parquet"
+    with pa.OSFile(str(path), "wb") as out, BoundedWriter(out, schema) as writer:
+        writer.write_table(pa.Table.from_pylist([row], schema))
+    row_group = pq.read_metadata(path).row_group(0)
+    columns = [row_group.column(index) for index in range(row_group.num_columns)]
+    without = [column.path_in_schema for column in columns if not column.is_stats_set]
+    assert without == ["bytes", "large"]
+
+
 def test_a_column_that_is_named_often_is_refused() -> None:
     """Columns of a footer that all lead to the same bytes would be unpacked as often."""
     numbers = np.random.default_rng(1).random(10_000)

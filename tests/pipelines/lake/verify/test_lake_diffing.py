@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.verify import diffing
@@ -36,6 +36,8 @@ from tests.support.lakes import (
     import_golden,
 )
 
+pytestmark = pytest.mark.thinned(2)
+
 EDITS = (
     ("counter/count", "key_group < 20", {"value": "value + 5"}),
     ("counter/count", "key_group BETWEEN 30 AND 50", {}),
@@ -43,12 +45,12 @@ EDITS = (
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake that is not there yet."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def diff(lake: Lake, earlier: str, later: str, **options: Any) -> dict[str, StateDifference]:
+def diff(lake: Catalog, earlier: str, later: str, **options: Any) -> dict[str, StateDifference]:
     """The differences by state, found here."""
     found = diff_snapshots(lake, "orders", earlier, later, engine=LOCAL, **options)
     return {f"{difference.operator}/{difference.state}": difference for difference in found}
@@ -100,7 +102,7 @@ def elements(savepoint: Path) -> dict[str, Counter[bytes]]:
     [(DEMO / "monday", DEMO / "tuesday"), (DEMO / "tuesday", DEMO / "monday")],
     ids=["forth", "back"],
 )
-def test_two_savepoints_of_a_job(earlier: Path, later: Path, lake: Lake) -> None:
+def test_two_savepoints_of_a_job(earlier: Path, later: Path, lake: Catalog) -> None:
     """Every state is counted as comparing all bytes says, timers too."""
     import_as(lake, earlier, "a")
     import_as(lake, later, "b")
@@ -114,7 +116,7 @@ def test_two_savepoints_of_a_job(earlier: Path, later: Path, lake: Lake) -> None
 
 
 @pytest.mark.parametrize("source", [WORDS, WIDE], ids=["key groups", "buckets"])
-def test_what_changed(source: Path, lake: Lake, tmp_path: Path) -> None:
+def test_what_changed(source: Path, lake: Catalog, tmp_path: Path) -> None:
     """Changed, deleted and (the other way round) added entries, each with its rows."""
     later = edited_savepoint(source, tmp_path / "later", *EDITS)
     import_as(lake, source, "a")
@@ -139,7 +141,7 @@ def test_what_changed(source: Path, lake: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 4])
-def test_as_many_examples_as_wanted(limit: int, lake: Lake, tmp_path: Path) -> None:
+def test_as_many_examples_as_wanted(limit: int, lake: Catalog, tmp_path: Path) -> None:
     """Counts do not depend on how many examples are shown."""
     later = edited_savepoint(WORDS, tmp_path / "later", *EDITS)
     import_golden(lake, ("a", WORDS))
@@ -149,7 +151,7 @@ def test_as_many_examples_as_wanted(limit: int, lake: Lake, tmp_path: Path) -> N
     assert counts(found)[1:] == expected(WORDS, later)["counter/count"]
 
 
-def test_the_same(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """What both snapshots share is not even opened."""
     import_golden(lake, ("a", WINDOWS))
     import_as(lake, WINDOWS, "b", "orders")
@@ -165,7 +167,7 @@ def test_the_same(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_differing_key_groups_are_opened(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A difference in one key group costs reading that one."""
     group = entries(WORDS)[open_snapshot(WORDS).operator("counter").operator_id, "count"][0][0]
@@ -186,7 +188,7 @@ def test_only_differing_key_groups_are_opened(
 
 
 @pytest.mark.parametrize("max_parallelism", [64, 1000])
-def test_another_max_parallelism(max_parallelism: int, lake: Lake, tmp_path: Path) -> None:
+def test_another_max_parallelism(max_parallelism: int, lake: Catalog, tmp_path: Path) -> None:
     """Keys that only moved to other key groups are the same; what changed beside is found."""
     import_golden(lake, ("a", KINDS))
     exported(lake, "a", tmp_path / "moved", max_parallelism=max_parallelism)
@@ -215,7 +217,7 @@ def assert_examples(difference: StateDifference, change: str, place: str, entrie
     assert len({repr(row) for row in rows}) == len(rows)
 
 
-def test_states_that_come_and_go(lake: Lake) -> None:
+def test_states_that_come_and_go(lake: Catalog) -> None:
     """An operator that only one snapshot has is added or removed with all that it holds."""
     import_golden(lake, ("a", WORDS))
     import_as(lake, WINDOWS, "b")
@@ -231,7 +233,7 @@ def test_states_that_come_and_go(lake: Lake) -> None:
     assert all(not difference.examples for difference in diff(lake, "a", "b", examples=0).values())
 
 
-def test_another_type(lake: Lake) -> None:
+def test_another_type(lake: Catalog) -> None:
     """Entries of different types are not compared one by one."""
     record = import_as(lake, WORDS, "a")
     (operator,) = record.operators
@@ -241,7 +243,7 @@ def test_another_type(lake: Lake) -> None:
     assert counts(diff(lake, "a", "b")["counter/count"]) == ("retyped", 300, 300, 0)
 
 
-def test_fields_that_come_and_go(lake: Lake) -> None:
+def test_fields_that_come_and_go(lake: Catalog) -> None:
     """A class with other fields is the same type still, and its values are compared."""
     import_as(lake, golden("pojo-rocksdb-canonical-p2-m128-flink2.3.0").snapshot, "a")
     states = [op_state for op in lake.snapshot("orders", "a").operators for op_state in op.states]
@@ -264,7 +266,7 @@ def test_fields_that_come_and_go(lake: Lake) -> None:
     assert {counts(each) for each in found.values()} == {("same", 0, 0, 0)}
 
 
-def test_what_is_not_there(lake: Lake) -> None:
+def test_what_is_not_there(lake: Catalog) -> None:
     """An unknown snapshot is named, whichever side it is on."""
     import_golden(lake, ("a", WORDS))
     for pair in (("a", "x"), ("x", "a")):
@@ -272,7 +274,7 @@ def test_what_is_not_there(lake: Lake) -> None:
             diff(lake, *pair)
 
 
-def test_operator_states_that_come_and_go(lake: Lake) -> None:
+def test_operator_states_that_come_and_go(lake: Catalog) -> None:
     """Those without keys have examples too: elements with their subtask, entries with their key."""
     import_golden(lake, ("a", WORDS))
     record = import_as(lake, golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot, "b")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.verify.integrity import stored_faults
 from statelake.state_core.checks.integrity import check_snapshot
@@ -25,12 +25,12 @@ OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake without anything in it."""
-    return Lake(tmp_path / "lake")
+    return Catalog(tmp_path / "lake")
 
 
-def files(lake: Lake, record: SnapshotRecord, state: str) -> list[Path]:
+def files(lake: Catalog, record: SnapshotRecord, state: str) -> list[Path]:
     """The data files of a state's table."""
     tables = {
         in_state.name: in_state.table for held in record.operators for in_state in held.states
@@ -48,13 +48,13 @@ def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
 
 
 @pytest.mark.parametrize("case", golden_cases("wordcount", "windows"), ids=lambda case: case.name)
-def test_sound(case: GoldenCase, lake: Lake) -> None:
+def test_sound(case: GoldenCase, lake: Catalog) -> None:
     """What was just imported."""
     assert stored_faults(lake, import_as(lake, case.snapshot, "s")) == []
 
 
 @pytest.mark.parametrize("source", [KINDS, OPERATOR], ids=["kinds", "operator"])
-def test_sound_of_every_kind(source: Path, lake: Lake) -> None:
+def test_sound_of_every_kind(source: Path, lake: Catalog) -> None:
     """All kinds of keyed state, timers, lists and broadcasts; told of each operator."""
     record = import_as(lake, source, "s")
     told: list[tuple[int, int]] = []
@@ -63,7 +63,7 @@ def test_sound_of_every_kind(source: Path, lake: Lake) -> None:
     assert told == [(done, count) for done in range(1, count + 1)]
 
 
-def test_rows_that_moved(lake: Lake) -> None:
+def test_rows_that_moved(lake: Catalog) -> None:
     """As many rows as before, but in another key group, where their keys do not belong."""
     record = import_as(lake, WIDE, "s")
 
@@ -80,7 +80,7 @@ def test_rows_that_moved(lake: Lake) -> None:
     assert all("count" in fault for fault in faults)
 
 
-def test_keys_that_changed(lake: Lake) -> None:
+def test_keys_that_changed(lake: Catalog) -> None:
     """As many rows in every key group, but one key is another."""
     record = import_as(lake, WORDS, "s")
 
@@ -94,7 +94,7 @@ def test_keys_that_changed(lake: Lake) -> None:
     assert "1 or more keys in a key group that is not theirs, 'nobody' the first" in fault
 
 
-def test_files_that_are_no_more(lake: Lake) -> None:
+def test_files_that_are_no_more(lake: Catalog) -> None:
     """Of two states one file each: gone, and no Parquet any more; both are told."""
     record = import_as(lake, KINDS, "s")
     files(lake, record, "total")[0].unlink()
@@ -105,7 +105,7 @@ def test_files_that_are_no_more(lake: Lake) -> None:
     assert any("can't be read" in fault for fault in faults)
 
 
-def test_carried_files(lake: Lake, tmp_path: Path) -> None:
+def test_carried_files(lake: Catalog, tmp_path: Path) -> None:
     """A file that is kept as it was must be what it was, and there."""
     record = import_as(lake, raw_savepoint(tmp_path / "raw"), "s")
     assert stored_faults(lake, record) == []
@@ -119,7 +119,7 @@ def test_carried_files(lake: Lake, tmp_path: Path) -> None:
     assert "is not there" in fault
 
 
-def test_exports_are_sound(lake: Lake, tmp_path: Path) -> None:
+def test_exports_are_sound(lake: Catalog, tmp_path: Path) -> None:
     """Timers of Flink 1.8, which were raw keyed state, are like any others."""
     record = import_as(lake, OLD, "s")
     assert record.carried == []
@@ -129,7 +129,7 @@ def test_exports_are_sound(lake: Lake, tmp_path: Path) -> None:
     assert report.unchecked == ()
 
 
-def test_raw_state_goes_with_an_export(lake: Lake, tmp_path: Path) -> None:
+def test_raw_state_goes_with_an_export(lake: Catalog, tmp_path: Path) -> None:
     """What only its operator understands, wherever the source is then, at its parallelism."""
     source = tmp_path / "source"
     shutil.copytree(OLD, source)

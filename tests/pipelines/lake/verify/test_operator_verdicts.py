@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import InlineHandle
@@ -37,7 +37,7 @@ RULES = golden("operator-hashmap-canonical-snappy-p3-m128-flink2.3.0")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Catalog:
     """A lake with the old job's savepoint."""
     return old_job_lake(tmp_path)
 
@@ -55,7 +55,7 @@ def test_the_savepoint_holds_what_flink_printed(tmp_path: Path) -> None:
     assert subtask_lines(held) == OLD_HOLDERS
 
 
-def test_a_savepoint_of_the_new_job_is_judged_as_flink_does(lake: Lake, tmp_path: Path) -> None:
+def test_a_savepoint_of_the_new_job_is_judged_as_flink_does(lake: Catalog, tmp_path: Path) -> None:
     """Keys of a broadcast state, too, are migrated: the worse of both verdicts counts."""
     new = evolving_savepoint("operator-new", tmp_path / "new")
     assert judged(lake, "old", new) == verdicts_of_flink("new")
@@ -63,7 +63,7 @@ def test_a_savepoint_of_the_new_job_is_judged_as_flink_does(lake: Lake, tmp_path
 
 @pytest.mark.parametrize(("name", "types"), [("new", NEW_HOLDERS), ("refused", REFUSED_HOLDERS)])
 def test_a_spec_is_judged_as_flink_judges_the_classes(
-    name: str, types: dict[str, Any], lake: Lake, tmp_path: Path
+    name: str, types: dict[str, Any], lake: Catalog, tmp_path: Path
 ) -> None:
     """Elements and values; a spec leaves keys as they are."""
     found = judged(lake, "old", spec(types, tmp_path / "spec.json"))
@@ -71,7 +71,7 @@ def test_a_spec_is_judged_as_flink_judges_the_classes(
 
 
 @pytest.mark.parametrize(("name", "said"), [("split", "mode of a list"), ("rules", "begins empty")])
-def test_a_state_in_another_form_is_said_to_be_lost(name: str, said: str, lake: Lake) -> None:
+def test_a_state_in_another_form_is_said_to_be_lost(name: str, said: str, lake: Catalog) -> None:
     """What was a union list, in a job that has the name for another list or a broadcast state."""
     record = import_as(lake, RULES.snapshot, "rules")
     meta = recorded(record, "union").meta_info.replace(b"\0\5union", name_bytes(name))
@@ -86,7 +86,7 @@ def name_bytes(name: str) -> bytes:
     return len(name).to_bytes(2, "big") + name.encode()
 
 
-def test_an_operator_with_operator_state_alone_may_not_be_gone(lake: Lake) -> None:
+def test_an_operator_with_operator_state_alone_may_not_be_gone(lake: Catalog) -> None:
     """As Flink refuses state that nothing claims, without the flag of that name."""
     old, others = lake.snapshot(JOB, "old"), str(RULES.snapshot)
     (gone,) = (verdict for verdict in check_against(old, others) if verdict.fault)
@@ -94,7 +94,7 @@ def test_an_operator_with_operator_state_alone_may_not_be_gone(lake: Lake) -> No
     assert not any(verdict.fault for verdict in check_against(old, others, allow_missing=True))
 
 
-def test_nor_may_one_whose_state_has_no_tables(lake: Lake, tmp_path: Path) -> None:
+def test_nor_may_one_whose_state_has_no_tables(lake: Catalog, tmp_path: Path) -> None:
     """Flink looks at raw state and at a coordinator's, too."""
     record = import_as(lake, raw_savepoint(tmp_path / "raw"), "raw")
     metadata = read_metadata(record.metadata)
@@ -112,7 +112,7 @@ def test_nor_may_one_whose_state_has_no_tables(lake: Lake, tmp_path: Path) -> No
     assert gone == {"opstate": "raw state", "gone": "its coordinator's state"}
 
 
-def test_operators_are_found_by_the_hash_of_their_uid(lake: Lake) -> None:
+def test_operators_are_found_by_the_hash_of_their_uid(lake: Catalog) -> None:
     """Before Flink 2.0, a snapshot holds no uids."""
     (unnamed,) = golden_cases("operator", form="canonical")[1:2]
     record = import_as(lake, unnamed.snapshot, "unnamed")

@@ -17,6 +17,8 @@ from tests.support.savepoints.damaged import Damaged, damaged
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.snapshot_damage import damages, inlined
 
+pytestmark = pytest.mark.thinned(3)
+
 ALWAYS = (
     "kinds-hashmap-canonical", "kinds-hashmap-native", "kinds-rocksdb-native",
     "operator-hashmap-canonical-snappy-p3-m128-flink2", "wordcount-rocksdb-canonical-snappy",

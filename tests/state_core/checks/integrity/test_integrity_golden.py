@@ -14,6 +14,8 @@ from tests.support.savepoints.expected_contents import contents_of, same_lines, 
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 from tests.support.savepoints.kryo_savepoint import KRYO_STATES, kryo_savepoint
 
+pytestmark = pytest.mark.thinned(3)
+
 CASES = [pytest.param(golden_case, id=golden_case.name) for golden_case in golden_cases()]
 OLD = sorted(path.parent for path in (GOLDEN / "old").rglob("_metadata"))
 

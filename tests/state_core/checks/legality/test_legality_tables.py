@@ -20,7 +20,6 @@ from statelake.state_core.checks.legality import (
     check_operator,
     refusal,
 )
-from statelake.state_core.checks.legality_document import document
 from statelake.state_core.declarations import (
     RedistributionMode,
     RedistributionStrategy,
@@ -32,6 +31,7 @@ from statelake.state_core.declarations import (
 )
 from statelake.state_core.declarations.findings import Finding
 from statelake.state_core.errors import LegalityError
+from tests.support.jobs.legality_page import document
 
 G, NK, K, B = StreamKind
 ONE = """
@@ -207,6 +207,6 @@ def test_a_side_that_is_not_there_is_no_question() -> None:
 
 
 def test_the_documentation_is_what_the_tables_say() -> None:
-    """`docs/legality.md` is generated; the module says how."""
+    """`docs/legality.md` is generated."""
     path = Path(__file__).parents[4] / "docs" / "legality.md"
     assert path.read_text("utf-8") == document()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.api import Lake
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.checks.integrity import check_snapshot
@@ -36,6 +36,8 @@ from statelake.state_core.model.key_groups import key_groups_of
 from statelake.state_core.model.snapshot import Snapshot
 from tests.support.command import run
 from tests.support.savepoints.change_logs import CHECKPOINTS, rows_of, savepoint_of, unpack
+
+pytestmark = pytest.mark.thinned(3)
 
 LOGGED = "rocksdb/chk-1"  # of which nothing was materialized
 every_checkpoint = pytest.mark.parametrize("name", CHECKPOINTS)
@@ -169,7 +171,7 @@ def test_parts_without_changes_are_checked(backend: str, golden: Path, tmp_path:
 @pytest.mark.parametrize("name", ["hashmap/rescaled/chk-1", "rocksdb/chk-2"])
 def test_it_is_imported_and_exported(name: str, golden: Path, tmp_path: Path) -> None:
     """As a canonical savepoint of another parallelism."""
-    lake, to = Lake(tmp_path / "lake"), tmp_path / "export"
+    lake, to = Catalog(tmp_path / "lake"), tmp_path / "export"
     import_snapshot(lake, str(golden / name), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", to, parallelism=5, engine="local")
     assert rows_of(open_snapshot(to)) == rows_of(open_snapshot(savepoint_of(golden / name)))

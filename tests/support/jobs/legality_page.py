@@ -1,9 +1,4 @@
-"""`docs/legality.md`, from the tables of `state_core.checks.legality`.
-
-::
-
-    from statelake.state_core.checks.legality_document import document
-"""
+"""`docs/legality.md`, from the tables of `state_core.checks.legality`."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ __all__ = ["document"]
 HEAD = """\
 # Which states a function may declare, and which it may touch
 
-Written by `state_core.checks.legality_document` from the tables of `state_core.checks.legality`;
+Written by `tests/support/jobs/legality_page.py` from the tables of `state_core.checks.legality`;
 a test compares. The rules are those of FLIP-433. `statelake check legality MODULE:JOB` holds a job
 against them before it runs.
 

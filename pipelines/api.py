@@ -1,0 +1,888 @@
+"""A lake in Python: the lake, its jobs, their snapshots. What the command can, these can.
+
+::
+
+    import statelake as sl
+
+    lake = sl.Lake("s3://bucket/lake", storage_options={"AWS_REGION": "eu-central-1"})
+    orders = lake.job("orders")
+    orders.import_snapshot("savepoint-5f1e2c-0a1b2c3d4e5f", name="monday")
+    orders["latest"]["kinds"]["total"].to_arrow()
+    orders["monday"].export("savepoints/wide", parallelism=12)
+
+Methods and parameters are called as the command's words are. A snapshot is named as on the command
+line: by its id, `latest`, `latest~1`, a date, or the beginning of its id. Each raises a
+`StateError` that says what is wrong and what to do, and leaves the lake as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from typing_extensions import Self
+
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId, resolve_snapshot
+from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
+from statelake.pipelines.shown import json_text, plain
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.files.storage_options import with_storage_options
+from statelake.state_core.model.snapshot import Operator, Snapshot
+from statelake.state_core.printable import printable
+
+# each operation is imported when it is first used: who reads a state needs no DuckDB
+# ruff: noqa: PLC0415
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.catalog.deletions import Freed
+    from statelake.pipelines.lake.catalog.dropping import DropPlan, DropResult
+    from statelake.pipelines.lake.edit.committing import CommitResult
+    from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit
+    from statelake.pipelines.lake.erase.audit_records import AuditRecord
+    from statelake.pipelines.lake.erase.auditing import AuditResult
+    from statelake.pipelines.lake.erase.erasing import ErasureResult
+    from statelake.pipelines.lake.erase.planning import ErasurePlan
+    from statelake.pipelines.lake.erase.requests import ErasureRequest
+    from statelake.pipelines.lake.export.exporting import ExportResult
+    from statelake.pipelines.lake.export.rescaling import OperatorPlan
+    from statelake.pipelines.lake.ingest.importing import ImportResult
+    from statelake.pipelines.lake.keys.key_history import KeyHistory
+    from statelake.pipelines.lake.share.mask_file import Mask
+    from statelake.pipelines.lake.verify.diffing import StateDifference
+    from statelake.pipelines.operations.bootstrap import BootstrapResult
+    from statelake.pipelines.operations.migrations import KryoOutcome, Outcome
+    from statelake.pipelines.operations.retention import RetentionPlan
+    from statelake.state_core.connectors.sinks import Sink
+    from statelake.state_core.connectors.sources import Source
+    from statelake.state_core.declarations import JobDeclaration
+    from statelake.state_core.declarations.findings import Finding
+    from statelake.state_core.formats.key_weights import StateWeights
+    from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+    from statelake.state_core.model.channels import Channel
+
+__all__ = ["Erasure", "Job", "Lake", "LakeSnapshot", "SnapshotEditor"]
+
+
+Result = TypeVar("Result")
+
+
+class Lake:
+    """A lake at a path or URI. Nothing is created before the first snapshot.
+
+    Args:
+        location: Its directory.
+        storage_options: For `s3://`: `AWS_REGION` and the like, as deltalake names them.
+
+    Attributes:
+        catalog: Its catalog and tables, for programs that need what is below.
+    """
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.catalog = Catalog(with_storage_options(location, storage_options))
+
+    def __repr__(self) -> str:
+        return f"<Lake {printable(self.catalog.directory.uri)}>"
+
+    def jobs(self) -> list[str]:
+        """Return the names of the jobs that have snapshots; an empty list if there is no lake."""
+        return self.catalog.jobs() if self.catalog.exists() else []
+
+    def job(
+        self, name: str, *, engine: Engine | str = "auto", progress: Progress | None = None
+    ) -> Job:
+        """Return a job of the lake, be there snapshots of it or not.
+
+        Args:
+            name: Its name; its tables are below that.
+            engine: Where its operations run: `auto`, `spark`, `local`, or an engine.
+            progress: Called with (done, total) by operations that take long.
+        """
+        return Job(self, name, engine, progress)
+
+    def snapshots(self, job: str | None = None) -> list[SnapshotRecord]:
+        """Return what is known of all snapshots, or of one job's, the oldest first.
+
+        Rows of the catalog that break a rule are left out.
+        """
+        return self.catalog.summaries(job) if self.catalog.exists() else []
+
+    def sql(
+        self, query: str, *, as_of: str | None = None, job: str | None = None
+    ) -> pa.RecordBatchReader:
+        """Run a query on DuckDB, with tables by the name `<job>.<operator>.<state>`.
+
+        Args:
+            query: SQL that reads.
+            as_of: Read tables as they were in this snapshot.
+            job: A job whose name may be left out of table names.
+
+        Returns:
+            The rows, which `read_all()` makes a table; DuckDB, Polars and pandas take it as it is.
+
+        Raises:
+            QueryError: The statement does not read, or DuckDB refuses it.
+            NotFoundError: There is no such snapshot or job.
+        """
+        from statelake.pipelines.lake.query.session import Session
+        from statelake.pipelines.lake.query.table_names import TableNames
+
+        if as_of is not None and job is not None:
+            as_of = resolve_snapshot(self.catalog, job, as_of)
+        session = Session(self.catalog, TableNames(self.catalog, as_of=as_of, job=job))
+        try:
+            answer = session.query(query)
+        except BaseException:
+            session.close()
+            raise
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with session:
+                yield from answer.batches
+
+        return pa.RecordBatchReader.from_batches(answer.schema, batches())
+
+    def plan_clean(self, exports: Iterable[str] = ()) -> Freed:
+        """Count what `clean` would delete; nothing is changed.
+
+        Args:
+            exports: The local directories in which savepoints were written.
+        """
+        from statelake.pipelines.lake.catalog.dropping import clean_lake
+
+        return clean_lake(self.catalog, exports, dry_run=True)
+
+    def clean(self, exports: Iterable[str] = ()) -> Freed:
+        """Delete files that no snapshot and no running process has.
+
+        Args:
+            exports: The local directories in which savepoints were written: unfinished ones go.
+        """
+        from statelake.pipelines.lake.catalog.dropping import clean_lake
+
+        return clean_lake(self.catalog, exports, dry_run=False)
+
+    def erase(
+        self,
+        request: str,
+        *,
+        keys: Iterable[object] = (),
+        where: Mapping[str, str] | None = None,
+        jobs: Sequence[str] = (),
+        snapshots: Sequence[str] = (),
+        carried: str = "",
+        blobs: Sequence[str] = (),
+        changelogs: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> Erasure:
+        """Return an erasure, to be planned, executed and audited.
+
+        Args:
+            request: The id under which it is recorded.
+            keys: The keys that go from all keyed states and timers; text as `statelake dump`
+                prints it.
+            where: By state (`operator/state`), SQL that is true of the rows that go.
+            jobs: The jobs whose snapshots are erased from; all by default.
+            snapshots: Ids of the only snapshots that are erased from; all by default.
+            carried: What becomes of state without tables, which can't be searched: `drop`, `keep`,
+                or empty to refuse.
+            blobs: Blob stores of `statelake run`, erased from too.
+            changelogs: Directories of changelogs, erased from too.
+            progress: Called with (done, total) after each file.
+        """
+        from statelake.pipelines.lake.erase.requests import ErasureRequest
+
+        texts = [key if isinstance(key, str) else json_text(plain(key)) for key in keys]
+        asked = ErasureRequest(
+            request, tuple(dict.fromkeys(texts)), dict(where or {}), carried, tuple(snapshots),
+            tuple(blobs), tuple(changelogs),
+        )  # fmt: skip
+        return Erasure(self, asked, tuple(jobs), progress)
+
+    def audit_records(self) -> list[AuditRecord]:
+        """Return the records of erasures and audits, the oldest first."""
+        from statelake.pipelines.lake.erase.audit_records import audit_records
+
+        return audit_records(self.catalog)
+
+    def broken_record(self) -> AuditRecord | None:
+        """Return the first record that is not as it was written, or behind one that is gone."""
+        from statelake.pipelines.lake.erase.audit_records import broken_record
+
+        return broken_record(self.audit_records())
+
+
+@dataclass(frozen=True, repr=False)
+class Erasure:
+    """Keys and rows that are to go from every snapshot and every file of a lake."""
+
+    lake: Lake
+    asked: ErasureRequest
+    jobs: tuple[str, ...] = ()
+    progress: Progress | None = None
+
+    def __repr__(self) -> str:
+        keys, predicates = len(self.asked.keys), len(self.asked.where)
+        return f"<Erasure {self.asked.request}: {keys} keys, {predicates} predicates>"
+
+    def plan(self) -> ErasurePlan:
+        """Say what `execute` would do; nothing is written."""
+        from statelake.pipelines.lake.erase.erasing import plan_erasure
+
+        return plan_erasure(self.lake.catalog, self.asked, self.jobs, progress=self.progress)
+
+    def execute(self, *, whole: bool = False, secret: bytes = b"", by: str = "") -> ErasureResult:
+        """Erase, or go on with an erasure of that request that ended too soon.
+
+        Args:
+            whole: Whether a predicate may be true of every row of a state.
+            secret: Makes the keyed hash by which the record knows what was asked.
+            by: Who asks; by default who runs this process.
+        """
+        from statelake.pipelines.lake.erase.erasing import erase
+
+        return erase(
+            self.lake.catalog, self.asked, self.jobs, whole=whole, secret=secret,
+            requested_by=by, progress=self.progress,
+        )  # fmt: skip
+
+    def audit(self, also: Sequence[str] = (), *, secret: bytes = b"") -> AuditResult:
+        """Read every byte below the lake, and search for what was erased in all its forms.
+
+        Args:
+            also: Other places to search: directories or URIs.
+            secret: The one of the erasure.
+        """
+        from statelake.pipelines.lake.erase.auditing import audit_erasure
+
+        return audit_erasure(
+            self.lake.catalog, self.asked, also, secret=secret, progress=self.progress
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Job:
+    """One job of a lake, and where its operations run.
+
+    Attributes:
+        lake: The lake.
+        name: Its name.
+        engine: `auto`, `spark`, `local`, or an engine.
+        progress: Called with (done, total) by operations that take long.
+    """
+
+    lake: Lake
+    name: str
+    engine: Engine | str = "auto"
+    progress: Progress | None = None
+
+    def __repr__(self) -> str:
+        return f"<Job {printable(self.name)} of {printable(self.lake.catalog.directory.uri)}>"
+
+    def snapshots(self) -> list[SnapshotRecord]:
+        """Return what is known of its snapshots, the oldest first; see `Lake.snapshots`."""
+        return self.lake.snapshots(self.name)
+
+    def __getitem__(self, snapshot: str) -> LakeSnapshot:
+        """Return a snapshot by its id, `latest`, `latest~1`, a date, or how its id begins.
+
+        Raises:
+            NotFoundError: There is no such snapshot, or several begin so.
+        """
+        record = self.lake.catalog.snapshot(self.name, self._id(snapshot))
+        return LakeSnapshot(self, record)
+
+    def _id(self, snapshot: str) -> SnapshotId:
+        return resolve_snapshot(self.lake.catalog, self.name, snapshot)
+
+    def import_snapshot(
+        self,
+        savepoint: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        allow_external: Iterable[str] = (),
+        uids: Iterable[str] = (),
+        note: str = "",
+        taken: datetime | None = None,
+        partitions: int | None = None,
+    ) -> ImportResult:
+        """Import a savepoint or checkpoint as the job's next snapshot.
+
+        Args:
+            savepoint: Its directory, a path or URI.
+            name: The snapshot's id; by default as Flink named its directory.
+            allow_external: Directories elsewhere that its handles may lead to.
+            uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+            note: Kept with it.
+            taken: When the job took it; by default the time of its file `_metadata`.
+            partitions: How many files each state gets, 1 to 128; by default as its bytes ask for.
+        """
+        from statelake.pipelines.lake.ingest.importing import import_snapshot
+
+        return import_snapshot(
+            self.lake.catalog, os.fspath(savepoint), self.name, snapshot_id=name,
+            engine=self.engine, allow_external=allow_external, uids=uids, note=note,
+            taken_at=taken, partitions=partitions, progress=self.progress,
+        )  # fmt: skip
+
+    def bootstrap(
+        self,
+        spec: str | os.PathLike[str] | Mapping[str, Any],
+        to: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        sources: Mapping[str, Any] | None = None,
+        parallelism: int | None = None,
+        max_parallelism: int | None = None,
+        compression: str = "none",
+        metadata_version: int = 3,
+        operator_state_version: int = 6,
+    ) -> BootstrapResult:
+        """Create a savepoint from tables, and import it as the job's snapshot.
+
+        Args:
+            spec: A YAML or Python file, or the same as a mapping.
+            to: The savepoint's directory, which must not exist.
+            name: The snapshot's id.
+            sources: By the name that the spec has as a source: a DataFrame or an Arrow table.
+            parallelism: The parallelism of every operator; by default as the spec says.
+            max_parallelism: The maximum parallelism of every operator, likewise.
+            compression: `snappy` or `none`.
+            metadata_version: 3 restores in any Flink since 1.11, 6 in 2.1 and later.
+            operator_state_version: 6, or 5 for Flink before 1.18.
+        """
+        from statelake.pipelines.operations.bootstrap import bootstrap
+
+        return bootstrap(
+            None, spec, to, sources=sources, parallelism=parallelism,
+            max_parallelism=max_parallelism, compression=compression,
+            metadata_version=metadata_version, operator_state_version=operator_state_version,
+            lake=self.lake.catalog, job=self.name, snapshot_id=name, engine=self.engine,
+            progress=self.progress,
+        )  # fmt: skip
+
+    def sql(self, query: str, *, as_of: str | None = None) -> pa.RecordBatchReader:
+        """Run a query with tables by the name `<operator>.<state>`; see `Lake.sql`."""
+        return self.lake.sql(query, as_of=as_of, job=self.name)
+
+    def history(
+        self, key: object, *, operator: str | None = None, state: str | None = None
+    ) -> KeyHistory:
+        """Return what changed of a key from each snapshot of the job to the next.
+
+        Args:
+            key: The key as in a column `key`.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
+        """
+        from statelake.pipelines.lake.keys.key_history import key_history
+
+        value = key.as_py() if isinstance(key, pa.Scalar) else key
+        text = json_text(plain(value))
+        return key_history(self.lake.catalog, self.name, text, operator=operator, state=state)
+
+    def commit(self, name: str, parent: str, *, note: str = "") -> CommitResult:
+        """Register the current versions of the job's tables, edited elsewhere, as a snapshot.
+
+        Args:
+            name: The id of the new snapshot.
+            parent: The snapshot whose tables were edited.
+            note: Kept with it; say why.
+        """
+        from statelake.pipelines.lake.edit.committing import commit_snapshot
+
+        return commit_snapshot(
+            self.lake.catalog, self.name, name, self._id(parent), note=note, engine=self.engine,
+            progress=self.progress,
+        )  # fmt: skip
+
+    def plan_drop(self, *snapshots: str, keep: int | None = None) -> DropPlan:
+        """Say what `drop` would do; nothing is changed. Arguments and errors as for `drop`."""
+        from statelake.pipelines.lake.catalog.dropping import plan_drop
+
+        ids = self._going(snapshots, keep)
+        return plan_drop(self.lake.catalog, self.name, snapshot_ids=ids, keep=keep)
+
+    def drop(self, *snapshots: str, keep: int | None = None) -> DropResult:
+        """Drop the snapshots named, or all but the newest, and free what only they needed.
+
+        Those with a hold stay.
+
+        Args:
+            snapshots: The snapshots to drop.
+            keep: How many of the newest to keep, where no snapshots are named.
+
+        Raises:
+            HeldError: There is a hold on one of those named; nothing is dropped.
+            DeclarationError: Neither snapshots nor `keep` are given, or both.
+        """
+        from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+
+        ids = self._going(snapshots, keep)
+        return drop_snapshots(self.lake.catalog, self.name, snapshot_ids=ids, keep=keep)
+
+    def _going(self, snapshots: tuple[str, ...], keep: int | None) -> list[str] | None:
+        """Return the ids of snapshots that are named, all looked up before one is dropped."""
+        if bool(snapshots) == (keep is not None):
+            raise DeclarationError("give either snapshots to drop, or how many to keep")
+        return [*dict.fromkeys(map(self._id, snapshots))] or None
+
+    def plan_retain(self, policy: str) -> RetentionPlan:
+        """Say which snapshots a policy keeps, and why; nothing is changed.
+
+        Args:
+            policy: For example `30d all, 1y daily, forever monthly`.
+        """
+        from statelake.pipelines.operations.retention import Policy, plan_retention
+
+        return plan_retention(self.lake.catalog, self.name, Policy.parse(policy))
+
+    def retain(self, policy: str) -> DropResult | None:
+        """Drop the snapshots that a policy does not keep; return None if all stay.
+
+        Args:
+            policy: As for `plan_retain`.
+        """
+        from statelake.pipelines.operations.retention import Policy, prune
+
+        return prune(self.lake.catalog, self.name, Policy.parse(policy))
+
+
+class LakeSnapshot(Snapshot):
+    """A snapshot in a lake: a `Snapshot`, and what can be done with it there.
+
+    Its `operators` are those that have state in tables.
+
+    Args:
+        job: The job.
+        record: All that the lake knows of it.
+    """
+
+    job: Job
+    record: SnapshotRecord
+
+    def __init__(self, job: Job, record: SnapshotRecord) -> None:
+        known = {
+            "location": f"{job.name}/{record.snapshot_id}",
+            "metadata_version": record.metadata_version,
+            "checkpoint_id": record.checkpoint_id,
+            "kind": record.kind,
+            "format": record.format,
+            "job": job,
+            "record": record,
+        }
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def operators(self) -> tuple[Operator, ...]:
+        """Its operators with state in tables, of which nothing is read before it is asked for."""
+        from statelake.pipelines.lake.catalog.recorded_states import recorded_operators
+
+        return recorded_operators(self._catalog, self.record)
+
+    def __repr__(self) -> str:
+        return repr(self.record).replace("SnapshotRecord", "LakeSnapshot", 1)
+
+    @property
+    def name(self) -> str:
+        """Its id within the job."""
+        return self.record.snapshot_id
+
+    @property
+    def compression(self) -> str:
+        """`snappy` or `none`, as it was written."""
+        return self.record.compression
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self.job.lake.catalog
+
+    def export(
+        self,
+        to: str | os.PathLike[str],
+        *,
+        parallelism: int | None = None,
+        max_parallelism: int | None = None,
+        compression: str | None = None,
+        metadata_version: int | None = None,
+        operator_state_version: int | None = None,
+        drop_channel_state: bool = False,
+        sample: float | None = None,
+        seed: int = 0,
+        mask: Mask | str | os.PathLike[str] | None = None,
+        leave_out_opaque: bool = False,
+    ) -> ExportResult:
+        """Write it as a savepoint that Flink restores.
+
+        Args:
+            to: A directory that does not exist.
+            parallelism: The parallelism of every operator with state; by default as it was.
+            max_parallelism: Another one gives every key a new key group; by default as it was.
+            compression: `snappy` or `none`; by default as it was.
+            metadata_version: 3 to 6; by default as it was. 3 restores in any Flink since 1.11.
+            operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
+            drop_channel_state: Whether records in flight are left out, which the job never sees.
+            sample: The share of the keys that is written, such as 0.01; by default all.
+            seed: Another one samples other keys.
+            mask: What becomes of keys and values, or a YAML file that says it.
+            leave_out_opaque: Whether state that can't be sampled or masked is left out.
+        """
+        from statelake.pipelines.lake.export.exporting import export_snapshot
+        from statelake.pipelines.lake.share.sharing import sharing_of
+
+        return export_snapshot(
+            self._catalog, self.job.name, self.name, to, parallelism=parallelism,
+            max_parallelism=max_parallelism, compression=compression,
+            metadata_version=metadata_version, operator_state_version=operator_state_version,
+            sharing=sharing_of(sample, seed, mask, leave_out=leave_out_opaque),
+            drop_channel_state=drop_channel_state, engine=self.job.engine,
+            progress=self.job.progress,
+        )  # fmt: skip
+
+    def diff(self, later: str, *, examples: int = 3) -> list[StateDifference]:
+        """Compare it with a later snapshot of the job, state by state.
+
+        Args:
+            later: The other snapshot.
+            examples: How many rows of each kind of difference are shown.
+        """
+        from statelake.pipelines.lake.verify.diffing import diff_snapshots
+
+        return diff_snapshots(
+            self._catalog, self.job.name, self.name, self.job[later].name, examples=examples,
+            engine=self.job.engine, progress=self.job.progress,
+        )  # fmt: skip
+
+    def edit(self, name: str) -> SnapshotEditor:
+        """Return an editor, whose `save` makes another snapshot of this one.
+
+        Args:
+            name: The id of the new snapshot.
+        """
+        from statelake.pipelines.lake.edit.editing import SnapshotEdit
+
+        return SnapshotEditor(self, name, SnapshotEdit())
+
+    def edit_sql(self, name: str, *statements: str, note: str = "") -> EditResult:
+        """Make another snapshot of this one by SQL: all statements are run, or none.
+
+        Args:
+            name: The id of the new snapshot.
+            statements: `DELETE`, `UPDATE` and `INSERT`, on DuckDB.
+            note: Kept with it; say why.
+        """
+        from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+
+        return edit_by_sql(
+            self._catalog, self.job.name, self.name, name, statements, note=note,
+            progress=self.job.progress,
+        )  # fmt: skip
+
+    def migrate(
+        self,
+        to: str,
+        *,
+        state: str = "",
+        suffix: str = "-migrated",
+        dry_run: bool = False,
+        note: str = "",
+    ) -> Outcome:
+        """Make a snapshot whose states have new types; one that was made before stays.
+
+        Args:
+            to: A YAML, JSON or Python file that says what each state becomes.
+            state: Only this one of the file's: `operator/state`.
+            suffix: What follows this snapshot's id in the new one's.
+            dry_run: Whether it is only said if that would work.
+            note: Kept with the new snapshot.
+        """
+        from statelake.pipelines.lake.edit.changes import read_changes
+        from statelake.pipelines.operations.migrations import migrate_one, preview_migration
+
+        changes = read_changes(to, state)
+        if dry_run:
+            return preview_migration(self._catalog, self.job.name, self.name, *changes)
+        return migrate_one(
+            self._catalog, self.job.name, self.name, *changes, suffix=suffix, note=note,
+            engine=self.job.engine, progress=self.job.progress,
+        )  # fmt: skip
+
+    def kryo_to_flink_2(
+        self, *, suffix: str = "-migrated", dry_run: bool = False, note: str = ""
+    ) -> KryoOutcome:
+        """Make a snapshot in which what Flink 1's Kryo wrote is what Flink 2 reads.
+
+        Args:
+            suffix: What follows this snapshot's id in the new one's.
+            dry_run: Whether it is only said what would become of each state.
+            note: Kept with the new snapshot.
+        """
+        from statelake.pipelines.operations.migrations import upgrade_kryo_one
+
+        return upgrade_kryo_one(
+            self._catalog, self.job.name, self.name, f"{self.name}{suffix}", dry_run=dry_run,
+            note=note, engine=self.job.engine, progress=self.job.progress,
+        )  # fmt: skip
+
+    def erase(
+        self,
+        request: str,
+        *,
+        keys: Iterable[object] = (),
+        where: Mapping[str, str] | None = None,
+        carried: str = "",
+        blobs: Sequence[str] = (),
+        changelogs: Sequence[str] = (),
+    ) -> Erasure:
+        """Return an erasure from this snapshot alone; arguments as for `Lake.erase`."""
+        return self.job.lake.erase(
+            request, keys=keys, where=where, jobs=(self.job.name,), snapshots=(self.name,),
+            carried=carried, blobs=blobs, changelogs=changelogs, progress=self.job.progress,
+        )  # fmt: skip
+
+    def hold(self, reason: str = "") -> list[HoldRecord]:
+        """Let nobody drop it until its holds are released; return all that it has.
+
+        Args:
+            reason: Why; another reason is another hold.
+        """
+        from statelake.pipelines.lake.catalog.holds import hold_snapshot
+
+        return hold_snapshot(self._catalog, self.job.name, self.name, reason)
+
+    def release(self, reason: str | None = None) -> list[str]:
+        """End its holds, and return their reasons.
+
+        Args:
+            reason: Only the hold of that reason; all of them by default.
+        """
+        from statelake.pipelines.lake.catalog.holds import release_snapshot
+
+        return release_snapshot(self._catalog, self.job.name, self.name, reason)
+
+    def plan_rescale(
+        self, parallelism: int, max_parallelism: int | None = None
+    ) -> list[OperatorPlan]:
+        """Return how its key groups would be spread at another parallelism.
+
+        Args:
+            parallelism: The new parallelism.
+            max_parallelism: A new one of these, too; by default as it was.
+        """
+        from statelake.pipelines.lake.export.rescaling import plan_rescale
+
+        return plan_rescale(self.record, parallelism, max_parallelism)
+
+    def check_integrity(self, savepoint: Snapshot | None = None) -> list[str]:
+        """Read, count and hash every row; return a sentence for each fault.
+
+        Args:
+            savepoint: What it was imported from, which is compared, too.
+        """
+        from statelake.pipelines.lake.verify.integrity import count_faults, stored_faults
+
+        faults = stored_faults(self._catalog, self.record, self.job.progress)
+        if savepoint is not None:
+            found = count_faults(self._catalog, self.record, savepoint)
+            faults += [fault for fault in found if fault not in faults]
+        return faults
+
+    def check_compatibility(
+        self, against: str, *, allow_non_restored_state: bool = False
+    ) -> list[StateVerdict]:
+        """Return for every state whether a new job could use it.
+
+        Args:
+            against: A file that says what states become, or a savepoint of the new job.
+            allow_non_restored_state: Whether an operator may be gone.
+        """
+        from statelake.pipelines.lake.verify.compatibility import check_against
+
+        return check_against(self.record, against, allow_missing=allow_non_restored_state)
+
+    def check_legality(
+        self, declared: JobDeclaration | str, *, allow_non_restored_state: bool = False
+    ) -> list[Finding]:
+        """Return all that is wrong with a declared job that is to restore it.
+
+        Args:
+            declared: A declaration, or where one is: `MODULE:JOB`, `FILE.py:JOB`, a JSON file.
+            allow_non_restored_state: Whether an operator of the snapshot may be gone.
+        """
+        from statelake.pipelines.lake.verify.legality import (
+            check_declared,
+            held_of_record,
+            load_job,
+        )
+
+        job = load_job(declared) if isinstance(declared, str) else declared
+        held = held_of_record(self.record)
+        return check_declared(job, held, allow_missing=allow_non_restored_state)
+
+    def sources(self) -> list[Source]:
+        """Return where its sources go on: offsets, positions, splits."""
+        from statelake.pipelines.lake.catalog.recorded_sources import recorded_sources
+
+        return self._read(partial(recorded_sources, self._catalog.location))
+
+    def sinks(self) -> list[Sink]:
+        """Return its sinks, with what they have still to commit."""
+        from statelake.pipelines.lake.catalog.recorded_sources import recorded_sinks
+
+        return self._read(partial(recorded_sinks, self._catalog.location))
+
+    def channels(self) -> list[Channel]:
+        """Return its channels with records in flight; `read_channels` reads what is in them."""
+        from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
+
+        return recorded_channels(self._catalog.directory, self.record)
+
+    def top(
+        self,
+        limit: int = 10,
+        *,
+        operator: str | None = None,
+        state: str | None = None,
+        ttl: Iterable[timedelta] = (),
+        at: datetime | None = None,
+    ) -> dict[str, dict[str, StateWeights]]:
+        """Return the heaviest keys of each keyed state, exactly, by operator and state.
+
+        Args:
+            limit: How many keys of each state.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
+            ttl: Times to live: how much would be gone at each is in `StateWeights.expiries`.
+            at: When it would; by default when the snapshot was taken.
+        """
+        from statelake.pipelines.lake.keys.heavy_keys import expired_until, weigh_snapshot
+
+        until = expired_until(at or self.record.taken_at, ttl)
+
+        def weigh(record: SnapshotRecord) -> list[tuple[OperatorRecord, dict[str, StateWeights]]]:
+            return weigh_snapshot(
+                self._catalog, record, limit, operator=operator, state=state, until=until,
+                progress=self.job.progress,
+            )  # fmt: skip
+
+        return {owner.label: states for owner, states in self._read(weigh)}
+
+    def _read(self, read: Callable[[SnapshotRecord], Result]) -> Result:
+        """Read the snapshot by one record from begin to end: see `SnapshotReading.whole`."""
+        return SnapshotReading(self._catalog, self.record).whole(read)
+
+
+class SnapshotEditor:
+    """Changes of a snapshot, which `save` makes: each method adds one, and returns the editor.
+
+    Names are those of before: merges come first, then what is dropped, purged and renamed.
+
+    Args:
+        parent: The snapshot.
+        name: The id of the new snapshot.
+        changes: What is changed so far.
+    """
+
+    def __init__(self, parent: LakeSnapshot, name: str, changes: SnapshotEdit) -> None:
+        self.parent = parent
+        self.name = name
+        self.changes = changes
+
+    def __repr__(self) -> str:
+        return f"<SnapshotEditor {printable(self.name)} of {printable(self.parent.location)}>"
+
+    def _add(self, what: str, *more: object) -> Self:
+        changed: dict[str, Any] = {what: [*getattr(self.changes, what), *more]}
+        self.changes = replace(self.changes, **changed)
+        return self
+
+    def _put(self, what: str, name: str, value: object) -> Self:
+        given = getattr(self.changes, what)
+        if name in given:
+            raise DeclarationError(f"{what} names {name} twice", remedy="give it once")
+        changed: dict[str, Any] = {what: {**given, name: value}}
+        self.changes = replace(self.changes, **changed)
+        return self
+
+    def rename_uid(self, operator: str, uid: str) -> Self:
+        """Give an operator a uid."""
+        return self._put("rename", operator, uid)
+
+    def drop_operator(self, *operators: str) -> Self:
+        """Drop operators."""
+        return self._add("drop_operators", *operators)
+
+    def keep_operator(self, *operators: str) -> Self:
+        """Drop all operators but these."""
+        return self._add("keep_operators", *operators)
+
+    def drop_state(self, *states: str) -> Self:
+        """Drop states, each `operator/state`; `operator/timers` stands for all timers."""
+        return self._add("drop_states", *states)
+
+    def merge(self, snapshot: str, *, job: str | None = None) -> Self:
+        """Take in the operators of another snapshot, of this job or of another."""
+        other = self.parent.job if job is None else self.parent.job.lake.job(job)
+        return self._add("merge", (other.name, other[snapshot].name))
+
+    def purge(self, state: str, predicate: str) -> Self:
+        """Delete the rows of a state (`operator/state`) of which a predicate in SQL is true."""
+        return self._put("purge", state, predicate)
+
+    def expire(self, state: str, ttl: timedelta) -> Self:
+        """Delete what of a state has expired at a time to live; see `at`."""
+        return self._put("expire", state, ttl)
+
+    def keep_keys(self, operator: str, file: str) -> Self:
+        """Delete all keys of an operator but those that a file lists, one a line."""
+        return self._put("keep_keys", operator, file)
+
+    def set_offsets(self, *offsets: str) -> Self:
+        """Have Kafka's partitions read from elsewhere.
+
+        Args:
+            offsets: `topic:partition=offset`, or files with one a line.
+        """
+        from statelake.pipelines.lake.catalog.recorded_sources import read_new_offsets
+
+        return self._add("set_offsets", *read_new_offsets(offsets))
+
+    def offsets_from_timestamp(self, time: datetime, bootstrap_servers: str) -> Self:
+        """Have Kafka's partitions read from where they stood at a time, as the brokers say."""
+        from statelake.pipelines.lake.catalog.recorded_sources import offsets_at
+
+        job = self.parent.job
+        found = offsets_at(job.lake.catalog, job.name, self.parent.name, bootstrap_servers, time)
+        return self._add("set_offsets", *found)
+
+    def at(self, time: datetime) -> Self:
+        """Say when it is asked what has expired; by default when the snapshot was taken."""
+        self.changes = replace(self.changes, at=time)
+        return self
+
+    def save(self, *, note: str = "") -> EditResult:
+        """Make the new snapshot; the old one stays.
+
+        Args:
+            note: Kept with it; say why.
+        """
+        from statelake.pipelines.lake.edit.editing import edit_snapshot
+
+        job = self.parent.job
+        return edit_snapshot(
+            job.lake.catalog, job.name, self.parent.name, self.name, self.changes,
+            note=note, engine=job.engine, progress=job.progress,
+        )  # fmt: skip

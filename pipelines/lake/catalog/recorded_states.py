@@ -1,0 +1,212 @@
+"""Operators and states of a snapshot in the lake, read as those of a savepoint are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.tables.key_rows import QUEUE_COLUMNS, read_key, sought_key
+from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    SnapshotRecord,
+)
+from statelake.pipelines.lake.tables.table_rows import (
+    TableRows,
+    open_unit,
+    parse_recorded,
+    rows_of_groups,
+    rows_of_queue,
+    table_rows,
+    typed_rows,
+)
+from statelake.pipelines.lake.tables.tables import table_directory
+from statelake.pipelines.lake.tables.unit_writer import table_columns
+from statelake.pipelines.lake.tables.units import KEY_GROUP
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
+from statelake.state_core.model.operator_state import NonKeyedState, columns_of
+from statelake.state_core.model.snapshot import KeyedState, Operator
+
+
+@dataclass(frozen=True, repr=False)
+class RecordedState(KeyedState):
+    """A keyed state whose content is in a table of the lake.
+
+    Attributes:
+        lake: The lake.
+        record: The snapshot.
+        operator_id: The operator.
+    """
+
+    lake: Catalog = field(kw_only=True, compare=False)
+    record: SnapshotRecord = field(kw_only=True, compare=False)
+    operator_id: str = field(kw_only=True)
+
+    def batches(
+        self, key_groups: KeyGroups | None = None, *, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the content, file by file; arguments as for `to_arrow`."""
+
+        def read(record: SnapshotRecord) -> Iterator[pa.RecordBatch]:
+            for piece in self._pieces(record, key_groups):
+                yield from _batches(piece, columns)
+
+        return SnapshotReading(self.lake, self.record).each(read)
+
+    def to_arrow(
+        self,
+        key_groups: KeyGroups | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        threads: int | None = None,
+    ) -> pa.Table:
+        """Return the content as one table, files read by several threads; see `KeyedState`."""
+        schema = columns_of(self.schema, columns)
+
+        def read(record: SnapshotRecord) -> pa.Table:
+            with ThreadPoolExecutor(threads) as pool:
+                read_piece = partial(_batches, columns=columns)
+                found = list(pool.map(read_piece, self._pieces(record, key_groups)))
+            return pa.Table.from_batches([batch for part in found for batch in part], schema)
+
+        return SnapshotReading(self.lake, self.record).whole(read)
+
+    def get(self, key: object) -> pa.Table:
+        """Return all that is held for one key, out of the files that may hold it."""
+        value = key.as_py() if isinstance(key, pa.Scalar) else key
+
+        def read(record: SnapshotRecord) -> pa.Table:
+            table = self._rows(record)
+            sought = sought_key(table, value)
+            found = [
+                rows
+                for unit in table.units
+                if sought.may_be_in(unit)
+                for _, rows in read_key(table, unit, sought)
+            ]
+            return pa.concat_tables([self.schema.empty_table(), *found])
+
+        return SnapshotReading(self.lake, self.record).whole(read)
+
+    def _rows(self, record: SnapshotRecord) -> TableRows:
+        """Return what reads the state as a record has it."""
+        operator = next(each for each in record.operators if each.operator_id == self.operator_id)
+        state = next(each for each in operator.states if each.name == self.name)
+        rows = table_rows(self.lake.location, operator, operator.table_of(state))
+        only = tuple(each for each in rows.states if each[1] == state.meta_info)
+        return replace(rows, states=only)
+
+    def _pieces(
+        self, record: SnapshotRecord, key_groups: KeyGroups | None
+    ) -> list[tuple[TableRows, KeyGroupRange | None]]:
+        """Return each file with the key groups that are wanted of it."""
+        rows = self._rows(record)
+        every: list[KeyGroupRange | None] = [None]
+        if key_groups is not None:
+            every = [*ranges_of(key_groups)]
+        pieces: list[tuple[TableRows, KeyGroupRange | None]] = []
+        for unit in sorted(rows.units, key=lambda unit: unit.first):
+            one = replace(rows, units=(unit,))
+            pieces += [
+                (one, wanted)
+                for wanted in every
+                if wanted is None or (wanted.first <= unit.last and wanted.last >= unit.first)
+            ]
+        return pieces
+
+
+def _batches(
+    piece: tuple[TableRows, KeyGroupRange | None], columns: Sequence[str] | None
+) -> list[pa.RecordBatch]:
+    """Return the rows of one file that are of some key groups."""
+    rows, key_groups = piece
+    (unit,) = rows.units
+    state, layout = rows.parse(rows.states[0][1])
+    wanted = columns_of(layout.schema, columns).names
+    needed = pa.schema(
+        [each for each in table_columns(state) if each.name in (KEY_GROUP, *QUEUE_COLUMNS, *wanted)]
+    )
+    place = table_directory(rows.lake, rows.path).full(unit.path)
+    with open_unit(rows.lake, rows.path, unit, whole=True) as file:
+        table = file.read(columns=rows.partitioning.file_schema(needed).names)
+    typed = typed_rows(table, unit, needed, rows.partitioning, place)
+    groups = key_groups or KeyGroupRange(0, rows.max_parallelism - 1)
+    chosen = rows_of_queue(rows_of_groups(typed, groups), state).select(wanted)
+    return list(chosen.to_batches())
+
+
+@dataclass(frozen=True, repr=False)
+class RecordedOperatorState(NonKeyedState):
+    """An operator state whose content is in a table of the lake; attributes as above."""
+
+    lake: Catalog = field(kw_only=True, compare=False)
+    record: SnapshotRecord = field(kw_only=True, compare=False)
+    operator_id: str = field(kw_only=True)
+
+    @property
+    def elements(self) -> int:
+        """Return the number of elements, or of entries of a broadcast state's copy."""
+        return self._held(self.record)[1].elements
+
+    def batches(self, *, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the content, file by file; of a broadcast state, one copy."""
+
+        def read(record: SnapshotRecord) -> Iterator[pa.RecordBatch]:
+            operator, state = self._held(record)
+            for unit in sorted(operator.table_of(state).units, key=lambda unit: unit.first):
+                batch = read_operator_rows(self.lake.location, state, [unit])
+                yield batch if columns is None else batch.select(list(columns))
+
+        return SnapshotReading(self.lake, self.record).each(read)
+
+    def disagreeing(self) -> list[int]:
+        """Return the subtasks whose copy of a broadcast state differs from the first one."""
+        return list(self._held(self.record)[1].disagreeing)
+
+    def _held(self, record: SnapshotRecord) -> tuple[OperatorRecord, OperatorStateRecord]:
+        operator = next(each for each in record.operators if each.operator_id == self.operator_id)
+        return operator, next(s for s in operator.operator_states if s.name == self.name)
+
+
+def recorded_operators(lake: Catalog, record: SnapshotRecord) -> tuple[Operator, ...]:
+    """Return the operators with tables of a snapshot; nothing but the record is read.
+
+    Args:
+        lake: The lake.
+        record: The snapshot.
+    """
+    return tuple(_operator(lake, record, operator) for operator in record.operators)
+
+
+def _operator(lake: Catalog, record: SnapshotRecord, operator: OperatorRecord) -> Operator:
+    place: dict[str, Any] = {"lake": lake, "record": record, "operator_id": operator.operator_id}
+    return Operator(
+        operator.operator_id,
+        operator.uid,
+        operator.name,
+        operator.parallelism,
+        operator.max_parallelism,
+        keyed_states=tuple(
+            RecordedState(**_values(parse_recorded(operator, state)), **place)
+            for state in operator.states
+        ),
+        operator_states=tuple(
+            RecordedOperatorState(**_values(parse_operator_state(state.meta_info)[0]), **place)
+            for state in operator.operator_states
+        ),
+        operator_state_version=operator.operator_state_version,
+        total_bytes=operator.state_bytes,
+    )
+
+
+def _values(state: KeyedState | NonKeyedState) -> dict[str, Any]:
+    return {each.name: getattr(state, each.name) for each in fields(state)}

@@ -1,0 +1,87 @@
+"""Descriptions of operators of the lake: an import has counted what the catalog says."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    OperatorStateRecord,
+    StateRecord,
+)
+from statelake.pipelines.lake.tables.table_rows import parse_recorded
+from statelake.state_core.model.description import KINDS, OperatorDescription, StateDescription
+from statelake.state_core.model.handles import DistributionMode
+
+
+def group_totals(
+    states: list[StateRecord], max_parallelism: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return entries and bytes of each key group, over some states."""
+    entries = np.zeros(max_parallelism, np.int64)
+    sizes = np.zeros(max_parallelism, np.int64)
+    for state in states:
+        groups = [key_group.key_group for key_group in state.key_groups]
+        np.add.at(entries, groups, [key_group.entries for key_group in state.key_groups])
+        np.add.at(sizes, groups, [key_group.state_bytes for key_group in state.key_groups])
+    return entries, sizes
+
+
+def describe_recorded(operator: OperatorRecord, *, schemas: int = 0) -> OperatorDescription:
+    """Return the description of an operator of a snapshot of the lake.
+
+    Args:
+        operator: The operator.
+        schemas: Of how many of its keyed states the columns are listed.
+    """
+    entries, sizes = group_totals(operator.states, operator.max_parallelism)
+    return OperatorDescription(
+        operator.operator_id,
+        operator.uid,
+        operator.name,
+        operator.parallelism,
+        operator.max_parallelism,
+        operator.state_bytes,
+        keyed_states=tuple(
+            _keyed_state(operator, state, with_schema=number < schemas)
+            for number, state in enumerate(operator.states)
+        ),
+        operator_states=tuple(map(_operator_state, operator.operator_states)),
+        group_entries=entries,
+        group_sizes=sizes,
+    )
+
+
+def _keyed_state(
+    operator: OperatorRecord, state: StateRecord, *, with_schema: bool
+) -> StateDescription:
+    groups = [(each.key_group, each.entries, each.state_bytes) for each in state.key_groups]
+    return StateDescription(
+        state.name,
+        state.kind,
+        operator.key_type,
+        state.namespace_type,
+        state.value_type,
+        state.user_key_type,
+        state.ttl,
+        schema=parse_recorded(operator, state).schema if with_schema else None,
+        entries=state.entries,
+        size=state.state_bytes,
+        key_groups=np.array(groups, np.int64).reshape(-1, 3).T,
+    )
+
+
+def _operator_state(state: OperatorStateRecord) -> StateDescription:
+    mode = DistributionMode[state.mode]
+    return StateDescription(
+        state.name,
+        KINDS[mode],
+        state.key_type,
+        value_type=state.value_type,
+        mode=mode,
+        elements=state.elements,
+        subtasks=len(state.subtasks),
+        entries=state.elements,
+        size=state.state_bytes,
+    )

@@ -1,0 +1,672 @@
+"""A description of a snapshot: one value that every face prints, as text, JSON, HTML or charts.
+
+The size of a state, a key group or a subtask is one thing everywhere: the bytes of the keys and
+values of its entries, timers included, as Flink's serializers write them, before compression and
+without the prefixes and heads that a file adds. Where entries were not counted, key groups have
+the bytes that files store for them, and are marked as estimated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.operator_state import NonKeyedState
+from statelake.state_core.model.pieces import CuttableFile
+from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
+from statelake.state_core.model.showing import Table, brief, kind_text
+from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
+from statelake.state_core.printable import bytes_text, printable_json
+
+I64Array: TypeAlias = npt.NDArray[np.int64]
+
+AUTO_COUNT_BYTES = 2 << 30
+HEAVIEST = 5
+SHOWN = 500  # operators, and states of one: text for people ends somewhere
+KINDS = {
+    DistributionMode.SPLIT_DISTRIBUTE: "split",
+    DistributionMode.UNION: "union",
+    DistributionMode.BROADCAST: "broadcast",
+}
+
+
+@dataclass(frozen=True)
+class HeavyKey:
+    """A key and what one state, or all of them, hold for it.
+
+    Attributes:
+        key: The key, as Arrow gives it to Python.
+        key_group: Its key group.
+        entries: Its entries: of a map each of its own.
+        size: The bytes of their keys and values.
+    """
+
+    key: Any
+    key_group: int
+    entries: int
+    size: int
+
+
+@dataclass(frozen=True)
+class StateDescription:
+    """A keyed state, a queue of timers, or an operator state.
+
+    Attributes:
+        name: Its name.
+        kind: `value`, `list`, ..., `timers`; of operator state `split`, `union` or `broadcast`.
+        key_type: The Java type of the keys; of operator state only a broadcast state has one.
+        namespace_type: The Java type of the namespaces; empty for operator state.
+        value_type: The Java type of the values; empty for timers.
+        user_key_type: The Java type of a map's keys; empty for other states.
+        with_ttl: Whether each value has the time of its last access.
+        mode: How operator state is redistributed; None for keyed state.
+        elements: Of operator state, the elements of all subtasks, or the copies of a broadcast.
+        subtasks: Of operator state, how many subtasks have a part of it.
+        schema: Its columns; None if nobody asked.
+        entries: Entries, or elements of operator state, of a broadcast state those of one copy;
+            None if they were not counted.
+        size: The bytes of their keys and values; None if they were not counted.
+        key_groups: Of keyed state, three rows: the key groups that have entries, how many, and
+            their bytes; None if they were not counted.
+        heaviest: The keys with the most bytes, the heaviest first, if somebody asked.
+    """
+
+    name: str
+    kind: str
+    key_type: str = ""
+    namespace_type: str = ""
+    value_type: str = ""
+    user_key_type: str = ""
+    with_ttl: bool = False
+    mode: DistributionMode | None = None
+    elements: int = 0
+    subtasks: int = 0
+    schema: pa.Schema | None = None
+    entries: int | None = None
+    size: int | None = None
+    key_groups: I64Array | None = field(default=None, compare=False, repr=False)
+    heaviest: tuple[HeavyKey, ...] = ()
+
+    @property
+    def type_text(self) -> str:
+        """The Java type of the values, with that of a map's or a broadcast state's keys."""
+        key = self.user_key_type if self.mode is None else self.key_type
+        value = f"{brief(key)} → {brief(self.value_type)}" if key else brief(self.value_type)
+        return f"{value} (ttl)" if self.with_ttl else value
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        if self.mode is not None:
+            described: dict[str, Any] = {
+                "name": self.name,
+                "mode": self.mode.name,
+                "value_type": self.value_type,
+                "elements": self.elements,
+                "subtasks": self.subtasks,
+            }
+            if self.mode is DistributionMode.BROADCAST:
+                described["key_type"] = self.key_type
+            return described | self._columns_json()
+        described = {
+            "name": self.name,
+            "kind": self.kind,
+            "key_type": self.key_type,
+            "namespace_type": self.namespace_type,
+            "value_type": self.value_type or None,
+            "ttl": self.with_ttl,
+        }
+        if self.user_key_type:
+            described["user_key_type"] = self.user_key_type
+        if self.key_groups is not None:
+            described["entries"] = self.entries
+            described["bytes"] = self.size
+            described["key_groups"] = [
+                {"key_group": group, "entries": entries, "bytes": size}
+                for group, entries, size in self.key_groups.T.tolist()
+            ]
+        return described | self._columns_json()
+
+    def _columns_json(self) -> dict[str, Any]:
+        if self.schema is None:
+            return {}
+        columns = [column for column in self.schema if not column.name.startswith("raw_")]
+        return {"columns": list(map(_column_json, columns))}
+
+
+def _column_json(column: pa.Field) -> dict[str, Any]:
+    fields = _fields_of(column.type)
+    described: dict[str, Any] = {"name": column.name, "type": _type_text(column.type)}
+    return described | ({"fields": list(map(_column_json, fields))} if fields else {})
+
+
+def _fields_of(kind: pa.DataType) -> list[pa.Field]:
+    """Return what a POJO, a tuple or a row has, be it in a list or a map."""
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_map(kind):
+        return _fields_of(kind.key_type) + _fields_of(kind.item_type)
+    return _fields_of(kind.value_type) if pa.types.is_nested(kind) else []
+
+
+def _type_text(kind: pa.DataType) -> str:
+    if pa.types.is_struct(kind):
+        return "struct"
+    if pa.types.is_map(kind):
+        return f"map<{_type_text(kind.key_type)}, {_type_text(kind.item_type)}>"
+    return f"list<{_type_text(kind.value_type)}>" if pa.types.is_nested(kind) else str(kind)
+
+
+def _column_lines(columns: Iterable[dict[str, Any]], before: str) -> Iterator[str]:
+    """Yield a line for each column and field: its whole name and its type."""
+    for column in columns:
+        name = f"{before}{brief(column['name'])}"
+        yield f"  {name}: {column['type']}"
+        yield from _column_lines(column.get("fields", ()), f"{name}.")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What each subtask has of keyed state at some parallelism.
+
+    Attributes:
+        subtasks: What each subtask has, in order.
+    """
+
+    subtasks: list[SubtaskPlan]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each subtask."""
+        return [subtask.state_bytes for subtask in self.subtasks]
+
+    @property
+    def skew(self) -> float:
+        """The bytes of the heaviest subtask over the mean: 1 is even."""
+        return skew_of(self.sizes)
+
+    def __str__(self) -> str:
+        least, most = bytes_text(min(self.sizes)), bytes_text(max(self.sizes))
+        heaviest = self.sizes.index(max(self.sizes))
+        return (
+            f"At parallelism {len(self.subtasks)}: {least} to {most} a subtask; skew"
+            f" {self.skew:.3f}; the heaviest is subtask {heaviest}."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "parallelism": len(self.subtasks),
+            "skew": round(self.skew, 3),
+            "subtasks": [dict(vars(subtask)) for subtask in self.subtasks],
+        }
+
+
+@dataclass(frozen=True)
+class OperatorDescription:
+    """An operator and its states.
+
+    Attributes:
+        operator_id: Its id: 32 hex digits.
+        uid: Its uid; empty if it is not known.
+        name: Its name; empty if it is not known.
+        parallelism: The number of its subtasks.
+        max_parallelism: The number of its key groups.
+        total_bytes: The bytes of all its state: as stored in a savepoint, of keys and values in a
+            lake.
+        subtask_states: The number of subtasks with state.
+        coordinator_bytes: The bytes of its coordinator's state.
+        raw_bytes: The bytes of raw state, keyed or not.
+        in_flight_bytes: The bytes of in-flight records of an unaligned checkpoint.
+        finished: Whether all its subtasks had finished.
+        keyed_states: Its keyed states, timers included.
+        operator_states: Its operator states.
+        group_entries: The entries of each key group; None if they were not counted.
+        group_sizes: The bytes of each key group, counted or else as stored; None if nobody asked.
+        spread: Whether key groups of one file got equal shares, since only reading tells more.
+        heaviest_key: The key of the heaviest key group with the most bytes in all states.
+        keys_asked: Whether somebody asked for it.
+        problem: Why its state could not be read; empty if it could.
+    """
+
+    operator_id: str
+    uid: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    total_bytes: int = 0
+    subtask_states: int = 0
+    coordinator_bytes: int = 0
+    raw_bytes: int = 0
+    in_flight_bytes: int = 0
+    finished: bool = False
+    keyed_states: tuple[StateDescription, ...] = ()
+    operator_states: tuple[StateDescription, ...] = ()
+    group_entries: I64Array | None = field(default=None, compare=False, repr=False)
+    group_sizes: I64Array | None = field(default=None, compare=False, repr=False)
+    spread: bool = False
+    heaviest_key: HeavyKey | None = None
+    keys_asked: bool = False
+    problem: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and messages: its uid, or else its id."""
+        return self.uid or self.operator_id
+
+    @property
+    def key_type(self) -> str:
+        """The Java type of its keys; empty without keyed state."""
+        return self.keyed_states[0].key_type if self.keyed_states else ""
+
+    @property
+    def states(self) -> tuple[StateDescription, ...]:
+        """Its keyed states, then its operator states."""
+        return self.keyed_states + self.operator_states
+
+    @property
+    def counted(self) -> bool:
+        """Whether entries were counted."""
+        return self.group_entries is not None
+
+    @property
+    def other(self) -> tuple[tuple[str, int], ...]:
+        """The bytes that are no state with a name, each with what they are."""
+        sizes = (
+            ("coordinator", self.coordinator_bytes),
+            ("raw", self.raw_bytes),
+            ("in flight", self.in_flight_bytes),
+        )
+        return tuple((what, size) for what, size in sizes if size)
+
+    @property
+    def sizes(self) -> I64Array:
+        """The bytes of each key group; zeros if nobody asked."""
+        return _or_zeros(self.group_sizes, self.max_parallelism)
+
+    @property
+    def entries(self) -> I64Array:
+        """The entries of each key group; zeros if they were not counted."""
+        return _or_zeros(self.group_entries, self.max_parallelism)
+
+    @property
+    def with_data(self) -> int:
+        """How many key groups have data."""
+        return int(np.count_nonzero(self.sizes))
+
+    @property
+    def heaviest(self) -> list[int]:
+        """The key groups with the most bytes, the heaviest first."""
+        with_data = np.flatnonzero(self.sizes)
+        order = np.argsort(-self.sizes[with_data], kind="stable")
+        return [int(group) for group in with_data[order][:HEAVIEST]]
+
+    def load(self, parallelism: int | None = None) -> Load:
+        """Return what each subtask has at another parallelism, or at its own.
+
+        Raises:
+            KeyGroupError: The parallelism is out of range.
+        """
+        before = None if parallelism is None else self.parallelism
+        wanted = parallelism or self.parallelism
+        return Load(plan_key_groups(self.entries, self.sizes, wanted, before))
+
+    def loads(self, parallelism: int | None) -> dict[str, Load]:
+        """Return the load `now`, and `then` at another parallelism if there is keyed state."""
+        then = {} if parallelism is None or not self.keyed_states else {
+            "then": self.load(parallelism)
+        }  # fmt: skip
+        return {"now": self.load(), **then}
+
+    def to_json(self, checkpoint_id: int, parallelism: int | None = None) -> dict[str, Any]:
+        """Return it as JSON can hold it, with the columns of Flink's `savepoint_metadata` first."""
+        return {
+            "checkpoint-id": checkpoint_id,
+            "operator-name": self.name or None,
+            "operator-uid": self.uid or None,
+            "operator-uid-hash": self.operator_id,
+            "operator-parallelism": self.parallelism,
+            "operator-max-parallelism": self.max_parallelism,
+            "operator-subtask-state-count": self.subtask_states,
+            "operator-coordinator-state-size-in-bytes": self.coordinator_bytes,
+            "operator-total-size-in-bytes": self.total_bytes,
+            "finished": self.finished,
+            "raw_state_bytes": self.raw_bytes,
+            "in_flight_bytes": self.in_flight_bytes,
+            "key_type": self.key_type if self.keyed_states else None,
+            "keyed_states": [state.to_json() for state in self.keyed_states],
+            "operator_states": [state.to_json() for state in self.operator_states],
+            "key_groups": self._key_groups_json(),
+            "subtasks": {
+                when: load.to_json() for when, load in self.loads(parallelism).items()
+            },
+        }  # fmt: skip
+
+    def _key_groups_json(self) -> dict[str, Any]:
+        entries, key = self.group_entries, self.heaviest_key
+        described: dict[str, Any] = {
+            "estimated": bool(self.keyed_states) and not self.counted,
+            "with_data": None if self.spread else self.with_data,
+            "skew": round(skew_of(self.sizes), 3),
+            "heaviest": [
+                {"key_group": group, "bytes": int(self.sizes[group])}
+                | ({} if entries is None else {"entries": int(entries[group])})
+                for group in self.heaviest
+            ],
+        }
+        if self.keys_asked:
+            described["heaviest_key"] = key and {
+                "key_group": key.key_group, "key": key.key, "entries": key.entries,
+                "bytes": key.size,
+            }  # fmt: skip
+        return described
+
+    def states_table(self) -> Table:
+        """Return a table of its states."""
+        counted = any(state.entries is not None for state in self.states)
+        columns = ["<state", "<kind", "<namespace", "<value"]
+        rows: list[tuple[str, ...]] = []
+        for state in (*self.keyed_states[:SHOWN], *self.operator_states[:SHOWN]):
+            kind = state.kind if state.mode is None else f"operator, {state.kind}"
+            row = (brief(state.name), kind, brief(state.namespace_type), state.type_text)
+            rows.append((*row, *_counts(state)) if counted else row)
+        key = f", keyed by {brief(self.key_type)}" if self.key_type else ""
+        columns += [">entries", ">bytes"] if counted else []
+        return Table(f"{brief(self.label)}{key}", columns, rows, len(self.states) - len(rows))
+
+    def lines(self, parallelism: int | None = None) -> Iterator[str | Table]:
+        """Yield what people read of it: nothing if it has no states."""
+        if not self.states:
+            return
+        yield ""
+        yield self.states_table()
+        for state in self.states[:SHOWN]:
+            columns = state.to_json().get("columns", ()) if state.schema is not None else ()
+            lines = _column_lines(columns, f"{brief(state.name)}.")
+            yield from islice(lines, SHOWN)
+            if next(lines, None) is not None:
+                yield "  ... and more: --json lists all"
+        if self.heaviest:
+            yield self._key_groups_line()
+            key = self.heaviest_key
+            if key is not None:
+                shown = printable_json(json.dumps(key.key, ensure_ascii=False))
+                yield (
+                    f"heaviest key of key group {key.key_group}: {brief(shown)}, {key.entries:,}"
+                    f" entries, {bytes_text(key.size)}"
+                )
+            for when, load in self.loads(parallelism).items():
+                yield (
+                    f"{'at' if when == 'now' else 'what if at'} parallelism {len(load.subtasks)}:"
+                    f"{'' if self.counted else ' about'} {bytes_text(min(load.sizes))} to"
+                    f" {bytes_text(max(load.sizes))} a subtask, skew {round(load.skew, 3)}"
+                )
+
+    def _key_groups_line(self) -> str:
+        """Return how key groups are filled, and whether that was counted."""
+        heaviest = ", ".join(
+            f"{group} ({bytes_text(int(self.sizes[group]))})" for group in self.heaviest
+        )
+        skew = round(skew_of(self.sizes), 3)
+        filled = f"{self.with_data} of {self.max_parallelism} key groups have data; "
+        if self.counted:
+            return f"{filled}skew {skew}; heaviest: {heaviest}"
+        source = "the indexes of RocksDB's files" if self.spread else "the bytes that files store"
+        return (
+            f"{'' if self.spread else filled}bytes of key groups are estimated from {source},"
+            f" --entries counts them: skew about {skew}; heaviest: {heaviest}"
+        )
+
+    def _repr_html_(self) -> str:
+        return "".join(_html(line) for line in self.lines())
+
+
+def _or_zeros(numbers: I64Array | None, count: int) -> I64Array:
+    return np.zeros(count, np.int64) if numbers is None else numbers
+
+
+def _counts(state: StateDescription) -> tuple[str, str]:
+    entries = "" if state.entries is None else f"{state.entries:,}"
+    return entries, "" if state.size is None else bytes_text(state.size)
+
+
+@dataclass(frozen=True)
+class SnapshotDescription:
+    """A snapshot and what it holds; `str` gives the text that `statelake inspect` prints.
+
+    Attributes:
+        location: The path or URI of its directory.
+        kind: `savepoint` or `checkpoint`; empty before version 4 of `_metadata`.
+        format: `canonical`, `native` or `checkpoint`.
+        metadata_version: The version of `_metadata`.
+        checkpoint_id: The number that the job gave it.
+        compression: `snappy` or `none`.
+        operators: Its operators.
+        parallelism: The parallelism at which it might run, for a comparison; None without one.
+    """
+
+    location: str
+    kind: str
+    format: str
+    metadata_version: int
+    checkpoint_id: int
+    compression: str
+    operators: tuple[OperatorDescription, ...]
+    parallelism: int | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all its state, as stored."""
+        return sum(operator.total_bytes for operator in self.operators)
+
+    @property
+    def kind_text(self) -> str:
+        """Its format and kind in words; empty if neither is known."""
+        return kind_text(self.format, self.kind)
+
+    def operator(self, label: str) -> OperatorDescription:
+        """Return the first operator of that uid or id.
+
+        Raises:
+            StopIteration: There is none.
+        """
+        return next(operator for operator in self.operators if operator.label == label)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "location": self.location,
+            "kind": self.kind,
+            "format": self.format,
+            "metadata_version": self.metadata_version,
+            "checkpoint_id": self.checkpoint_id,
+            "compression": self.compression,
+            "size_bytes": self.total_bytes,
+            "operators": [
+                operator.to_json(self.checkpoint_id, self.parallelism)
+                for operator in self.operators
+            ],
+        }
+
+    def operators_table(self) -> Table:
+        """Return a table of its operators."""
+        columns = ("<uid or id", "<name", ">parallelism", ">key groups", ">size", "<state")
+        rows = []
+        for operator in self.operators[:SHOWN]:
+            counts = {"keyed": operator.keyed_states, "operator": operator.operator_states}
+            there = [f"{len(held)} {what}" for what, held in counts.items() if held]
+            there += [what for what, _ in operator.other]
+            rows.append(
+                (
+                    brief(operator.label),
+                    brief(operator.name),
+                    str(operator.parallelism),
+                    str(operator.max_parallelism),
+                    bytes_text(operator.total_bytes),
+                    ", ".join(there) or "none",
+                )
+            )
+        return Table("operators", columns, rows, len(self.operators) - len(rows))
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read: lines and tables, the location first."""
+        yield self.location
+        yield (
+            f"{self.kind_text or 'snapshot'}, checkpoint {self.checkpoint_id}, _metadata version"
+            f" {self.metadata_version}, compression {self.compression},"
+            f" {bytes_text(self.total_bytes)}"
+        )
+        yield ""
+        yield self.operators_table()
+        uids = [operator.uid for operator in self.operators if operator.states]
+        if not all(uids):
+            yield (
+                f"{uids.count('')} of {len(uids)} operators with state have no uid in the"
+                " snapshot, which Flink writes since 2.0: give those that the job sets with --uid"
+            )
+        if any(operator.in_flight_bytes for operator in self.operators):
+            yield "it is unaligned: `statelake channels` shows the records in flight"
+        left = SHOWN
+        for operator in self.operators:
+            if left > 0:
+                yield from operator.lines(self.parallelism)
+            left -= 1 + len(operator.states)
+        if left < 0:
+            yield f"... and more of {len(self.operators)} operators: --json lists all"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines()))
+
+    def _repr_html_(self) -> str:
+        return "".join(map(_html, self.lines()))
+
+
+def _html(line: str | Table) -> str:
+    return Table(line).to_html() if isinstance(line, str) else line.to_html()
+
+
+def describe_snapshot(
+    snapshot: Snapshot,
+    *,
+    parallelism: int | None = None,
+    entries: bool | None = None,
+    schema: bool = False,
+    key_groups: bool = True,
+) -> SnapshotDescription:
+    """Return the description of a snapshot; arguments as for `Snapshot.describe`.
+
+    Raises:
+        CorruptSnapshotError: The bytes are not entries.
+    """
+    counted = snapshot.total_bytes <= AUTO_COUNT_BYTES if entries is None else entries
+    return SnapshotDescription(
+        snapshot.location,
+        snapshot.kind,
+        snapshot.format,
+        snapshot.metadata_version,
+        snapshot.checkpoint_id,
+        snapshot.compression,
+        tuple(
+            describe_operator(operator, entries=counted, schema=schema, key_groups=key_groups)
+            for operator in snapshot.operators
+        ),
+        parallelism,
+    )
+
+
+def describe_operator(
+    operator: Operator, *, entries: bool = True, schema: bool = False, key_groups: bool = True
+) -> OperatorDescription:
+    """Return the description of an operator; arguments as for `Snapshot.describe`.
+
+    Raises:
+        CorruptSnapshotError: The bytes are not entries.
+    """
+    counted = entries and key_groups
+    totals = measure_operator(operator) if counted and operator.keyed_files else {}
+    none = np.zeros(operator.max_parallelism, np.int64)
+    sizes: I64Array | None = sum((held for _, held in totals.values()), none) if counted else None
+    spread = False
+    if key_groups and sizes is None:
+        sizes, spread = _stored_sizes(operator)
+    keyed = (_keyed_state(each, totals.get(each.name), schema) for each in operator.keyed_states)
+    others = (_operator_state(state, counted, schema) for state in operator.operator_states)
+    return OperatorDescription(
+        operator.operator_id,
+        operator.uid,
+        operator.name,
+        operator.parallelism,
+        operator.max_parallelism,
+        operator.total_bytes,
+        operator.subtask_states,
+        operator.coordinator_bytes,
+        operator.raw_bytes,
+        operator.in_flight_bytes,
+        operator.finished,
+        tuple(keyed),
+        tuple(others),
+        sum((held for held, _ in totals.values()), none) if counted else None,
+        sizes,
+        spread,
+    )
+
+
+def _stored_sizes(operator: Operator) -> tuple[I64Array, bool]:
+    """Return the bytes that files store for each key group; whether those are equal shares."""
+    weights = np.zeros(operator.max_parallelism, np.int64)
+    spread = False
+    for file in operator.keyed_files:
+        sizes = file.group_bytes()
+        if file.is_spread_evenly:
+            spread = True
+            sizes = file.looked_up_bytes() if isinstance(file, CuttableFile) else sizes
+        for group, size in sizes:
+            weights[group] += size
+    return weights, spread
+
+
+def _keyed_state(
+    state: KeyedState, totals: tuple[I64Array, I64Array] | None, schema: bool
+) -> StateDescription:
+    key_groups = None
+    if totals is not None:
+        held = np.flatnonzero(totals[0])
+        key_groups = np.stack([held, totals[0][held], totals[1][held]])
+    return StateDescription(
+        state.name,
+        state.kind.value,
+        state.key_type,
+        state.namespace_type,
+        state.value_type,
+        state.user_key_type,
+        state.with_ttl,
+        schema=state.schema if schema else None,
+        entries=None if key_groups is None else int(key_groups[1].sum()),
+        size=None if key_groups is None else int(key_groups[2].sum()),
+        key_groups=key_groups,
+    )
+
+
+def _operator_state(state: NonKeyedState, counted: bool, schema: bool) -> StateDescription:
+    parts = state.parts[:1] if state.broadcast else state.parts
+    counts = [part.measure() for part in parts] if counted else []
+    return StateDescription(
+        state.name,
+        KINDS[state.mode],
+        state.key_type,
+        value_type=state.value_type,
+        mode=state.mode,
+        elements=state.elements,
+        subtasks=len(state.parts),
+        schema=state.schema if schema else None,
+        entries=sum(entries for entries, _ in counts) if counted else None,
+        size=sum(size for _, size in counts) if counted else None,
+    )

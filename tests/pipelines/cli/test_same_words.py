@@ -1,0 +1,203 @@
+"""The command and the lake's objects have the same words: what one lacks, the other lacks."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import pytest
+
+import statelake as sl
+from statelake.pipelines.api import Erasure, SnapshotEditor
+from statelake.pipelines.cli.main import COMMANDS
+
+EVERYWHERE = {
+    "lake": "the object is of one",
+    "job": "so is `Job`",
+    "engine": "`Lake.job` has it once for all",
+    "master": "a setting of Spark's: an engine is given",
+    "spark_pack": "the same",
+    "spark_conf": "the same",
+    "plugins": "a program imports its own",
+    "kryo": "a program calls `declare_classes`",
+    "json": "how results are printed",
+    "yes": "`plan_drop` and its like say what would be done",
+    "snapshot": "the object is one, or it is given as `name`",
+}
+NAME = {"name": "what is made: --snapshot"}
+SAVEPOINTS = {
+    "savepoint": "`open_snapshot` opens it",
+    "uid": "the same",
+    "allow_external": "the same",
+}
+BY_INDEX = {"operator": "the snapshot is indexed", "state": "the operator is indexed"}
+
+# what does what a command does; words that only the command has, and only the methods
+METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], dict[str, str]]] = {
+    "import": ((sl.Job.import_snapshot,), {}, NAME),
+    "commit": ((sl.Job.commit,), {}, NAME),
+    "snapshots": ((sl.Job.snapshots, sl.Lake.snapshots), {}, {}),
+    "drop": ((sl.Job.drop, sl.Job.plan_drop), {}, {}),
+    "retain": ((sl.Job.retain, sl.Job.plan_retain), {}, {}),
+    "history": ((sl.Job.history,), {}, {}),
+    "hold": ((sl.LakeSnapshot.hold,), {}, {}),
+    "release": ((sl.LakeSnapshot.release,), {}, {}),
+    "get": ((sl.LakeSnapshot.get,), SAVEPOINTS | BY_INDEX, {}),
+    "diff": (
+        (sl.LakeSnapshot.diff,),
+        {"fail_on_diff": "an exit code", "earlier": "the object is it"},
+        {},
+    ),
+    "top": ((sl.LakeSnapshot.top,), SAVEPOINTS, {}),
+    "rescale": ((sl.LakeSnapshot.plan_rescale,), {}, {}),
+    "export": (
+        (sl.LakeSnapshot.export,),
+        SAVEPOINTS | {"conf": "Flink's setting, of which `compression` is the value"},
+        {},
+    ),
+    "offsets": (
+        (sl.LakeSnapshot.sources, sl.LakeSnapshot.sinks),
+        SAVEPOINTS | {"operator": "each says whose it is"},
+        {},
+    ),
+    "channels": (
+        (sl.LakeSnapshot.channels,),
+        SAVEPOINTS
+        | {
+            "operator": "each says whose it is",
+            "records": "`read_channels` reads them",
+            "type": "`read_channels` gives what is decoded by a serializer of that type",
+            "like": "the same",
+            "limit": "how much is printed",
+        },
+        {},
+    ),
+    "sql": (
+        (sl.Lake.sql, sl.LakeSnapshot.edit_sql),
+        {
+            "edit": "the object is it",
+            "as": "given as `name`",
+            "limit": "how much is printed",
+            "csv": "how rows are printed",
+            "to": "the same",
+            "queries": "`query` to read, `statements` to edit",
+        },
+        NAME | {"query": "one of the command's queries", "statements": "all of them"},
+    ),
+    "edit": (
+        (sl.LakeSnapshot.edit, SnapshotEditor, SnapshotEditor.merge,
+         SnapshotEditor.offsets_from_timestamp, SnapshotEditor.save),
+        {"parent": "the object is it"},
+        NAME | {"save": "makes the snapshot", "time": "of --offsets-from-timestamp"},
+    ),
+    "migrate": (
+        (sl.LakeSnapshot, sl.LakeSnapshot.migrate, sl.LakeSnapshot.kryo_to_flink_2),
+        {"all": "a loop over `Job.snapshots`"},
+        {},
+    ),
+    "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
+    "check legality": (
+        (sl.LakeSnapshot.check_legality,),
+        {"savepoint": "`check_declared` and `held_operators`, as the page on legality says"},
+        {},
+    ),
+    "check integrity": (
+        (sl.LakeSnapshot.check_integrity,),
+        {
+            "salvage": "`salvage_snapshot`",
+            "uid": "`open_snapshot` has it",
+            "allow_external": "the same",
+        },
+        {},
+    ),
+    "erase": (
+        (sl.Lake.erase, Erasure.execute),
+        {"secret_file": "given as `secret`", "all": "given as `whole`"},
+        {"secret": "what is in --secret-file", "whole": "--all", "progress": "no `Job` has it"},
+    ),
+    "audit erase": (
+        (sl.Lake.erase, Erasure.audit),
+        {"secret_file": "given as `secret`"},
+        {"secret": "what is in --secret-file"}
+        | dict.fromkeys(("jobs", "snapshots", "carried", "blobs", "changelogs"), "what was erased")
+        | {"progress": "no `Job` has it"},
+    ),
+    "audit records": ((sl.Lake.audit_records,), {}, {}),
+    "lake clean": ((sl.Lake.clean, sl.Lake.plan_clean), {}, {}),
+    "bootstrap": (
+        (sl.Job.bootstrap,),
+        {"compress": "an old word for --compression snappy"},
+        NAME | {"sources": "data frames, which no command line has"},
+    ),
+}  # fmt: skip
+OTHERS = {
+    "inspect": "`Snapshot`'s attributes; one description of it is issue 28's step 5",
+    "report": "the same",
+    "dump": "a state's `to_batch_reader`",
+    "compress": "`recompress_snapshot` of the library: it is about no lake",
+    "run": "`run_job` of the runtime, which is not in a lake's object",
+    "checkpoints": "of running tasks, not of a lake",
+    "flink": "`FlinkCluster`",
+    "spark": "packs this program",
+    "shell": "a prompt",
+    "demo": "a show",
+}
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command, those in groups by both names."""
+    for name, (place, _) in COMMANDS.items():
+        module, _, attribute = place.partition(":")
+        found = importlib.import_module(f"statelake.pipelines.cli.commands.{module}")
+        command = getattr(found, attribute)
+        if isinstance(command, click.Group) and name not in OTHERS:
+            yield from ((f"{name} {inner}", each) for inner, each in command.commands.items())
+        else:
+            yield name, command
+
+
+def words_of(command: click.Command) -> dict[str, bool]:
+    """The words of a command's options and arguments, and whether each may be given again."""
+    words = {}
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False) and parameter.name == "help":
+            continue
+        longest = max(parameter.opts, key=len).lstrip("-").replace("-", "_")
+        again = parameter.nargs == -1 or bool(getattr(parameter, "multiple", False))
+        words[longest.lower()] = again
+    return words
+
+
+def names_of(methods: tuple[Callable[..., Any] | type, ...]) -> set[str]:
+    """The parameters of methods; of a class, the names of its methods."""
+    names: set[str] = set()
+    for method in methods:
+        if isinstance(method, type):
+            names |= {name for name in vars(method) if not name.startswith("_")}
+        else:
+            names |= set(inspect.signature(method).parameters) - {"self"}
+    return names
+
+
+def test_every_command_has_methods_or_a_reason() -> None:
+    """None is forgotten, and none is named that is gone."""
+    assert {name for name, _ in commands()} == METHODS.keys() | OTHERS.keys()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_options_and_parameters_are_called_alike(name: str) -> None:
+    """But for those in the table, each of which has a reason, and is in use."""
+    methods, of_command, of_methods = METHODS[name]
+    words, names = words_of(dict(commands())[name]), names_of(methods)
+    if sl.LakeSnapshot in methods:
+        names -= {each for each in vars(sl.LakeSnapshot) if each not in words}
+    alike = {
+        word: word if word in names else f"{word}s"
+        for word, again in words.items()
+        if word in names or (again and f"{word}s" in names)
+    }
+    assert words.keys() - alike.keys() - EVERYWHERE.keys() == of_command.keys()
+    assert names - set(alike.values()) == of_methods.keys()
