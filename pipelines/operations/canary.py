@@ -44,7 +44,7 @@ class CanaryResult:
 
     @property
     def compatible(self) -> bool | None:
-        """Whether it was expected to restore; None if no types were given."""
+        """Return whether it was expected to restore; None if no types were given."""
         if self.verdicts is None:
             return None
         return not any(verdict.fault for verdict in self.verdicts)

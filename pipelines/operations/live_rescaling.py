@@ -199,7 +199,7 @@ def _forward(work: Work, roll_back: bool, progress: Progress) -> None:
 
 
 def _is_stopping(work: Work) -> bool:
-    """Whether the old job has ended, or its savepoint was asked for."""
+    """Return whether the old job has ended, or its savepoint was asked for."""
     job_id, trigger = work.journal.flink_job, work.journal.trigger
     try:
         ended = work.cluster.job(job_id).ended

@@ -95,7 +95,7 @@ def migrate_one(
 
 
 def _needed(lake: Catalog, job: str, snapshot_id: str, changes: Sequence[ValueChange]) -> bool:
-    """Whether changes would do something to a snapshot."""
+    """Return whether changes would do something to a snapshot."""
     resolved = resolve_changes(lake.snapshot(job, snapshot_id), changes)
     return any(is_needed(change, result) for change, _, _, result in resolved)
 

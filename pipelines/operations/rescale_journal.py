@@ -116,7 +116,7 @@ class Journal:
         return f"rescaled-{self.name}"
 
     def has_done(self, step: str) -> bool:
-        """Whether a step was recorded."""
+        """Return whether a step was recorded."""
         return any(done["step"] == step for done in self.steps)
 
     def record(self, lake: Catalog, job: str, step: str, did: str) -> None:

@@ -133,7 +133,7 @@ def live_job(job: StateJob, settings: FlinkSettings, context: Any) -> LiveJob:
 
 
 def is_under_way(instance: dg.DagsterInstance, name: str) -> bool:
-    """Whether a run of a Dagster job waits or works."""
+    """Return whether a run of a Dagster job waits or works."""
     unfinished = dg.RunsFilter(job_name=name, statuses=UNFINISHED)
     return instance.get_runs_count(unfinished) > 0
 

@@ -15,7 +15,7 @@ def find_savepoints(location: str) -> list[str]:
 
 
 def has_savepoint(location: str, name: str) -> bool:
-    """Whether the directory `name` below `location` holds a finished snapshot."""
+    """Return whether the directory `name` below `location` holds a finished snapshot."""
     return _is_finished(Directory(location).confined(), name)
 
 

@@ -1,10 +1,10 @@
-"""Jobs of process functions, run over what their sources got since the last run.
+"""Jobs of process functions, run over new input of their sources since the last run.
 
 ==============  ====================================================================
-`sources`       Delta tables and files: what is new, in splits
-`exchange`      records of a split to the subtasks that their keys belong to
+`sources`       Delta tables and files: their new input, in splits
+`exchange`      records of a split, sent to the subtasks of their keys
 `subtasks`      one subtask of an operator: restored, run, and its state written
-`sinks`         what was given, committed to Delta tables once
+`sinks`         output, committed to Delta tables exactly once
 `attempt`       an attempt at a run: operator after operator
 `backups`       a subtask's state in a blob store too, in two phases
 `running`       `run_job`: all of it, from offsets to the next snapshot in the lake

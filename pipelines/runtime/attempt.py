@@ -45,13 +45,13 @@ class Attempt:
     Attributes:
         job: The job.
         plan: The run.
-        directory: Where everything but output lies.
+        directory: The directory of everything but output.
         name: The attempt's name.
         backend: The state backend of the working state.
         compressed: Whether state is written compressed.
-        engine: Where subtasks run.
+        engine: The engine that runs subtasks.
         progress: Called with (done, total) after each subtask.
-        backup: Where state goes too; None for nowhere.
+        backup: The settings of its backup; None without one.
         last: The last record of each task.
     """
 
@@ -74,17 +74,17 @@ class Attempt:
     _inputs: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def parallelism(self, operator: OperatorNode) -> int:
-        """Of an operator: a global stream has one partition."""
+        """Return an operator's parallelism: a global stream has one partition."""
         return 1 if operator.declaration.alone else self.plan.parallelism
 
     def max_parallelism(self, operator: OperatorNode) -> int:
-        """The number of an operator's key groups."""
+        """Return the number of an operator's key groups."""
         return operator.declaration.max_parallelism or self.job.max_parallelism
 
     # ------------------------------------------------------------------------- restore
 
     def restore(self, directory: ConfinedDirectory | None) -> None:
-        """Begin with a savepoint; with nothing, if none is named."""
+        """Begin with a savepoint; without state, if there is no savepoint."""
         if directory is None:
             return
         states = {state.operator_id: state for state in open_snapshot(directory).metadata.operators}
@@ -126,7 +126,7 @@ class Attempt:
                 self._exchange(uid, output, self._between(uid, output))
 
     def _advanced(self) -> int | None:
-        """The watermark: as far as the slowest source with event time is."""
+        """Return the watermark, which is that of the slowest source with event time."""
         timed = [source for source in self.job.sources.values() if source.event_time]
         if not timed or any(source.name not in self._latest for source in timed):
             return self.plan.watermark
@@ -174,7 +174,7 @@ class Attempt:
         self._files += [file for result in self._results[operator.uid] for file in result.files]
 
     def _inputs_of(self, operator: OperatorNode, subtask: int) -> tuple[tuple[str, ...], ...]:
-        """The files that a subtask reads, input by input."""
+        """Return the files that a subtask reads, input by input."""
         parallelism = self.parallelism(operator)
         return tuple(
             tuple(self._inputs[Channel(operator, index, parallelism).path(subtask)])
@@ -196,7 +196,7 @@ class Attempt:
         return tuple(targets)
 
     def _between(self, uid: str, output: int) -> list[Split]:
-        """What other operators read of an operator's output, subtask after subtask."""
+        """Return an operator's output for other operators, subtask after subtask."""
         source = SourceNode(uid, self.directory.child("between").location, "parquet")
         return [
             Split(source, file.target.directory, file.target.path)
@@ -215,7 +215,7 @@ class Attempt:
         self._saved = SavepointDirectory(self.directory.checked_location(SAVEPOINT))
 
     def finish(self) -> Prepared:
-        """Make the state a savepoint, and say what came of everything."""
+        """Write the state as a savepoint, and return the prepared result."""
         metadata = CheckpointMetadata(
             METADATA_VERSION,
             self.plan.run,
@@ -243,7 +243,7 @@ class Attempt:
         )  # fmt: skip
 
     def _remove_others(self, metadata: CheckpointMetadata) -> None:
-        """Remove state and output of tasks that ran more than once, but for the run that counts."""
+        """Delete state and output of repeated runs of tasks, except for the run that counts."""
         saved = self._saved.directory
         for name in set(saved.names()) - named_files(metadata):
             saved.delete(name)

@@ -53,7 +53,7 @@ PIECE_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class BackupSettings:
-    """Where state goes beside the lake.
+    """The settings of a backup of state in a blob store.
 
     Attributes:
         blobs: The blob store: a directory, or a URI.
@@ -85,23 +85,23 @@ class BackedUp:
 
 
 def task_name(uid: str, subtask: int) -> str:
-    """What a subtask is called in records."""
+    """Return the name of a subtask in records."""
     return f"{uid}-{subtask}"
 
 
 def checkpoint_manager(runs: Directory) -> CheckpointManager:
-    """The records of a job's runs."""
+    """Return the manager of the records of a job's runs."""
     return CheckpointManager(FileCheckpointLog(runs.child("checkpoints")), GROUPER)
 
 
 def partition_of(source: str) -> SystemStreamPartition:
-    """Under what a source's offset stands in a record."""
+    """Return the partition under which a record has a source's offset."""
     return SystemStreamPartition("statelake", source, 0)
 
 
 @contextmanager
 def _context(settings: BackupSettings, name: str) -> Iterator[TaskContext]:
-    """A task on a disk of its own."""
+    """Yield the context of a task, with a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="statelake-commit-") as directory:
         spec = StoreSpec(STORE, lambda *_: _not_opened(), immutable=lambda _: True)
         stores = TaskStores(PosixDisk(directory), name, [spec])
@@ -152,7 +152,7 @@ def back_up(
 
 
 def clean_up(settings: BackupSettings, name: str, checkpoint: CheckpointV2) -> None:
-    """Make a commit's blobs permanent, and remove what only older ones need; again is harmless."""
+    """Make a commit's blobs permanent, and delete those of older ones; it may be repeated."""
     with _context(settings, name) as context:
         backup = settings.backend.backup_manager(context, [STORE])
         try:
@@ -165,13 +165,13 @@ def clean_up(settings: BackupSettings, name: str, checkpoint: CheckpointV2) -> N
 
 @dataclass(frozen=True)
 class RestoreTask:
-    """One old task whose state is wanted.
+    """Task: restore the state of one old task.
 
     Attributes:
-        settings: Where from.
+        settings: The settings of the backup.
         name: The task's name.
         checkpoint: Its last record.
-        directory: Where its files go; confined to the lake.
+        directory: The directory for its files; confined to the lake.
     """
 
     settings: BackupSettings
@@ -181,10 +181,10 @@ class RestoreTask:
 
 
 def restore_task(task: RestoreTask) -> OperatorState:
-    """Get an old subtask's files: its operator, with that subtask alone.
+    """Restore an old subtask's files, and return its operator with only that subtask.
 
     Raises:
-        CommitError: The blob store has it not.
+        CommitError: The blob store does not have its state.
     """
     target = task.directory
     with _context(task.settings, task.name) as context:
@@ -205,7 +205,7 @@ def restore_task(task: RestoreTask) -> OperatorState:
 
 
 def merged(operators: Mapping[str, list[OperatorState]], run: int) -> CheckpointMetadata:
-    """One savepoint of what tasks had, operator by operator."""
+    """Merge the state of tasks into one savepoint, operator by operator."""
     states = []
     for parts in operators.values():
         first = parts[0]
@@ -222,7 +222,7 @@ def merged(operators: Mapping[str, list[OperatorState]], run: int) -> Checkpoint
 
 
 def _files(operator: OperatorState) -> Iterator[str]:
-    """The files that a subtask's handles name."""
+    """Yield the files that a subtask's handles name."""
     for subtask in (operator.subtasks or {}).values():
         for handle in (subtask.managed_keyed, subtask.managed_operator):
             if handle is None:

@@ -1,4 +1,4 @@
-"""Records of a split, to the subtasks that are to process them.
+"""Send records of a split to the subtasks that process them.
 
 Every input of every operator has a directory a subtask, and in it a file a split: in the order of
 splits, they give the records in the order of the source, whatever ran first. A task may run twice,
@@ -38,7 +38,7 @@ class Channel:
 
     Attributes:
         operator: The operator.
-        index: Which of its inputs.
+        index: The index of the input.
         parallelism: The operator's parallelism.
     """
 
@@ -48,18 +48,18 @@ class Channel:
 
     @property
     def input(self) -> Input:
-        """What is read."""
+        """The operator's input."""
         return self.operator.inputs[self.index]
 
     def path(self, subtask: int) -> str:
-        """Where a subtask finds its records."""
+        """Return the directory of a subtask's records."""
         whole = self.input.kind is StreamKind.BROADCAST
         return f"{self.operator.uid}/{self.index}/{'all' if whole else subtask}"
 
 
 @dataclass(frozen=True)
 class ExchangeTask:
-    """A split, and who reads it.
+    """Task: read a split for the channels of its readers.
 
     Attributes:
         directory: Where channels are; confined to the lake.
@@ -78,7 +78,7 @@ class ExchangeTask:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """What came of a split.
+    """The result of a split.
 
     Attributes:
         rows: Its records.
@@ -165,7 +165,7 @@ class ChannelWriter:
         self.lasts = np.array([range_.last for range_ in ranges])
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Records, to whom they belong."""
+        """Write records to the subtasks of their keys."""
         if self.serializer is None:
             spread = self.channel.input.kind is StreamKind.NON_KEYED
             self._put(self.task.number % self.channel.parallelism if spread else 0, batch)
@@ -204,7 +204,7 @@ class ChannelWriter:
 
 
 def _keys(read: Input, batch: pa.RecordBatch, serializer: TypeSerializer) -> pa.Array:
-    """The key of every record."""
+    """Return the key of every record."""
     if callable(read.key):
         values = [read.key(record) for record in batch.to_pylist()]
         keys = pa.array(values, serializer.arrow_type)
@@ -231,7 +231,7 @@ def _keys(read: Input, batch: pa.RecordBatch, serializer: TypeSerializer) -> pa.
 def records_of(
     directory: ConfinedDirectory, files: Sequence[str], kind: StreamKind
 ) -> Iterator[tuple[pa.Array | None, npt.NDArray[np.int32] | None, pa.RecordBatch]]:
-    """The records of a subtask's input: keys, key groups, columns.
+    """Yield the records of a subtask's input: keys, key groups, columns.
 
     Args:
         directory: Where channels are.

@@ -1,4 +1,4 @@
-"""What a run gave, committed to Delta tables: once, however often the run is repeated.
+"""Commit a run's output to Delta tables: once, however often the run is repeated.
 
 Every commit carries the job's name and the run's number as a Delta transaction; a run whose number
 is there already commits nothing. Files of attempts that came to nothing are never in the log.
@@ -42,7 +42,7 @@ def commit_output(
     Raises:
         IncompatibleError: The table has other columns.
         ConflictError: Others kept committing.
-        UnsafePathError: A file is none of the output's.
+        UnsafePathError: A file is not one of the output's.
     """
     directory = Directory(location).confined()
     for path, _, _ in files:
@@ -74,7 +74,7 @@ def commit_output(
 
 
 def refuse_committed(location: str, app: str, run: int) -> None:
-    """Make sure that nobody committed a run that is only planned.
+    """Refuse a run that is only planned, but committed by another job.
 
     Args:
         location: The table.
@@ -116,7 +116,7 @@ def _listed(schema: Schema) -> str:
 
 
 def discard_attempts(location: str, job: str, run: int, keep: str) -> None:
-    """Remove what other attempts of a run wrote into a table's directory.
+    """Delete the files of a run's other attempts in a table's directory.
 
     Args:
         location: The table.
@@ -143,7 +143,7 @@ def discard_attempts(location: str, job: str, run: int, keep: str) -> None:
 
 
 def discard_unnamed(location: str, attempt: str, named: Collection[str]) -> None:
-    """Remove what came into an attempt's directory after it was committed.
+    """Delete files that were written into an attempt's directory after its commit.
 
     Args:
         location: The table.
@@ -157,6 +157,6 @@ def discard_unnamed(location: str, attempt: str, named: Collection[str]) -> None
 
 
 def _held(directory: ConfinedDirectory) -> set[str]:
-    """The files that a table's log has."""
+    """Return the files that a table's log names."""
     table = open_table(directory)
     return set() if table is None else {file.path for file in files_of(table)}

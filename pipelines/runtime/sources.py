@@ -1,4 +1,4 @@
-"""What a source has got since the last run: offsets, and the splits between two of them.
+"""The new input of a source since the last run: offsets, and the splits between two of them.
 
 A source is only ever added to. Its offset is the version of a Delta table, or the files that were
 there with their sizes; a file of JSON lines may grow, and is read from where it ended before.
@@ -58,32 +58,32 @@ class Split:
 
     @property
     def place(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         return f"source {self.source.name!r}, {self.path}"
 
 
 def is_absent(source: SourceNode) -> bool:
-    """Whether there is nothing at all where the source is to be."""
+    """Return whether the source does not exist at all."""
     location, files = _located(source)
     return not files and not Directory(location).exists()
 
 
 def latest_offset(source: SourceNode) -> Offset:
-    """How far the source goes now; empty if there is nothing yet."""
+    """Return the present end of a source; empty if it has no input yet."""
     return _KINDS[source.format][0](source)
 
 
 def splits_between(source: SourceNode, before: Offset, until: Offset) -> list[Split]:
-    """What came between two offsets, in its order.
+    """Return the splits between two offsets, in order.
 
     Raises:
-        LakeError: Something that was there is gone or another: the source was not only added to.
+        LakeError: Earlier input is missing or has changed: a source must only grow.
     """
     return _KINDS[source.format][1](source, before, until)
 
 
 def batches_of(split: Split) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, in their order.
+    """Yield the rows of a split, in their order.
 
     Raises:
         LakeError: The file can't be read.
@@ -163,7 +163,7 @@ def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spl
 def _added(
     source: SourceNode, directory: Directory, version: int
 ) -> list[tuple[str, tuple[tuple[str, str | None], ...]]]:
-    """The files that one version added."""
+    """Return the files that one version added."""
     path = f"_delta_log/{version:020d}.json"
     place = f"source {source.name!r}, version {version}"
     if not directory.is_file(path):
@@ -187,7 +187,7 @@ def _added(
 
 
 def _added_at(table: DeltaTable) -> list[tuple[str, tuple[tuple[str, str | None], ...]]]:
-    """All files of a version, in the order in which they were made."""
+    """Return all files of a version, in the order in which they were added."""
     actions = file_actions(table)
     names = [name for name in actions.schema.names if name.startswith("partition.")]
     rows = actions.select(["path", "modification_time", *names]).to_pylist()
@@ -222,7 +222,7 @@ def _files_offset(source: SourceNode) -> Offset:
 
 
 def _located(source: SourceNode) -> tuple[str, list[tuple[str, int]]]:
-    """A directory, and the files in it that may belong to the source."""
+    """Return a directory, and the files in it that may belong to the source."""
     directory = Directory(source.path)
     parent, name = directory.child(".."), posixpath.basename(directory.root)
     if name and parent.is_file(name):
@@ -231,7 +231,7 @@ def _located(source: SourceNode) -> tuple[str, list[tuple[str, int]]]:
 
 
 def _last_line(directory: Directory, path: str, size: int) -> int:
-    """Behind the last line that is whole."""
+    """Return the end of the last complete line."""
     at = size
     with directory.open_input(path) as file:
         while at:
@@ -288,7 +288,7 @@ def _parquet_batches(split: Split, directory: Directory) -> Iterator[pa.RecordBa
 
 
 def _completed(split: Split, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With the columns that the schema has: those of the partition, and nulls for what lacks."""
+    """Return a batch with all columns of the schema: partition values, and nulls if missing."""
     if split.schema is None:
         return batch
     partition = dict(split.partition)

@@ -52,7 +52,7 @@ FLUSH_RECORDS = 1 << 16
 
 @dataclass(frozen=True)
 class Restored:
-    """What a subtask begins with.
+    """The initial state of a subtask.
 
     Attributes:
         directory: The savepoint's directory.
@@ -69,7 +69,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class OutputTarget:
-    """Where an output goes.
+    """The target of an output.
 
     Attributes:
         output: The name of the output.
@@ -86,7 +86,7 @@ class OutputTarget:
 
 @dataclass(frozen=True)
 class OutputFile:
-    """What was written of an output."""
+    """A written file of an output."""
 
     target: OutputTarget
     size: int
@@ -141,13 +141,13 @@ class SubtaskTask:
 
     @property
     def place(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         return f"operator {self.operator.uid!r}, subtask {self.subtask}"
 
 
 @dataclass(frozen=True)
 class SubtaskResult:
-    """What a subtask left.
+    """The result of a subtask.
 
     Attributes:
         keyed: The handle of its keyed state.
@@ -227,7 +227,7 @@ class _Subtask:
         return backend
 
     def run(self) -> SubtaskResult:
-        """From `open` to the handles."""
+        """Run the subtask, from `open` to the handles."""
         operator, task = self.operator, self.task
         try:
             operator.open(task.before)
@@ -252,7 +252,7 @@ class _Subtask:
             operator.close()
 
     def _process(self, index: int) -> int:
-        """All records of one input; how many there were."""
+        """Process all records of one input, and return their number."""
         task = self.task
         side = sides_of(task.operator.declaration.inputs)[index]
         kind = task.operator.inputs[index].kind
@@ -278,7 +278,7 @@ class _Subtask:
     def _process_groups(
         self, pending: list[tuple[pa.Array, npt.NDArray[np.int32], pa.RecordBatch]]
     ) -> None:
-        """Key group by key group, the records of each in their order."""
+        """Process records by key group, each group's in their order."""
         keys = pa.concat_arrays([part for part, _, _ in pending])
         groups = np.concatenate([part for _, part, _ in pending])
         table = pa.Table.from_batches([part for _, _, part in pending])
@@ -303,7 +303,7 @@ class _Subtask:
         return keyed, self.states.snapshot(SnapshotTarget(1, self.directory)).run()
 
     def _back_up(self, keyed: KeyedHandle | None, operator: OperatorHandle | None) -> BackedUp:
-        """The state in the blob store too, if there is one."""
+        """Back up the state in the blob store, if there is one."""
         task = self.task
         if task.backup is None or task.checkpoint is None:
             return BackedUp("", {})
@@ -318,7 +318,7 @@ class _Subtask:
 
 
 def _runs(groups: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """From where to where each value is the same."""
+    """Yield the start and the end of each run of equal values."""
     cuts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
     yield from pairwise(cuts)
 
@@ -337,7 +337,7 @@ class _OutputWriter:
         self.files: list[tuple[Any, pq.ParquetWriter]] = []
 
     def flush(self, least: int = FLUSH_RECORDS) -> None:
-        """Write what came, if it is worth it."""
+        """Write the buffered records, if they are enough."""
         if self.collector.pending < least:
             return
         for records in self.collector.take():
@@ -358,7 +358,7 @@ class _OutputWriter:
         ]
 
     def abandon(self) -> None:
-        """Close what is open."""
+        """Close all open files."""
         files, self.files = self.files, []
         for file, writer in files:
             writer.close()

@@ -1,7 +1,7 @@
 """A class data archive of Spark's classes, with which Spark starts sooner.
 
 `python -m statelake.pipelines.spark.class_archive` makes that file (190 MB, a minute), once for
-each version of Java, Spark and Delta. Spark also starts without it.
+each version of Java, Spark and Delta. Without a usable file Spark starts as usual.
 
 Source: "Class Data Sharing" in the JDK's guide, `-XX:ArchiveClassesAtExit`.
 """

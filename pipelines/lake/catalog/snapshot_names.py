@@ -24,7 +24,7 @@ _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(?:Z|[+-]\d{2}:\d
 
 
 class SnapshotId(str):
-    """An id that was looked up, and is not looked up again: in an object store each look costs."""
+    """An id that was resolved, and is not resolved again: in an object store reads are costly."""
 
     __slots__ = ()
 

@@ -214,7 +214,7 @@ def _parsed(request: str, data: bytes, promised_days: float) -> RequestFile:
 
 
 def _is_named(word: str, text: str) -> bool:
-    """Whether a text has a word, and not merely as a part of another."""
+    """Return whether a text has a word, and not merely as a part of another."""
     if word.casefold() not in text.casefold():
         return False
     return bool(re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", text, re.IGNORECASE))
