@@ -1,9 +1,9 @@
-"""`run_job`: from what sources got, over process functions, to output and the next snapshot.
+"""`run_job`: from new input of sources, by process functions, to output and the next snapshot.
 
-Exactly once: a run is planned (which input, at which time), done in an attempt of its own, prepared
-(output files and state are whole), and then committed: output by a Delta transaction with the
-run's number, state as the lake's snapshot `run-<number>`. Whoever is killed at any step leaves a
-run that the next call repeats or completes.
+Exactly once: a run is planned (its input, and its time), executed in an attempt of its own,
+prepared (output files and state are complete), and then committed: output by a Delta transaction
+with the run's number, state as the lake's snapshot `run-<number>`. A process that is killed at any
+step leaves a run that the next call repeats or completes.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ def _wall_clock() -> int:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a job is run.
+    """The options of a run.
 
     Attributes:
         parallelism: The operators' parallelism; by default that of the run before, or 2.
         backend: `heap` or `rocksdb`, for the working state.
         engine: `auto`, `spark`, `local`, or an engine.
-        restore: The lake's snapshot that the first run begins with.
+        restore: The lake's snapshot with which the first run begins.
         final: Whether the streams end with this run.
-        compressed: Whether state is written compressed, on its way.
-        blobs: A blob store that state goes to as well; empty for none.
-        restore_from: `lake`, or `blob_store`: where the state of the run before is taken from.
-        always: Whether to run though no source got anything: timers may be due.
-        clock: Says the processing time of the run.
+        compressed: Whether state is written compressed, before its import.
+        blobs: A blob store for a backup of the state; empty without one.
+        restore_from: `lake`, or `blob_store`: the source of the state of the run before.
+        always: Whether to run without new input: timers may be due.
+        clock: Returns the processing time of the run.
         observe: Called with each of `STEPS` when it is complete.
         progress: Called with (done, total) after each subtask.
     """
@@ -108,16 +108,16 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run did.
+    """The result of a run.
 
     Attributes:
         run: The run's number; 0 if there was nothing to do.
         snapshot_id: The snapshot of its state.
-        records: How many came in.
-        rows: How many rows each sink got.
-        watermark: Event time behind it.
+        records: The number of input records.
+        rows: By sink, the number of rows.
+        watermark: Event time after it.
         resumed: Whether it was begun before.
-        absent: By name, the paths of sources at which there is nothing at all.
+        absent: By name, the paths of sources that do not exist.
     """
 
     run: int
@@ -168,7 +168,7 @@ def _time_of(millis: int) -> datetime | None:
 
 
 def snapshot_of_run(run: int) -> str:
-    """What the snapshot of a run's state is called."""
+    """Return the name of the snapshot of a run's state."""
     return f"run-{run:08d}"
 
 
@@ -186,7 +186,7 @@ class _Run:
         self.reports = CommitReports(lake.directory, job.name)
 
     def go(self) -> RunResult:
-        """The run that was cut off, or the next."""
+        """Execute the run that was interrupted, or the next."""
         number = self.turn.run
         plan = self.log.plan(number)
         resumed = plan is not None
@@ -209,14 +209,14 @@ class _Run:
         return self._commit(plan, prepared, resumed)
 
     def _observe(self, step: str) -> None:
-        """Tell that a step is complete, and look whether another process has taken over."""
+        """Report that a step is complete, and refuse if another process has taken over."""
         self.options.observe(step)
         self.log.require(self.turn)
 
     # ------------------------------------------------------------------------- plan
 
     def _plan(self, number: int) -> Plan | None:
-        """What the run is of; None if there is nothing to do."""
+        """Return the plan of a run; None if there is nothing to do."""
         before = self.log.plan(number - 1)
         left = self.log.prepared(number - 1)
         begins = {} if before is None else before.ends
@@ -252,7 +252,7 @@ class _Run:
     # ------------------------------------------------------------------------- prepare
 
     def _prepare(self, plan: Plan) -> Prepared:
-        """Do the run, in an attempt of its own."""
+        """Execute the run, in an attempt of its own."""
         self.log.discard_given_up(self.turn)
         self._check_restore(plan)
         splits = {
@@ -290,7 +290,7 @@ class _Run:
     def _restore_directory(
         self, plan: Plan, attempt: Attempt, engine: Engine
     ) -> ConfinedDirectory | None:
-        """The savepoint that the last run left, whatever its parallelism was; or an export."""
+        """Return the savepoint of the last run, whatever its parallelism was; or an export."""
         if not plan.restore:
             return None
         if self.options.restore_from == "blob_store":
@@ -307,7 +307,7 @@ class _Run:
         return attempt.directory.child("restored")
 
     def _last_records(self, plan: Plan) -> dict[str, CheckpointV2]:
-        """The last record of every task of the run before, as far as backups need it."""
+        """Return the last record of every task of the run before, if backups need it."""
         before = self.log.plan(plan.run - 1)
         if self.backup is None or before is None:
             return {}
@@ -320,7 +320,7 @@ class _Run:
         return records
 
     def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> ConfinedDirectory | None:
-        """A savepoint of what the blob store has; nothing if it has not all of it."""
+        """Return a savepoint from the blob store; None if its state is not complete there."""
         before = self.log.plan(plan.run - 1)
         if self.backup is None or before is None:
             return None
@@ -378,9 +378,9 @@ class _Run:
         return RunResult(plan.run, snapshot_id, prepared.records, rows, prepared.watermark, resumed)
 
     def _record(self, plan: Plan, prepared: Prepared, snapshot_id: str) -> None:
-        """One record a task, with the markers of all backends; then what it replaces may go.
+        """Write one record a task, with the markers of all backends, and clean up older ones.
 
-        What the commit cost is told beside it.
+        The costs of the commit are reported, too.
         """
         offsets = {
             partition_of(name): json.dumps(offset, sort_keys=True)
@@ -403,7 +403,7 @@ class _Run:
 
 @contextmanager
 def _alone(log: RunLog) -> Iterator[Turn]:
-    """Refuse to run what another process runs."""
+    """Yield the turn of this process; refuse if another process runs the job."""
     turn = log.lock(this_process())
     try:
         with Heartbeat(log.lake, turn.token):

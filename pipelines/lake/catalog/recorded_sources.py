@@ -89,7 +89,7 @@ def _elements(lake: str, operator: OperatorRecord, states: Collection[str]) -> l
 
 
 def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
-    """What `--set-offsets` says: offsets, or files with one a line.
+    """Read the offsets of `--set-offsets`: offsets, or files with one a line.
 
     Raises:
         EncodeError: A text is neither an offset nor a file of them, or a file can't be read.
@@ -114,7 +114,7 @@ def read_new_offsets(given: Iterable[str]) -> list[NewOffset]:
 def offsets_at(
     lake: Catalog, job: str, snapshot_id: str, servers: str, at: datetime
 ) -> list[NewOffset]:
-    """Where a broker says that a snapshot's partitions of Kafka stood at a time.
+    """Ask a broker for the offsets of a snapshot's Kafka partitions at a time.
 
     Args:
         lake: The lake.
@@ -126,7 +126,7 @@ def offsets_at(
     Raises:
         MissingExtraError: The client of Kafka is not installed.
         NotFoundError: No source of the snapshot reads Kafka.
-        CommitError: No broker answers, or a partition is not there.
+        CommitError: No broker answers, or a partition does not exist.
     """
     require_extra("kafka")
     from statelake.state_core.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted

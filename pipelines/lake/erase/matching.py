@@ -1,4 +1,4 @@
-"""The transform by which the rows of keys go, and what transforms have met."""
+"""The transform that erases the rows of keys, and the number of rows that a transform met."""
 
 from __future__ import annotations
 

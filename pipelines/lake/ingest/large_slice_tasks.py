@@ -74,7 +74,7 @@ class PieceResult:
 
 
 class WrongGuess:
-    """No entry begins or ends where a piece was guessed to."""
+    """A wrong guess: no entry begins, or ends, at that offset."""
 
 
 @dataclass(frozen=True)

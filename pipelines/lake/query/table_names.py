@@ -125,7 +125,7 @@ class TableNames:
         self._by_job: dict[str, dict[Parts, NamedTable]] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        """What goes to other processes: each finds the tables itself, as records may be large."""
+        """Return the pickled state, without tables: records may be large, so each process reads."""
         return self.__dict__ | {"reading": SnapshotReading(self.lake), "_by_job": {}}
 
     def find(self, parts: Parts) -> NamedTable | None:

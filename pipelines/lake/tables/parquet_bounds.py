@@ -71,15 +71,15 @@ def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> No
 
 
 class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
-    """Writes a file that `open_parquet` reads, whatever its rows pack to.
+    """Writes a file that `open_parquet` accepts, however well its rows compress.
 
-    A column of bytes has no statistics: nobody asks for the smallest and the largest value, and to
-    know both takes six times the memory of a large one.
+    A column of bytes has no statistics: its smallest and largest value are never used, and to
+    compute both takes six times the memory of a large one.
 
     Args:
-        output: Where it goes.
+        output: The file to write.
         schema: Its columns.
-        options: Of Arrow's writer.
+        options: Options of Arrow's writer.
     """
 
     def __init__(self, output: pa.NativeFile, schema: pa.Schema, **options: Any) -> None:
@@ -114,7 +114,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _leaf_paths(field: pa.Field, above: str = "") -> Iterator[str]:
-    """What Parquet calls the columns that a field is stored in."""
+    """Yield Parquet's names of the columns of a field."""
     path, kind = above + field.name, field.type
     if pa.types.is_struct(kind):
         for child in kind:
