@@ -69,7 +69,7 @@ URI = "://"
 
 @dataclass(frozen=True)
 class BootstrapResult:
-    """What was made.
+    """The result of a bootstrap.
 
     Attributes:
         written: The savepoint.
@@ -248,7 +248,7 @@ class _Bootstrap:
     # ------------------------------------------------------------------------ sources
 
     def rows(self, state: StateSpec) -> StateRows:
-        """Where a state's rows come from."""
+        """Return the source of a state's rows."""
         never = ["key", "timestamp", "ttl", "namespace"]
         if state.kind not in ("map", "broadcast"):
             never.append("value")

@@ -24,7 +24,7 @@ from statelake.state_core.formats.layout.state_compatibility import StateVerdict
 
 @dataclass(frozen=True)
 class CanaryResult:
-    """What came of it.
+    """The result of a canary.
 
     Attributes:
         snapshot: The snapshot that it was run from.

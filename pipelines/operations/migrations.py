@@ -25,7 +25,7 @@ from statelake.state_core.serializers.framework.compatibility import worst_of
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one snapshot.
+    """The result of one snapshot.
 
     Attributes:
         snapshot: The snapshot that was to be migrated.
@@ -46,7 +46,7 @@ class Outcome:
 
 
 def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: ValueChange) -> Outcome:
-    """What a migration would come to, with nothing changed; of several states the worst."""
+    """Return the outcome that a migration would have; of several states the worst."""
     record = lake.snapshot(job, snapshot_id)
     resolved = resolve_changes(record, changes)
     entries = sum(state.entries for _, _, state, _ in resolved)
@@ -95,7 +95,7 @@ def migrate_one(
 
 
 def _needed(lake: Catalog, job: str, snapshot_id: str, changes: Sequence[ValueChange]) -> bool:
-    """Return whether changes would do something to a snapshot."""
+    """Return whether changes apply to a snapshot."""
     resolved = resolve_changes(lake.snapshot(job, snapshot_id), changes)
     return any(is_needed(change, result) for change, _, _, result in resolved)
 

@@ -1,4 +1,4 @@
-"""What a rescale of a live job has done so far, kept in the lake: how it is resumed after a kill.
+"""The journal of a rescale of a live job, kept in the lake, by which it resumes after a kill.
 
 ::
 

@@ -40,7 +40,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class RescalePlan:
-    """What is to become of a job.
+    """The target of a rescale.
 
     Attributes:
         job: The job's name in the lake.
@@ -78,7 +78,7 @@ class RescalePlan:
 
 
 class Work:
-    """What the steps of one call have in common."""
+    """The context of the steps of one call."""
 
     def __init__(
         self, cluster: FlinkCluster, lake: Catalog, plan: RescalePlan, journal: Journal,

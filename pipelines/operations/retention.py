@@ -1,4 +1,4 @@
-"""Which snapshots of a job stay: by a policy, of so many or so old, one for each day or month.
+"""Retention of a job's snapshots by a policy: the newest, the youngest, one a day or a month.
 
 A policy is written as `30d all, 1y daily, forever monthly`: all snapshots of the last 30 days, of
 those of the last year the newest of each day, of older ones the newest of each month. Where a
@@ -94,7 +94,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class RetentionPlan:
-    """What a policy comes to.
+    """The result of a policy.
 
     Attributes:
         snapshots: All of a job, the oldest first.
@@ -144,7 +144,7 @@ def reasons_to_stay(
 
 
 def plan_retention(lake: Catalog, job: str, policy: Policy) -> RetentionPlan:
-    """What a policy would keep of a job, and what it would free.
+    """Plan what a policy would keep of a job, and what it would free.
 
     Args:
         lake: The lake.

@@ -35,7 +35,7 @@ _OURS = re.compile(r"\d{8}T\d{12}-.+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came of restoring a savepoint elsewhere.
+    """The result of restoring a savepoint elsewhere.
 
     Attributes:
         faults: Why it is not to be relied on; none if it is.
