@@ -9,7 +9,11 @@ import pytest
 from statelake.state_core import errors
 from statelake.state_core.errors import CorruptSnapshotError, MissingFileError, StateError
 
-KINDS = [getattr(errors, name) for name in errors.__all__]
+KINDS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, StateError)
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)

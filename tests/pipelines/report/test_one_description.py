@@ -10,6 +10,7 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.orchestration.history import history_metadata
 from statelake.pipelines.orchestration.metadata import savepoint_metadata, tables_metadata
 from statelake.pipelines.shown import bytes_text
@@ -46,7 +47,7 @@ def test_inspect_report_dagster_and_python_say_the_same(tmp_path: Path) -> None:
     assert [subtask["state_bytes"] for subtask in now["subtasks"]] == sizes
 
     lake = Catalog(tmp_path / "lake")
-    done = lake.import_snapshot(str(MONDAY), job="demo", snapshot_id="monday", engine=LOCAL)
+    done = import_snapshot(lake, str(MONDAY), "demo", snapshot_id="monday", engine=LOCAL)
     words = ("--lake", lake.location, "--job", "demo", "--limit", 0)
     assert run("report", MONDAY, "--to", tmp_path / "savepoint.html").code == 0
     assert run("report", *words, "--to", tmp_path / "lake.html").code == 0
@@ -84,7 +85,7 @@ def test_operator_state_has_entries_and_bytes(tmp_path: Path) -> None:
     source = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
     described = open_snapshot(source).describe()
     lake = Catalog(tmp_path / "lake")
-    done = lake.import_snapshot(str(source), job="demo", snapshot_id="one", engine=LOCAL)
+    done = import_snapshot(lake, str(source), "demo", snapshot_id="one", engine=LOCAL)
     counted = {
         (operator.label, state.name): (state.entries, state.size)
         for operator in described.operators

@@ -401,7 +401,7 @@ def test_settings_by_their_names() -> None:
 )
 def test_settings_that_cannot_be(name: str, value: str) -> None:
     """Are refused by their name."""
-    with pytest.raises(CommitError, match=name if "backup" not in name else "has none"):
+    with pytest.raises(CommitError, match=name if "backup" not in name else "has no changelog"):
         CommitSettings.parse({name: value}, ["a"])
 
 

@@ -324,9 +324,9 @@ def test_nothing_has_no_values() -> None:
 def test_an_enumeration_has_its_own_numbers() -> None:
     """A number that no value has is refused, and so is a name."""
     code = serializer("Code")
-    with pytest.raises(StateError, match="value 1 of ScalaVectors"):
+    with pytest.raises(StateError, match="value 1 is not in ScalaVectors"):
         read(code, b"\0\0\0\1")
-    with pytest.raises(StateError, match="value 1 of ScalaVectors"):
+    with pytest.raises(StateError, match="value 1 is not in ScalaVectors"):
         decode(code, [b"\0\0\0\1"])
     with pytest.raises(EncodeError, match="'Worse' is no value of"):
         write(code, "Worse")

@@ -168,7 +168,8 @@ def test_unknown_names(lake: Catalog) -> None:
     """The message names what there is instead."""
     for hours in range(12):
         add_row(lake, record(f"s{hours:02}", hours=hours))
-    with pytest.raises(NotFoundError, match=r"no job 'returns' in the lake; it has: orders$"):
+    here = r"no job 'returns' in the lake; it has: orders; did you mean 'orders'\?$"
+    with pytest.raises(NotFoundError, match=here):
         lake.snapshot("returns", "s00")
     with pytest.raises(NotFoundError, match=r"no snapshot 'x'; its latest are: s02, .*, s11$"):
         lake.snapshot("orders", "x")

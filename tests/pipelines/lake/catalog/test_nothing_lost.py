@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -82,8 +83,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 
 @pytest.fixture
-def scene(prepared: Scene, tmp_path: Path) -> Scene:
-    """A copy: job `orders` with two snapshots, and another job."""
+def scene(prepared: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """A copy: job `orders` with two snapshots, and another job; nobody else's temporary files."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     for name in ("lake", "good", "bad", "next"):
         shutil.copytree(prepared.root / name, tmp_path / name)
     return Scene(tmp_path)
