@@ -52,7 +52,7 @@ _NOT_READY = (
         "run it with the version that the executors have, or install this one on them",
     ),
     (
-        re.compile(r"No module named '?\w+'?|this needs \w+, which is not installed"),
+        re.compile(r"No module named '?[\w.]+'?|this needs \w+, which is not installed"),
         "the executors lack a module of Python's that statelake needs",
         "install statelake on them, or send it along: `statelake spark pack`, then --spark-pack",
     ),

@@ -22,12 +22,10 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-import statelake.pipelines
-import statelake.state_core
+import statelake
 from statelake.pipelines.spark.worker_daemon import preload
 from statelake.state_core.errors import StateError
 
-_OURS = (statelake.state_core, statelake.pipelines)
 _OF_SPARK = {"pyspark", "py4j", "delta-spark"}  # and the JARs that these bring
 _EXTRAS = ("", "spark", "hdfs", "kafka")  # what tasks may need, as far as it is installed
 _KERNELS = (".nbi", ".nbc")  # machine code as Numba keeps it
@@ -93,9 +91,8 @@ def _add_script(archive: tarfile.TarFile) -> None:
 
 def _files() -> Iterator[tuple[Path, str]]:
     """Yield each file of each package, with its path in the archive."""
-    for package in _OURS:
-        (home,) = package.__path__
-        yield from _own_files(Path(home))
+    (home,) = statelake.__path__
+    yield from _own_files(Path(home))
     for name in sorted(_required("statelake") - {"statelake"}):
         for file in metadata.files(name) or ():
             place = Path(str(file.locate()))
@@ -104,7 +101,7 @@ def _files() -> Iterator[tuple[Path, str]]:
 
 
 def _own_files(home: Path) -> Iterator[tuple[Path, str]]:
-    for folder, _, names in os.walk(home):
+    for folder, _, names in os.walk(home, followlinks=True):  # a checkout has links in it
         for name in sorted(names):
             path = Path(folder, name)
             if path.parent.name != "__pycache__" or path.suffix in _KERNELS:

@@ -29,8 +29,8 @@ from statelake.pipelines.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from statelake.pipelines.cli.options import Sharing
     from statelake.pipelines.flink.jars import JarRun
-    from statelake.pipelines.lake.share.sharing import Sharing
     from statelake.pipelines.operations.canary import CanaryResult
 
 
@@ -64,7 +64,7 @@ def canary(
     max_parallelism: int | None,
     exports: str,
     path_map: tuple[str, ...],
-    sharing: Sharing | None,
+    sharing: Sharing,
     against: str,
     timeout: timedelta,
     engine: str,
@@ -96,14 +96,19 @@ def canary(
     with connected(flink) as cluster:
         from statelake.pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
         from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
+        from statelake.pipelines.lake.share.sharing import sharing_of  # noqa: PLC0415 - the same
         from statelake.pipelines.operations.canary import run_canary  # noqa: PLC0415 - the same
 
         opened = Catalog(lake)
+        leave_out = sharing["leave_out_opaque"]
+        shared = sharing_of(
+            sharing["sample"], sharing["seed"], sharing["mask"], leave_out=leave_out
+        )
         with status_line(quiet=as_json_) as report:
             done = run_canary(
                 cluster, opened, job, snapshot_named(opened, job, snapshot_id), program, exports,
                 paths=PathMap.parse(path_map), parallelism=parallelism,
-                max_parallelism=max_parallelism, sharing=sharing, against=against,
+                max_parallelism=max_parallelism, sharing=shared, against=against,
                 timeout=seconds(timeout), engine=engine, report=report,
             )  # fmt: skip
     _tell(done, as_json_)
