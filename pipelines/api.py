@@ -547,7 +547,7 @@ class LakeSnapshot(Snapshot):
             self._catalog, self.job.name, self.name, to, parallelism=parallelism,
             max_parallelism=max_parallelism, compression=compression,
             metadata_version=metadata_version, operator_state_version=operator_state_version,
-            sharing=sharing_of(sample, seed, mask, leave_out=leave_out_opaque),
+            sharing=sharing_of(sample, seed, mask, leave_out_opaque=leave_out_opaque),
             drop_channel_state=drop_channel_state, engine=self.job.engine,
             progress=self.job.progress,
         )  # fmt: skip

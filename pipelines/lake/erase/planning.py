@@ -13,14 +13,13 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.pieces import Piece
 from statelake.pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
 from statelake.pipelines.lake.edit.selecting import find_state, tables_of
-from statelake.pipelines.lake.edit.sql_editing import refuse_no_condition, rows_where
+from statelake.pipelines.lake.edit.sql_editing import refuse_no_condition, rows_where, session_over
 from statelake.pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met
 from statelake.pipelines.lake.erase.needles import without_words
 from statelake.pipelines.lake.erase.opaque_state import has_opaque_state
 from statelake.pipelines.lake.erase.requests import ErasureRequest, keyed_digest, words_of
 from statelake.pipelines.lake.erase.task_state import TaskState, all_jobs
 from statelake.pipelines.lake.query.session import Session
-from statelake.pipelines.lake.query.table_names import TableNames
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
@@ -288,8 +287,7 @@ class Planner:
     def _session(self, record: SnapshotRecord) -> Session:
         name = record.job, record.snapshot_id
         if name not in self._sessions:
-            names = TableNames(self.lake, as_of=record.snapshot_id, job=record.job)
-            self._sessions[name] = self._stack.enter_context(Session(self.lake, names))
+            self._sessions[name] = self._stack.enter_context(session_over(self.lake, record))
         return self._sessions[name]
 
     def _refuse_unknown(self) -> None:

@@ -102,7 +102,7 @@ def sharing_of(
     seed: int = 0,
     mask: Mask | str | os.PathLike[str] | None = None,
     *,
-    leave_out: bool = False,
+    leave_out_opaque: bool = False,
 ) -> Sharing | None:
     """Return what others get of a snapshot; None if that is all of it.
 
@@ -110,7 +110,7 @@ def sharing_of(
         sample: The share of the keys, above 0 and up to 1; None for all.
         seed: Another one samples other keys.
         mask: What becomes of keys and values, or a YAML file that says it.
-        leave_out: Whether what can't be sampled or masked is left out, and not refused.
+        leave_out_opaque: Whether what can't be sampled or masked is left out, and not refused.
 
     Raises:
         EncodeError: The file can't be understood.
@@ -119,7 +119,7 @@ def sharing_of(
         return None
     if mask is not None and not isinstance(mask, Mask):
         mask = read_mask(os.fspath(mask))
-    return Sharing(None if sample is None else Sample(sample, seed), mask, leave_out)
+    return Sharing(None if sample is None else Sample(sample, seed), mask, leave_out_opaque)
 
 
 @dataclass(frozen=True)

@@ -100,15 +100,11 @@ def canary(
         from statelake.pipelines.operations.canary import run_canary  # noqa: PLC0415 - the same
 
         opened = Catalog(lake)
-        leave_out = sharing["leave_out_opaque"]
-        shared = sharing_of(
-            sharing["sample"], sharing["seed"], sharing["mask"], leave_out=leave_out
-        )
         with status_line(quiet=as_json_) as report:
             done = run_canary(
                 cluster, opened, job, snapshot_named(opened, job, snapshot_id), program, exports,
                 paths=PathMap.parse(path_map), parallelism=parallelism,
-                max_parallelism=max_parallelism, sharing=shared, against=against,
+                max_parallelism=max_parallelism, sharing=sharing_of(**sharing), against=against,
                 timeout=seconds(timeout), engine=engine, report=report,
             )  # fmt: skip
     _tell(done, as_json_)

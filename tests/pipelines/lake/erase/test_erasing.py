@@ -42,6 +42,7 @@ from statelake.state_core.errors import (
     LakeError,
     NoMatchError,
     NotFoundError,
+    StateError,
 )
 from statelake.state_core.files.confinement import ConfinedTree
 from statelake.state_core.serializers.type_spec import parse_type
@@ -310,6 +311,8 @@ def test_what_stands_against_it_is_said_before_anything_is_written(lake: Catalog
         erase(lake, ErasureRequest("r", where={"users/nowhere": "true"}))
     with pytest.raises(EncodeError, match="--all"):
         erase(lake, ErasureRequest("r", where={"users/visits": "key IS NOT NULL"}))
+    with pytest.raises(StateError, match=r"neither true nor false but .*; compare it"):
+        erase(lake, ErasureRequest("r", where={"users/visits": "length(key)"}))
     with pytest.raises(LakeError, match="no id of a request"):
         erase(lake, ErasureRequest("../r", [ALICE]))
     with (
