@@ -32,8 +32,8 @@ from statelake.pipelines.lake.bootstrap.bootstrap_spec import (
     read_bootstrap_spec,
 )
 from statelake.pipelines.lake.bootstrap.sources import (
-    FileSource,
-    Piece,
+    BootstrapSource,
+    SourcePiece,
     find_source,
     lake_table,
     pieces_of,
@@ -322,12 +322,12 @@ class _Bootstrap:
             return path
         return str(Path(self.directory.full()) / path)
 
-    def read(self, state: StateSpec, plan: RowPlan, source: FileSource) -> StateRows:
+    def read(self, state: StateSpec, plan: RowPlan, source: BootstrapSource) -> StateRows:
         """Files: by Arrow, if nothing in them or in the spec needs Spark."""
         plan = replace(plan, text=source.text)
         if not self.sql_of(state):
             try:
-                pieces: list[Piece] = pieces_of(source)
+                pieces: list[SourcePiece] = pieces_of(source)
             except UnreadableTableError:
                 if self.wanted == "local":
                     raise

@@ -36,7 +36,7 @@ _PART = re.compile(
 
 
 @dataclass(frozen=True)
-class Part:
+class RetentionRule:
     """A part of a policy.
 
     Attributes:
@@ -75,7 +75,7 @@ class Part:
 class Policy:
     """Which snapshots stay: those that any of its parts keeps."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[RetentionRule, ...]
 
     @classmethod
     def parse(cls, text: str) -> Policy:
@@ -180,7 +180,7 @@ def prune(lake: Catalog, job: str, policy: Policy) -> DropResult | None:
     return drop_snapshots(lake, job, snapshot_ids=going) if going else None
 
 
-def _parsed(part: str) -> Part:
+def _parsed(part: str) -> RetentionRule:
     match = _PART.fullmatch(part)
     if match is None:
         raise DeclarationError(
@@ -192,7 +192,7 @@ def _parsed(part: str) -> Part:
     forever, number, unit, period = match.groups()
     text = " ".join(part.split())
     if forever:
-        return Part(text, period)
+        return RetentionRule(text, period)
     if unit is None:
-        return Part(text, period, count=int(number))
-    return Part(text, period, age=timedelta(hours=int(number) * _HOURS[unit]))
+        return RetentionRule(text, period, count=int(number))
+    return RetentionRule(text, period, age=timedelta(hours=int(number) * _HOURS[unit]))

@@ -6,7 +6,7 @@ import dagster as dg
 
 from statelake.pipelines.operations.live_rescaling import RESCALED, RescaleResult, rescale_job
 from statelake.pipelines.operations.rescale_steps import RescalePlan
-from statelake.pipelines.orchestration.live_job import Loss, live_job, shown_in_flink
+from statelake.pipelines.orchestration.live_job import LostJob, live_job, shown_in_flink
 from statelake.pipelines.orchestration.metadata import markdown_table, savepoint_metadata
 from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.orchestration.savepoints import has_savepoint
@@ -41,9 +41,9 @@ class RescaleJobConfig(dg.Config):
     take_over: bool = False
 
 
-def run_config_of(loss: Loss) -> dg.RunConfig:
+def run_config_of(loss: LostJob) -> dg.RunConfig:
     """The configuration of a run that tells of a loss."""
-    told = Loss(
+    told = LostJob(
         state=printable(loss.state), reason=printable(loss.reason), flink_job=loss.flink_job,
         checkpoint=printable(loss.checkpoint), url=loss.url,
     )  # fmt: skip
@@ -51,7 +51,7 @@ def run_config_of(loss: Loss) -> dg.RunConfig:
 
 
 @dg.op
-def report_lost_job(config: Loss) -> None:
+def report_lost_job(config: LostJob) -> None:
     """Fail with what the sensor learned of the job, so that it is seen and alerts are sent."""
     raise dg.Failure(
         f"the job is not seen to run: {config.state}: {config.reason}",

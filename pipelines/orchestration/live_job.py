@@ -28,7 +28,7 @@ UNFINISHED = [
 ]
 
 
-class Loss(dg.Config):
+class LostJob(dg.Config):
     """A job that its cluster does not run, as far as anybody knows; a run is told of it.
 
     Attributes:
@@ -105,7 +105,7 @@ class LiveJob:
             )  # fmt: skip
             return result, cluster.url
 
-    def loss(self) -> Loss | None:
+    def loss(self) -> LostJob | None:
         """Why it does not run, or is not known to; None if it does.
 
         Raises:
@@ -118,11 +118,11 @@ class LiveJob:
             try:
                 return _loss_on(cluster, self.name)
             except NotFoundError as error:
-                return Loss(
+                return LostJob(
                     state="UNKNOWN", reason=f"{error.problem}; {error.remedy}", url=cluster.url
                 )
             except ClusterError as error:
-                return Loss(
+                return LostJob(
                     state="NO ANSWER", reason=f"{error.place}: {error.problem}", url=cluster.url
                 )
 
@@ -143,7 +143,7 @@ def shown_in_flink(url: str, job_id: str = "") -> dg.UrlMetadataValue:
     return dg.MetadataValue.url(f"{url}/#/job/running/{job_id}/overview" if job_id else f"{url}/")
 
 
-def _loss_on(cluster: FlinkCluster, name: str) -> Loss | None:
+def _loss_on(cluster: FlinkCluster, name: str) -> LostJob | None:
     if any(not job.ended and name in (job.id, job.name) for job in cluster.jobs()):
         return None  # several of that name, while a canary runs
     job = cluster.find_job(name)
@@ -154,7 +154,7 @@ def _loss_on(cluster: FlinkCluster, name: str) -> Loss | None:
         history = cluster.checkpoints(job.id).history
         completed = [taken.path for taken in history if taken.status == "COMPLETED" and taken.path]
         checkpoint = completed[-1] if completed else ""
-    return Loss(
+    return LostJob(
         state=job.state, reason=reason or "Flink reports no failure", flink_job=job.id,
         checkpoint=checkpoint, url=cluster.url,
     )  # fmt: skip

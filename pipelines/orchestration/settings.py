@@ -12,7 +12,7 @@ from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.pipelines.operations.retention import Policy
 
 
-class Verdict(dg.Resolvable, dg.Model):
+class CheckSeverity(dg.Resolvable, dg.Model):
     """How bad it is if a check does not pass.
 
     Attributes:
@@ -75,8 +75,8 @@ class CheckSettings(dg.Resolvable, dg.Model):
         staleness: How old the newest snapshot may be; no limit if it is null.
     """
 
-    legality: Verdict = Verdict()
-    compatibility: Verdict = Verdict()
+    legality: CheckSeverity = CheckSeverity()
+    compatibility: CheckSeverity = CheckSeverity()
     growth: GrowthSettings | None = GrowthSettings()
     skew: SkewSettings | None = SkewSettings()
     staleness: StalenessSettings | None = StalenessSettings()

@@ -26,7 +26,7 @@ LEAST, MARK = 4, 40  # of HEIGHT: what has any bytes is seen, and so is a mark
 COLOURS = {"first": "#4f7fdd", "second": "#d07030"}  # of an image, on white and on black
 
 
-class Step(Protocol):
+class GrowthPoint(Protocol):
     """A snapshot of a job, as a chart of its growth needs it."""
 
     @property
@@ -152,7 +152,7 @@ def _heights(sizes: Sequence[int]) -> list[int]:
     return [max(LEAST, HEIGHT * size // highest) if size else 0 for size in sizes]
 
 
-def growth_chart(steps: Sequence[Step], snapshot_id: str) -> Chart:
+def growth_chart(steps: Sequence[GrowthPoint], snapshot_id: str) -> Chart:
     """Draw the bytes of a job's snapshots; one of them has the second colour."""
     sizes = [step.state_bytes for step in steps]
     caption = (
@@ -162,14 +162,16 @@ def growth_chart(steps: Sequence[Step], snapshot_id: str) -> Chart:
     return _of_steps(steps, sizes, caption, snapshot_id)
 
 
-def written_chart(steps: Sequence[Step], snapshot_id: str) -> Chart:
+def written_chart(steps: Sequence[GrowthPoint], snapshot_id: str) -> Chart:
     """Draw what each of a job's snapshots added to the lake."""
     sizes = [step.written_bytes for step in steps]
     caption = f"Bytes that each added to the lake; the highest is {bytes_text(max(sizes))}."
     return _of_steps(steps, sizes, caption, snapshot_id)
 
 
-def _of_steps(steps: Sequence[Step], sizes: Sequence[int], caption: str, snapshot_id: str) -> Chart:
+def _of_steps(
+    steps: Sequence[GrowthPoint], sizes: Sequence[int], caption: str, snapshot_id: str
+) -> Chart:
     bars = [
         Bar(height, f"{step.snapshot_id}: {bytes_text(size)}", step.snapshot_id == snapshot_id)
         for step, size, height in zip(steps, sizes, _heights(sizes), strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.commits.run_log import SAVEPOINT, Plan, Prepared, output_directory
 from statelake.pipelines.runtime.backups import BackupSettings, task_name
-from statelake.pipelines.runtime.exchange import Channel, Exchanged, ExchangeTask, exchange
+from statelake.pipelines.runtime.exchange import Exchanged, ExchangeTask, OperatorInput, exchange
 from statelake.pipelines.runtime.sources import Split
 from statelake.pipelines.runtime.subtasks import (
     OutputFile,
@@ -25,7 +25,7 @@ from statelake.state_core.commit import CheckpointV2
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.formats.metadata.stream_map import named_files
@@ -39,7 +39,7 @@ METADATA_VERSION = 6
 
 
 @dataclass
-class Attempt:
+class RunAttempt:
     """An attempt at a run.
 
     Attributes:
@@ -133,9 +133,9 @@ class Attempt:
         reached = min(self._latest[source.name] - source.delay for source in timed)
         return reached if self.plan.watermark is None else max(reached, self.plan.watermark)
 
-    def _readers(self, node: str, output: int) -> tuple[Channel, ...]:
+    def _readers(self, node: str, output: int) -> tuple[OperatorInput, ...]:
         return tuple(
-            Channel(operator, index, self.parallelism(operator))
+            OperatorInput(operator, index, self.parallelism(operator))
             for operator in self.job.operators.values()
             for index, read in enumerate(operator.inputs)
             if (read.node, read.output) == (node, output)
@@ -177,7 +177,7 @@ class Attempt:
         """Return the files that a subtask reads, input by input."""
         parallelism = self.parallelism(operator)
         return tuple(
-            tuple(self._inputs[Channel(operator, index, parallelism).path(subtask)])
+            tuple(self._inputs[OperatorInput(operator, index, parallelism).path(subtask)])
             for index in range(len(operator.inputs))
         )
 
@@ -254,13 +254,13 @@ class Attempt:
                 if path not in written:
                     table.delete(path)
 
-    def _operator_state(self, operator: OperatorNode) -> OperatorState:
+    def _operator_state(self, operator: OperatorNode) -> OperatorMetadata:
         results = self._results[operator.uid]
         subtasks = {
             index: SubtaskState(managed_operator=result.operator, managed_keyed=result.keyed)
             for index, result in enumerate(results)
         }
-        return OperatorState(
+        return OperatorMetadata(
             operator_id_of_uid(operator.uid), len(results),
             self.max_parallelism(operator),
             operator.uid, operator.uid, None, subtasks,

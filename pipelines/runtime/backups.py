@@ -35,7 +35,7 @@ from statelake.state_core.errors import CommitError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     read_metadata,
     write_metadata,
@@ -116,7 +116,7 @@ def _not_opened() -> NoReturn:
 def back_up(
     settings: BackupSettings,
     name: str,
-    operator: OperatorState,
+    operator: OperatorMetadata,
     directory: Directory,
     checkpoint: CheckpointId,
     before: CheckpointV2 | None,
@@ -180,7 +180,7 @@ class RestoreTask:
     directory: ConfinedDirectory
 
 
-def restore_task(task: RestoreTask) -> OperatorState:
+def restore_task(task: RestoreTask) -> OperatorMetadata:
     """Restore an old subtask's files, and return its operator with only that subtask.
 
     Raises:
@@ -204,7 +204,7 @@ def restore_task(task: RestoreTask) -> OperatorState:
     return operator
 
 
-def merged(operators: Mapping[str, list[OperatorState]], run: int) -> CheckpointMetadata:
+def merged(operators: Mapping[str, list[OperatorMetadata]], run: int) -> CheckpointMetadata:
     """Merge the state of tasks into one savepoint, operator by operator."""
     states = []
     for parts in operators.values():
@@ -213,7 +213,7 @@ def merged(operators: Mapping[str, list[OperatorState]], run: int) -> Checkpoint
         for part in parts:
             subtasks.update(part.subtasks or {})
         states.append(
-            OperatorState(
+            OperatorMetadata(
                 first.operator_id, first.parallelism, first.max_parallelism, first.name, first.uid,
                 None, subtasks,
             )
@@ -221,7 +221,7 @@ def merged(operators: Mapping[str, list[OperatorState]], run: int) -> Checkpoint
     return CheckpointMetadata(METADATA_VERSION, run, states)
 
 
-def _files(operator: OperatorState) -> Iterator[str]:
+def _files(operator: OperatorMetadata) -> Iterator[str]:
     """Yield the files that a subtask's handles name."""
     for subtask in (operator.subtasks or {}).values():
         for handle in (subtask.managed_keyed, subtask.managed_operator):

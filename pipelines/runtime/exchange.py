@@ -33,7 +33,7 @@ _EPOCH = "ms"
 
 
 @dataclass(frozen=True)
-class Channel:
+class OperatorInput:
     """One input of one operator.
 
     Attributes:
@@ -72,7 +72,7 @@ class ExchangeTask:
     directory: ConfinedDirectory
     number: int
     split: Split
-    channels: tuple[Channel, ...]
+    channels: tuple[OperatorInput, ...]
     max_parallelism: int
 
 
@@ -151,7 +151,7 @@ class ChannelWriter:
         names: The file of each path of the channel.
     """
 
-    def __init__(self, task: ExchangeTask, channel: Channel, run: str) -> None:
+    def __init__(self, task: ExchangeTask, channel: OperatorInput, run: str) -> None:
         self.task = task
         self.run = run
         self.names: dict[str, str] = {}

@@ -26,7 +26,7 @@ from statelake.pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Tur
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.verify.legality import check_declared, held_of_record
-from statelake.pipelines.runtime.attempt import Attempt
+from statelake.pipelines.runtime.attempt import RunAttempt
 from statelake.pipelines.runtime.backups import (
     SNAPSHOT_FACTORY,
     STORE,
@@ -58,7 +58,10 @@ from statelake.state_core.errors import (
     StateError,
 )
 from statelake.state_core.files.filesystem import ConfinedDirectory
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    OperatorMetadata,
+    write_metadata,
+)
 from statelake.state_core.process import Job
 
 STEPS = (
@@ -261,7 +264,7 @@ class _Run:
         }
         chosen = choose_engine(self.options.engine)
         name = self.turn.new_attempt()
-        attempt = Attempt(
+        attempt = RunAttempt(
             self.job, plan, self.log.run_directory(plan.run).child(name), name,
             self.options.backend, self.options.compressed, chosen, self.options.progress,
             self.backup, self._last_records(plan),
@@ -288,7 +291,7 @@ class _Run:
             )
 
     def _restore_directory(
-        self, plan: Plan, attempt: Attempt, engine: Engine
+        self, plan: Plan, attempt: RunAttempt, engine: Engine
     ) -> ConfinedDirectory | None:
         """Return the savepoint of the last run, whatever its parallelism was; or an export."""
         if not plan.restore:
@@ -319,7 +322,9 @@ class _Run:
                     records[task_name(uid, index)] = last
         return records
 
-    def _from_blobs(self, plan: Plan, attempt: Attempt, engine: Engine) -> ConfinedDirectory | None:
+    def _from_blobs(
+        self, plan: Plan, attempt: RunAttempt, engine: Engine
+    ) -> ConfinedDirectory | None:
         """Return a savepoint from the blob store; None if its state is not complete there."""
         before = self.log.plan(plan.run - 1)
         if self.backup is None or before is None:
@@ -336,7 +341,7 @@ class _Run:
             LOG.error("job %s: %s; the lake is restored from instead", self.job.name, error)  # noqa: TRY400
             target.delete_tree()
             return None
-        operators: dict[str, list[OperatorState]] = {}
+        operators: dict[str, list[OperatorMetadata]] = {}
         for state in restored:
             operators.setdefault(state.operator_id, []).append(state)
         metadata = merged(operators, before.run)

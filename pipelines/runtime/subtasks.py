@@ -37,7 +37,7 @@ from statelake.state_core.commit import CheckpointId, CheckpointV2
 from statelake.state_core.declarations.jobs import sides_of
 from statelake.state_core.errors import EncodeError, ProcessError, StateError
 from statelake.state_core.files.filesystem import ConfinedDirectory
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import KeyedHandle, OperatorHandle
 from statelake.state_core.model.operator_ids import operator_id_of_uid
@@ -309,7 +309,7 @@ class _Subtask:
             return BackedUp("", {})
         state = SubtaskState(managed_operator=operator, managed_keyed=keyed)
         uid = task.operator.uid
-        alone = OperatorState(
+        alone = OperatorMetadata(
             operator_id_of_uid(uid), task.parallelism, task.max_parallelism, uid, uid, None,
             {task.subtask: state},
         )  # fmt: skip

@@ -25,7 +25,7 @@ from statelake.pipelines.lake.bootstrap.bootstrap_columns import (
     with_expressions,
 )
 from statelake.pipelines.lake.bootstrap.bootstrap_slice import spill_rows
-from statelake.pipelines.lake.bootstrap.sources import FileSource
+from statelake.pipelines.lake.bootstrap.sources import BootstrapSource
 from statelake.pipelines.spark.object_stores import spark_path
 from statelake.pipelines.spark.sql import QUERY_LOGGERS
 from statelake.state_core.errors import EncodeError, StateError
@@ -41,7 +41,7 @@ from statelake.state_core.serializers.framework.plugins import (
 OUTCOME = "outcome"
 
 
-def frame_of_files(session: SparkSession, source: FileSource) -> DataFrame:
+def frame_of_files(session: SparkSession, source: BootstrapSource) -> DataFrame:
     """Return files as a DataFrame; CSV stays text.
 
     Raises:

@@ -38,7 +38,7 @@ import pyarrow as pa
 from statelake.state_core.errors import CorruptSnapshotError, NotFoundError
 from statelake.state_core.files.byte_sources import ByteSource
 from statelake.state_core.formats.layout.keyed_layout import raw_column
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.kernels.elements import LEAST, LENGTH_BYTES, walk_elements
 from statelake.state_core.model.channels import Channel, ChannelFile
@@ -78,7 +78,7 @@ def channels_of(snapshot: Snapshot) -> list[Channel]:
 
 
 def channels_among(
-    operators: Iterable[OperatorState],
+    operators: Iterable[OperatorMetadata],
     open_: Callable[[StreamHandle], ByteSource],
     labels: Mapping[str, str],
 ) -> list[Channel]:

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from statelake.state_core.errors import CorruptSnapshotError, KeyGroupError, SnapshotError
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 from statelake.state_core.model.handles import (
     ChangelogHandle,
     IncrementalHandle,
@@ -74,7 +74,7 @@ class Contradiction:
         return ", ".join(parts)
 
 
-def label_of(state: OperatorState, known: Mapping[str, str]) -> str:
+def label_of(state: OperatorMetadata, known: Mapping[str, str]) -> str:
     """Return an operator's name for messages: its uid, or otherwise its name or id.
 
     Args:
@@ -85,7 +85,7 @@ def label_of(state: OperatorState, known: Mapping[str, str]) -> str:
 
 
 def find_contradictions(
-    operators: Sequence[OperatorState], known: Mapping[str, str]
+    operators: Sequence[OperatorMetadata], known: Mapping[str, str]
 ) -> Iterator[Contradiction]:
     """Yield every contradiction within `_metadata` that shows in its handles.
 
@@ -132,7 +132,7 @@ def _corrupt(problem: str) -> CorruptSnapshotError:
 
 
 def _operators_twice(
-    operators: Sequence[OperatorState], known: Mapping[str, str]
+    operators: Sequence[OperatorMetadata], known: Mapping[str, str]
 ) -> Iterator[Contradiction]:
     for operator_id, count in Counter(operator.operator_id for operator in operators).items():
         if count > 1:
@@ -147,7 +147,7 @@ def _operators_twice(
             yield Contradiction(METADATA, "", None, None, _corrupt(problem))
 
 
-def _files_twice(state: OperatorState, label: str) -> Iterator[Contradiction]:
+def _files_twice(state: OperatorMetadata, label: str) -> Iterator[Contradiction]:
     for index, subtask in sorted((state.subtasks or {}).items()):
         for handle in _rocksdb_handles(subtask.managed_keyed):
             names = Counter(name for name, _ in (*handle.shared, *handle.private))
@@ -166,7 +166,7 @@ def _rocksdb_handles(handle: KeyedHandle | None) -> Iterator[IncrementalHandle]:
 
 
 def _claims(
-    state: OperatorState, label: str, claims: list[tuple[int, KeyedHandle]]
+    state: OperatorMetadata, label: str, claims: list[tuple[int, KeyedHandle]]
 ) -> Iterator[Contradiction]:
     """Yield the contradictions between the key groups that an operator's handles claim."""
     within = KeyGroupRange(0, state.max_parallelism - 1)

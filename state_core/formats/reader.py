@@ -33,7 +33,7 @@ from statelake.state_core.formats.keyed.keyed_files import (
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     in_flight_bytes,
     raw_bytes,
@@ -146,7 +146,7 @@ def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
     return ("savepoint", "canonical") if unified else ("", "")
 
 
-def _open_operator(state: OperatorState, files: StateFiles, uid_of: dict[str, str]) -> Operator:
+def _open_operator(state: OperatorMetadata, files: StateFiles, uid_of: dict[str, str]) -> Operator:
     uid = state.uid or uid_of.get(state.operator_id, "")
     label = label_of(state, uid_of)
     try:
@@ -245,7 +245,7 @@ def _raw_bytes(subtask: SubtaskState, files: StateFiles) -> int:
 def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> CheckpointMetadata:
     """Return the same `_metadata` without timers in raw state, which are states like any other."""
 
-    def strip(state: OperatorState) -> OperatorState:
+    def strip(state: OperatorMetadata) -> OperatorMetadata:
         if state.subtasks is None:
             return state
         subtasks = {

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator
-from statelake.state_core.model.operator_state import NonKeyedState
+from statelake.state_core.model.operator_state import OperatorState
 from statelake.state_core.model.pieces import CuttableFile
 from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
 from statelake.state_core.model.showing import Table, brief, kind_text
@@ -655,7 +655,7 @@ def _keyed_state(
     )
 
 
-def _operator_state(state: NonKeyedState, counted: bool, schema: bool) -> StateDescription:
+def _operator_state(state: OperatorState, counted: bool, schema: bool) -> StateDescription:
     parts = state.parts[:1] if state.broadcast else state.parts
     counts = [part.measure() for part in parts] if counted else []
     return StateDescription(

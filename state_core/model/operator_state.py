@@ -34,7 +34,7 @@ def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
 
 
-class NonKeyedPart(Protocol):
+class OperatorStatePart(Protocol):
     """One subtask's part of an operator state, in any format."""
 
     @property
@@ -63,7 +63,7 @@ class NonKeyedPart(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class NonKeyedState:
+class OperatorState:
     """One registered operator state.
 
     Attributes:
@@ -83,7 +83,7 @@ class NonKeyedState:
     value_type: str
     key_type: str = ""
     meta_info: bytes = field(default=b"", compare=False, repr=False)
-    parts: tuple[NonKeyedPart, ...] = field(default=(), compare=False, repr=False)
+    parts: tuple[OperatorStatePart, ...] = field(default=(), compare=False, repr=False)
 
     def __repr__(self) -> str:
         return showing.element_state_line(self)

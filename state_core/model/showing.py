@@ -12,7 +12,7 @@ import pyarrow as pa
 from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
-    from statelake.state_core.model.operator_state import NonKeyedState
+    from statelake.state_core.model.operator_state import OperatorState
     from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 
 LONGEST = 120  # characters of a name in a line or in a cell of HTML
@@ -101,10 +101,10 @@ def keyed_state_line(state: KeyedState) -> str:
     return f"<KeyedState {brief(state.name, LONGEST)}: {state.kind.value}, {types}>"
 
 
-def element_state_line(state: NonKeyedState) -> str:
+def element_state_line(state: OperatorState) -> str:
     """Return a line about an operator state."""
     types = _types(state.key_type, state.value_type)
-    return f"<NonKeyedState {brief(state.name, LONGEST)}: {state.mode.name}, {types}>"
+    return f"<OperatorState {brief(state.name, LONGEST)}: {state.mode.name}, {types}>"
 
 
 def schema_table(line: str, schema: pa.Schema) -> Table:

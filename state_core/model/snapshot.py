@@ -21,7 +21,7 @@ from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
 from statelake.state_core.model import showing
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.operator_state import NonKeyedState, columns_of
+from statelake.state_core.model.operator_state import OperatorState, columns_of
 
 if TYPE_CHECKING:
     from statelake.state_core.model.description import SnapshotDescription
@@ -324,7 +324,7 @@ def _batches(
             yield file.decode(state, mine, columns)
 
 
-_State = TypeVar("_State", bound="KeyedState | NonKeyedState")
+_State = TypeVar("_State", bound="KeyedState | OperatorState")
 
 
 def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:
@@ -374,7 +374,7 @@ class Operator:
     max_parallelism: int
     keyed_files: tuple[KeyedFile, ...] = ()
     keyed_states: tuple[KeyedState, ...] = ()
-    operator_states: tuple[NonKeyedState, ...] = ()
+    operator_states: tuple[OperatorState, ...] = ()
     operator_state_version: int = 0
     operator_state_compressed: bool = False
     subtask_states: int = 0
@@ -408,7 +408,7 @@ class Operator:
         """
         return self._named(self.keyed_states, name, "keyed ")
 
-    def operator_state(self, name: str) -> NonKeyedState:
+    def operator_state(self, name: str) -> OperatorState:
         """Return the operator state of that name.
 
         Raises:
@@ -416,13 +416,13 @@ class Operator:
         """
         return self._named(self.operator_states, name, "operator ")
 
-    def __getitem__(self, name: str) -> KeyedState | NonKeyedState:
+    def __getitem__(self, name: str) -> KeyedState | OperatorState:
         """Return the state of that name; a keyed state goes before an operator state.
 
         Raises:
             NotFoundError: There is none.
         """
-        states: list[KeyedState | NonKeyedState] = [*self.keyed_states, *self.operator_states]
+        states: list[KeyedState | OperatorState] = [*self.keyed_states, *self.operator_states]
         return self._named(states, name, "")
 
     def _named(self, states: Sequence[_State], name: str, kind: str) -> _State:

@@ -20,7 +20,7 @@ from statelake.pipelines.lake.bootstrap.bootstrap_columns import (
     map_batches,
     source_columns,
 )
-from statelake.pipelines.lake.bootstrap.sources import PIECE_BYTES, Piece, read_piece
+from statelake.pipelines.lake.bootstrap.sources import PIECE_BYTES, SourcePiece, read_piece
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.formats.writing.new_rows import (
     BATCH_BYTES,
@@ -40,7 +40,7 @@ class SpillSlice:
 
     task: SpillTask
     plan: RowPlan
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SourcePiece, ...]
 
 
 def spill_slice(work: SpillSlice) -> Spill:
@@ -110,7 +110,9 @@ def _name_row(task: SpillTask, source: SourceBatch, batch: pa.RecordBatch) -> No
         source.refuse(problem, "", refusal.remedy, low)
 
 
-def mapped_batches(plan: RowPlan, pieces: Iterable[Piece], schema: pa.Schema) -> Iterator[Mapped]:
+def mapped_batches(
+    plan: RowPlan, pieces: Iterable[SourcePiece], schema: pa.Schema
+) -> Iterator[Mapped]:
     """Yield pieces batch by batch, with the rows of the state from each."""
     columns = sorted({name for column in plan.columns.values() for name in source_columns(column)})
     hints = pa.schema(
@@ -136,13 +138,13 @@ class FileRows:
     """A state's rows in files: slices of them run on an engine."""
 
     plan: RowPlan
-    pieces: Sequence[Piece]
+    pieces: Sequence[SourcePiece]
     engine: Engine
     progress: Progress | None = None
 
     def spill(self, task: SpillTask) -> list[Spill]:
         """Spill all of them, in order."""
-        slices: list[list[Piece]] = []
+        slices: list[list[SourcePiece]] = []
         held = 0
         for piece in self.pieces:
             if not slices or held + piece.size > PIECE_BYTES:

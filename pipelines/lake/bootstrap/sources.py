@@ -40,7 +40,7 @@ EXACT = ("raw_key", "raw_value")
 
 
 @dataclass(frozen=True)
-class FileSource:
+class BootstrapSource:
     """A table in files.
 
     Attributes:
@@ -66,7 +66,7 @@ class FileSource:
 
 
 @dataclass(frozen=True)
-class Piece:
+class SourcePiece:
     """A piece for one task, picklable.
 
     Attributes:
@@ -79,7 +79,7 @@ class Piece:
         schema: The columns that a fragment is read with.
     """
 
-    source: FileSource
+    source: BootstrapSource
     name: str
     first_row: int
     size: int
@@ -88,7 +88,7 @@ class Piece:
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
 
 
-def find_source(location: str, name: str, options: Mapping[str, Any]) -> FileSource:
+def find_source(location: str, name: str, options: Mapping[str, Any]) -> BootstrapSource:
     """Return the source at a location.
 
     Args:
@@ -111,7 +111,7 @@ def find_source(location: str, name: str, options: Mapping[str, Any]) -> FileSou
         )
     tabs = location.removesuffix(".gz").endswith(".tsv")
     delimiter = str(options.get("delimiter", "\t" if tabs else ","))
-    return FileSource(name, location, kind, delimiter, options.get("version"))
+    return BootstrapSource(name, location, kind, delimiter, options.get("version"))
 
 
 def _format_of(directory: Directory, location: str) -> str:
@@ -129,7 +129,7 @@ def _by_suffix(name: str) -> str:
     return SUFFIXES.get(PurePosixPath(name.removesuffix(".gz")).suffix.lower(), "")
 
 
-def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> FileSource:
+def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> BootstrapSource:
     """The table of a state in a lake.
 
     Raises:
@@ -153,10 +153,10 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Fil
         )  # fmt: skip
     table = tables_by_name[state]
     location = opened.table(table.path).checked_directory(table).location
-    return FileSource(name, location, "delta", version=table.version, of_lake=True)
+    return BootstrapSource(name, location, "delta", version=table.version, of_lake=True)
 
 
-def pieces_of(source: FileSource) -> list[Piece]:
+def pieces_of(source: BootstrapSource) -> list[SourcePiece]:
     """The pieces of a table, in order.
 
     Raises:
@@ -179,15 +179,15 @@ def pieces_of(source: FileSource) -> list[Piece]:
         raise EncodeError(" ".join(str(error).split())[:300], place=source.name) from error
     info = directory.filesystem.get_file_info(directory.root)
     if info.type == fs.FileType.File:
-        return [Piece(source, source.name, 0, info.size, directory.root)]
+        return [SourcePiece(source, source.name, 0, info.size, directory.root)]
     return [
-        Piece(source, f"{source.name}/{path}", 0, size, directory.full(path))
+        SourcePiece(source, f"{source.name}/{path}", 0, size, directory.full(path))
         for path, size in directory.files_below()
         if not any(part.startswith(("_", ".")) for part in path.split("/"))
     ]
 
 
-def _delta(source: FileSource) -> Any:
+def _delta(source: BootstrapSource) -> Any:
     directory = Directory(source.location)
     table = DeltaTable(directory.uri, source.version, storage_options=storage_options(directory))
     protocol = table.protocol()
@@ -203,7 +203,7 @@ def _delta(source: FileSource) -> Any:
     return table.to_pyarrow_dataset(filesystem=below)
 
 
-def _parquet_pieces(source: FileSource, table: Any) -> list[Piece]:
+def _parquet_pieces(source: BootstrapSource, table: Any) -> list[SourcePiece]:
     """Return pieces of row groups, grouped to about `PIECE_BYTES`."""
     pieces = []
     for fragment in table.get_fragments():
@@ -222,16 +222,18 @@ def _parquet_pieces(source: FileSource, table: Any) -> list[Piece]:
 
 
 def _piece(
-    source: FileSource, table: Any, fragment: Any, groups: list[int], first: int, size: int
-) -> Piece:
+    source: BootstrapSource, table: Any, fragment: Any, groups: list[int], first: int, size: int
+) -> SourcePiece:
     part = fragment.subset(row_group_ids=groups)
     root = Directory(source.location).root
     inside = fragment.path.removeprefix(root).lstrip("/")
     name = f"{source.name}/{inside}" if inside else source.name
-    return Piece(source, name, first, size, fragment=part, schema=table.schema)
+    return SourcePiece(source, name, first, size, fragment=part, schema=table.schema)
 
 
-def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_piece(
+    piece: SourcePiece, columns: list[str], hints: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a piece.
 
     Args:
@@ -255,7 +257,7 @@ def read_piece(piece: Piece, columns: list[str], hints: pa.Schema) -> Iterator[p
         raise EncodeError(" ".join(str(error).split())[:300], place=piece.name) from error
 
 
-def _read_fragment(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _read_fragment(piece: SourcePiece, columns: list[str]) -> Iterator[pa.RecordBatch]:
     # read all if one is missing: then the message lists the columns
     names = piece.schema.names
     read_columns = columns if set(columns) <= set(names) else names
@@ -276,12 +278,12 @@ def _read_fragment(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]
         yield batch
 
 
-def _open(piece: Piece) -> pa.NativeFile:
+def _open(piece: SourcePiece) -> pa.NativeFile:
     filesystem = Directory(piece.source.location).filesystem
     return filesystem.open_input_stream(piece.path, compression="detect")
 
 
-def _read_csv(piece: Piece) -> Iterator[pa.RecordBatch]:
+def _read_csv(piece: SourcePiece) -> Iterator[pa.RecordBatch]:
     """Read text columns; an empty field without quotes is null."""
     csv = pyarrow.csv
     parsing = csv.ParseOptions(delimiter=piece.source.delimiter, newlines_in_values=True)
@@ -325,7 +327,7 @@ def _json_type(wanted: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _read_json(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_json(piece: SourcePiece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read blocks of whole lines; an invalid line is named by its number."""
     line = 1
     with _open(piece) as file:
@@ -340,7 +342,9 @@ def _read_json(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             yield from _parsed(piece, rest, line, schema)
 
 
-def _parsed(piece: Piece, lines: bytes, first: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _parsed(
+    piece: SourcePiece, lines: bytes, first: int, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     if not lines.strip():
         return
     try:

@@ -17,7 +17,7 @@ from statelake.state_core.connectors.sinks import SINK_STATES, Sink, sink_of
 from statelake.state_core.connectors.sources import SOURCE_STATES, Source, source_of
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 from statelake.state_core.extras import require_extra
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 
 PATIENCE = 20.0  # seconds that brokers have for an answer
@@ -33,7 +33,7 @@ def recorded_sources(lake: str, record: SnapshotRecord) -> list[Source]:
 
 
 def sources_among(
-    lake: str, operators: Sequence[OperatorRecord], carried: Sequence[OperatorState]
+    lake: str, operators: Sequence[OperatorRecord], carried: Sequence[OperatorMetadata]
 ) -> list[Source]:
     """Return the sources among some operators.
 

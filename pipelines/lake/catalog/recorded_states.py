@@ -33,7 +33,7 @@ from statelake.pipelines.lake.tables.unit_writer import table_columns
 from statelake.pipelines.lake.tables.units import KEY_GROUP
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
-from statelake.state_core.model.operator_state import NonKeyedState, columns_of
+from statelake.state_core.model.operator_state import OperatorState, columns_of
 from statelake.state_core.model.snapshot import KeyedState, Operator
 
 
@@ -145,7 +145,7 @@ def _batches(
 
 
 @dataclass(frozen=True, repr=False)
-class RecordedOperatorState(NonKeyedState):
+class RecordedOperatorState(OperatorState):
     """An operator state whose content is in a table of the lake; attributes as above."""
 
     lake: Catalog = field(kw_only=True, compare=False)
@@ -208,5 +208,5 @@ def _operator(lake: Catalog, record: SnapshotRecord, operator: OperatorRecord) -
     )
 
 
-def _values(state: KeyedState | NonKeyedState) -> dict[str, Any]:
+def _values(state: KeyedState | OperatorState) -> dict[str, Any]:
     return {each.name: getattr(state, each.name) for each in fields(state)}

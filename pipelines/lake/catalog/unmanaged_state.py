@@ -20,7 +20,7 @@ from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.files.filesystem import ByteSource, Directory, InlineSource
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     read_metadata,
     write_metadata,
 )
@@ -82,7 +82,7 @@ def carry_state(
 def without_tables(metadata: CheckpointMetadata) -> CheckpointMetadata:
     """Return the same `_metadata` without the managed handles, whose state has tables."""
 
-    def strip(operator: OperatorState) -> OperatorState:
+    def strip(operator: OperatorMetadata) -> OperatorMetadata:
         if operator.subtasks is None:
             return operator
         subtasks = {

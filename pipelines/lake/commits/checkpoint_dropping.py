@@ -27,7 +27,7 @@ ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class DropResult:
+class CheckpointDropResult:
     """The result of a drop.
 
     Attributes:
@@ -43,7 +43,9 @@ class DropResult:
     blobs_kept: int = 0
 
 
-def drop_records(log: CheckpointLog, keep: int, blobs: BlobStore | None = None) -> DropResult:
+def drop_records(
+    log: CheckpointLog, keep: int, blobs: BlobStore | None = None
+) -> CheckpointDropResult:
     """Remove every record but the last ones of its key, and then the blobs that they don't need.
 
     Args:
@@ -67,7 +69,7 @@ def drop_records(log: CheckpointLog, keep: int, blobs: BlobStore | None = None) 
             "records can't be removed from a topic", remedy="its brokers do that: it is compacted"
         )
     if blobs is None:
-        return DropResult(removed, len(list(log.read())))
+        return CheckpointDropResult(removed, len(list(log.read())))
     now = now_millis()
     listed = [blob for prefix in sorted(prefixes) for blob in blobs.list(prefix)]
     expiring = {
@@ -77,7 +79,7 @@ def drop_records(log: CheckpointLog, keep: int, blobs: BlobStore | None = None) 
     gone = garbage(listed, _needed(blobs, records), expiring, now)
     for blob in gone:
         blobs.delete(blob)
-    return DropResult(removed, len(list(log.read())), len(gone), len(listed) - len(gone))
+    return CheckpointDropResult(removed, len(list(log.read())), len(gone), len(listed) - len(gone))
 
 
 def _ids(record: TaskRecord) -> Iterable[str]:

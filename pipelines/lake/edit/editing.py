@@ -37,14 +37,17 @@ from statelake.pipelines.lake.tables.names import check_names
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
 from statelake.state_core.errors import ConflictError, NotFoundError
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, write_metadata
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    OperatorMetadata,
+    write_metadata,
+)
 from statelake.state_core.model.handles import InlineHandle
 from statelake.state_core.model.operator_ids import operator_id_of_uid
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.query.session import Session
 
-Operator = TypeVar("Operator", OperatorRecord, OperatorState)
+Operator = TypeVar("Operator", OperatorRecord, OperatorMetadata)
 
 
 @dataclass(frozen=True)

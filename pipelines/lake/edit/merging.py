@@ -17,7 +17,10 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable
 from statelake.state_core.errors import ConflictError
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, subtask_bytes
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    OperatorMetadata,
+    subtask_bytes,
+)
 
 COPIERS = 8
 
@@ -66,8 +69,8 @@ def merge_operators(
 
 
 def union_of_operators(
-    mine: tuple[list[OperatorState], set[str]], theirs: tuple[list[OperatorState], set[str]]
-) -> list[OperatorState]:
+    mine: tuple[list[OperatorMetadata], set[str]], theirs: tuple[list[OperatorMetadata], set[str]]
+) -> list[OperatorMetadata]:
     """The operators of two `_metadata`; of one that both have, the one with state.
 
     Args:
@@ -90,7 +93,7 @@ def union_of_operators(
     return list(union.values())
 
 
-def _has_state(operator: OperatorState, with_tables: set[str]) -> bool:
+def _has_state(operator: OperatorMetadata, with_tables: set[str]) -> bool:
     carried = any(subtask_bytes(subtask) for subtask in (operator.subtasks or {}).values())
     return operator.operator_id in with_tables or carried or operator.coordinator is not None
 

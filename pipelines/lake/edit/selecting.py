@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from statelake.pipelines.lake.tables.records import OperatorRecord, StateRecord
 from statelake.state_core.errors import NotFoundError, UnsupportedFormatError
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 
 TIMERS = "timers"
 
@@ -66,7 +66,7 @@ def _goes_by(state: StateRecord, name: str) -> bool:
     return name in (state.name, TIMERS if state.kind == TIMERS else state.name)
 
 
-def refuse_cut_channels(operators: Sequence[OperatorState], going: Collection[str]) -> None:
+def refuse_cut_channels(operators: Sequence[OperatorMetadata], going: Collection[str]) -> None:
     """Refuse to leave out one end of an exchange with records in flight, which may lie at both.
 
     Args:

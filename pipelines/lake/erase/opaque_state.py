@@ -7,7 +7,7 @@ from dataclasses import replace
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     write_metadata,
 )
@@ -31,18 +31,18 @@ def without_opaque_state(record: SnapshotRecord) -> SnapshotRecord:
     return replace(record, metadata=write_metadata(bare), carried=[])
 
 
-def _subtasks(operator: OperatorState) -> list[SubtaskState]:
+def _subtasks(operator: OperatorMetadata) -> list[SubtaskState]:
     return list((operator.subtasks or {}).values())
 
 
-def _is_opaque(operator: OperatorState) -> bool:
+def _is_opaque(operator: OperatorMetadata) -> bool:
     return operator.coordinator is not None or any(
         subtask.raw_operator or subtask.raw_keyed or subtask.inputs or subtask.outputs
         for subtask in _subtasks(operator)
     )
 
 
-def _stripped(operator: OperatorState) -> OperatorState:
+def _stripped(operator: OperatorMetadata) -> OperatorMetadata:
     if operator.subtasks is None:
         return replace(operator, coordinator=None)
     subtasks = {

@@ -16,14 +16,14 @@ from statelake.state_core.errors import SnapshotError, UnsupportedFormatError
 from statelake.state_core.formats.channels import records_in_flight
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
 )
 
 
 def without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
     """Return the same `_metadata`, as of an aligned checkpoint."""
 
-    def strip(operator: OperatorState) -> OperatorState:
+    def strip(operator: OperatorMetadata) -> OperatorMetadata:
         subtasks = operator.subtasks
         if subtasks is not None:
             subtasks = {
@@ -48,7 +48,7 @@ def dropped_records(lake: Catalog, record: SnapshotRecord) -> list[str]:
 
 
 def refuse_moved_channels(
-    before: Iterable[OperatorState], after: Iterable[tuple[int, int]]
+    before: Iterable[OperatorMetadata], after: Iterable[tuple[int, int]]
 ) -> None:
     """Refuse another parallelism or max parallelism of any operator if there is channel state.
 

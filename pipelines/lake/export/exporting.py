@@ -46,7 +46,7 @@ from statelake.state_core.formats.layout.meta_info import (
     write_keyed_header,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.formats.metadata.stream_map import map_streams, named_files
@@ -208,8 +208,8 @@ class _Export:
         return max(self.record.metadata_version, DEFAULT_METADATA_VERSION)
 
     def _operator(
-        self, state: OperatorState, record: OperatorRecord | None, progress: Progress | None
-    ) -> OperatorState:
+        self, state: OperatorMetadata, record: OperatorRecord | None, progress: Progress | None
+    ) -> OperatorMetadata:
         parallelism, max_parallelism = self._shape(state, record is not None)
         check_parallelism(max_parallelism, parallelism)
         if record is None:
@@ -223,7 +223,7 @@ class _Export:
             state, parallelism=parallelism, max_parallelism=max_parallelism, subtasks=subtasks
         )
 
-    def _shape(self, state: OperatorState, has_tables: bool) -> tuple[int, int]:
+    def _shape(self, state: OperatorMetadata, has_tables: bool) -> tuple[int, int]:
         """Return the parallelism and max parallelism that an operator is to have."""
         if state.max_parallelism == 1:
             return (1 if has_tables else state.parallelism), 1
@@ -254,7 +254,7 @@ class _Export:
         self.size += sum(part.size for part in parts)
 
     def _beside(
-        self, state: OperatorState, record: OperatorRecord, parallelism: int
+        self, state: OperatorMetadata, record: OperatorRecord, parallelism: int
     ) -> dict[int, SubtaskState]:
         """Return each subtask with all but keyed state: carried state, and its operator state."""
         before = dict(state.subtasks or {}) if parallelism == state.parallelism else {}
@@ -276,7 +276,7 @@ class _Export:
         return subtasks
 
     def _refuse_unmovable(
-        self, state: OperatorState, parallelism: int, max_parallelism: int
+        self, state: OperatorMetadata, parallelism: int, max_parallelism: int
     ) -> None:
         """Refuse to rescale an operator with state that only Flink can redistribute."""
         if (parallelism, max_parallelism) == (state.parallelism, state.max_parallelism):

@@ -37,7 +37,7 @@ from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large
 from statelake.pipelines.lake.tables.names import check_names, default_snapshot_id
 from statelake.pipelines.lake.tables.operator_tables import (
     OperatorTask,
-    PieceResult,
+    SubtaskSpanResult,
     alike_units,
     describe_operator_states,
     import_operator_states,
@@ -234,7 +234,7 @@ class _Import:
 
     def _map_pieces(
         self, engine: Engine, token: str, previous: SnapshotRecord | None
-    ) -> list[PieceResult]:
+    ) -> list[SubtaskSpanResult]:
         """Import operator state."""
         alike = alike_units(self._operators(), previous)
         tasks = [
@@ -327,7 +327,7 @@ class _Import:
         name: str,
         tables: dict[str, list[TableTarget]],
         results: dict[str, list[SliceResult]],
-        pieces: list[PieceResult],
+        pieces: list[SubtaskSpanResult],
         previous: SnapshotRecord | None,
         token: str,
     ) -> SnapshotRecord:
@@ -406,7 +406,7 @@ class _Import:
     def _commit_pieces(
         self,
         operator: Operator,
-        pieces: list[PieceResult],
+        pieces: list[SubtaskSpanResult],
         previous: SnapshotRecord | None,
         token: str,
     ) -> list[TableRecord]:

@@ -29,7 +29,7 @@ _ELSEWHERE = ("key_group",)  # changes with the max parallelism, which is no cha
 
 
 @dataclass(frozen=True)
-class Change:
+class KeyChange:
     """A change of one entry of a key since the snapshot before.
 
     Attributes:
@@ -61,7 +61,7 @@ class KeySnapshot:
     snapshot_id: str
     taken_at: datetime
     entries: int
-    changes: list[Change] = field(default_factory=list)
+    changes: list[KeyChange] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -194,14 +194,14 @@ def _snapshot(record: SnapshotRecord, before: _Held, after: _Held, entries: int)
 
 def _changes(
     entry: dict[str, Any], before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]
-) -> Iterator[Change]:
+) -> Iterator[KeyChange]:
     """Yield the changes at one place, which has one entry: more only in a damaged table."""
     for index in range(max(len(before), len(after))):
         old = before[index] if index < len(before) else None
         new = after[index] if index < len(after) else None
         if old is None:
-            yield Change("added", entry, None, new)
+            yield KeyChange("added", entry, None, new)
         elif new is None:
-            yield Change("gone", entry, old, None)
+            yield KeyChange("gone", entry, old, None)
         elif old != new:
-            yield Change("changed", entry, old, new)
+            yield KeyChange("changed", entry, old, new)

@@ -45,7 +45,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
 )
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
@@ -283,7 +283,7 @@ class _Planning:
             masters = []
         return replace(metadata, operators=operators, masters=masters)
 
-    def _carried(self, operator: OperatorState) -> OperatorState:
+    def _carried(self, operator: OperatorMetadata) -> OperatorMetadata:
         label = operator.uid or operator.operator_id
         subtasks = operator.subtasks
         if subtasks is not None:

@@ -26,7 +26,7 @@ from statelake.state_core.errors import LakeError, MissingFileError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
-from statelake.state_core.model.operator_state import NonKeyedPart, NonKeyedState
+from statelake.state_core.model.operator_state import OperatorState, OperatorStatePart
 from statelake.state_core.model.snapshot import Operator
 
 PIECE_BYTES = 64 << 20
@@ -36,7 +36,7 @@ NO_PARTITION = -1
 
 
 @dataclass(frozen=True)
-class Piece:
+class SubtaskSpan:
     """Some subtasks of one operator state, for one file of its table.
 
     Attributes:
@@ -64,14 +64,14 @@ class OperatorTask:
     allow_external: tuple[str, ...]
     lake: str
     attempt: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SubtaskSpan, ...]
 
 
 @dataclass
-class PieceResult:
+class SubtaskSpanResult:
     """The result of a piece: its unit, without a path if it was not written, and its subtasks."""
 
-    piece: Piece
+    piece: SubtaskSpan
     unit: UnitRecord
     subtasks: list[SubtaskRecord] = field(default_factory=list)
     disagreeing: list[int] = field(default_factory=list)
@@ -112,7 +112,7 @@ def plan_operator_tasks(
     operators: Iterable[Operator],
     tables: dict[tuple[str, str], str],
     previous: dict[str, list[UnitRecord]],
-) -> list[tuple[Piece, ...]]:
+) -> list[tuple[SubtaskSpan, ...]]:
     """Cut all operator states into pieces, and group small ones.
 
     Args:
@@ -120,8 +120,8 @@ def plan_operator_tasks(
         tables: The table of each operator id and state.
         previous: The units of the previous snapshot's tables of the same types.
     """
-    tasks: list[tuple[Piece, ...]] = []
-    group: list[Piece] = []
+    tasks: list[tuple[SubtaskSpan, ...]] = []
+    group: list[SubtaskSpan] = []
     size = 0
     for operator in operators:
         for state in operator.operator_states:
@@ -131,7 +131,7 @@ def plan_operator_tasks(
             }
             for first, last, weight in _ranges(state):
                 mark = fingerprints.get((first, last), b"")
-                piece = Piece(operator.operator_id, state.name, path, first, last, mark)
+                piece = SubtaskSpan(operator.operator_id, state.name, path, first, last, mark)
                 if group and size + weight > PIECE_BYTES:
                     tasks.append(tuple(group))
                     group, size = [], 0
@@ -140,7 +140,7 @@ def plan_operator_tasks(
     return [*tasks, tuple(group)] if group else tasks
 
 
-def _ranges(state: NonKeyedState) -> Iterator[tuple[int, int, int]]:
+def _ranges(state: OperatorState) -> Iterator[tuple[int, int, int]]:
     """Yield first and last subtask of each piece, and its bytes."""
     if state.broadcast:
         yield 0, 0, sum(part.size for part in state.parts)
@@ -156,7 +156,7 @@ def _ranges(state: NonKeyedState) -> Iterator[tuple[int, int, int]]:
     yield first, last, size
 
 
-def import_operator_states(task: OperatorTask) -> list[PieceResult]:
+def import_operator_states(task: OperatorTask) -> list[SubtaskSpanResult]:
     """Read pieces and write their files.
 
     Raises:
@@ -173,7 +173,9 @@ def import_operator_states(task: OperatorTask) -> list[PieceResult]:
     ]
 
 
-def _import_piece(task: OperatorTask, piece: Piece, state: NonKeyedState) -> PieceResult:
+def _import_piece(
+    task: OperatorTask, piece: SubtaskSpan, state: OperatorState
+) -> SubtaskSpanResult:
     if state.broadcast:
         parts, copies = state.parts[:1], state.parts
     else:
@@ -192,10 +194,10 @@ def _import_piece(task: OperatorTask, piece: Piece, state: NonKeyedState) -> Pie
                               strict=True)
     ]  # fmt: skip
     unit = UnitRecord(path, NO_PARTITION, piece.first, piece.last, rows, written, mark)
-    return PieceResult(piece, unit, subtasks, state.disagreeing())
+    return SubtaskSpanResult(piece, unit, subtasks, state.disagreeing())
 
 
-def _fingerprint(parts: Sequence[NonKeyedPart], broadcast: bool) -> tuple[bytes, list[int]]:
+def _fingerprint(parts: Sequence[OperatorStatePart], broadcast: bool) -> tuple[bytes, list[int]]:
     """Return a digest of the parts' content, and their bytes; of a broadcast's in any order."""
     digest, sizes = hashlib.sha256(), []
     for part in parts:
@@ -267,11 +269,11 @@ def read_operator_rows(
 def describe_operator_states(
     operator: Operator,
     tables: dict[tuple[str, str], str],
-    results: Iterable[PieceResult],
+    results: Iterable[SubtaskSpanResult],
 ) -> list[OperatorStateRecord]:
     """Return the records of an operator's states, from the results of their pieces."""
     records = []
-    by_state: dict[str, list[PieceResult]] = {}
+    by_state: dict[str, list[SubtaskSpanResult]] = {}
     for result in results:
         if result.piece.operator_id == operator.operator_id:
             by_state.setdefault(result.piece.state, []).append(result)

@@ -15,7 +15,10 @@ from statelake.state_core.formats.layout.state_compatibility import (
     check_operators,
     operator_schema,
 )
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, read_metadata
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    OperatorMetadata,
+    read_metadata,
+)
 from statelake.state_core.model.snapshot import Snapshot
 
 SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
@@ -40,7 +43,7 @@ def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
     return schemas + [operator_schema(label, b"", [], held) for label, held in carried.values()]
 
 
-def _carried(operator: OperatorState) -> list[str]:
+def _carried(operator: OperatorMetadata) -> list[str]:
     """Return the kinds of an operator's unmanaged state."""
     subtasks = (operator.subtasks or {}).values()
     there = {

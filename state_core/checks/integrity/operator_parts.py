@@ -19,7 +19,7 @@ from statelake.state_core.files.compression import IDENTIFIER, SnappyStream
 from statelake.state_core.files.filesystem import ByteSource, InlineSource
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.meta_info import DISTRIBUTION_MODE, StateMetaInfo
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.operator_state.operator_file import (
     OperatorFile,
@@ -61,7 +61,7 @@ class OperatorPart:
 
 
 def examine_operator_states(
-    operator: OperatorState, label: str, files: StateFiles, found: Findings
+    operator: OperatorMetadata, label: str, files: StateFiles, found: Findings
 ) -> list[OperatorPart]:
     """Check the operator state of all subtasks."""
     parts = []

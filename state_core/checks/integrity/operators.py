@@ -20,7 +20,7 @@ from statelake.state_core.checks.integrity.operator_parts import (
 from statelake.state_core.errors import CorruptSnapshotError, KeyGroupError, StateError
 from statelake.state_core.formats.contradictions import find_timers_twice
 from statelake.state_core.formats.keyed.keyed_files import Siblings, is_timers
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import (
     ChangelogFileHandle,
@@ -50,7 +50,7 @@ class OperatorExamined:
         damaged_timers: The subtasks whose timers have a fault.
     """
 
-    state: OperatorState
+    state: OperatorMetadata
     label: str
     broken: str = ""
     keyed: dict[int, KeyedSource] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class OperatorExamined:
 
 
 def open_operator(
-    state: OperatorState, label: str, files: StateFiles, found: Findings
+    state: OperatorMetadata, label: str, files: StateFiles, found: Findings
 ) -> OperatorExamined:
     """Open all of an operator, and check everything that needs no reading of entries."""
     operator = OperatorExamined(state, label)

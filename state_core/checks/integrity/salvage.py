@@ -31,7 +31,7 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.formats.contradictions import find_contradictions
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     FIRST_WITH_COORDINATOR,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
@@ -127,9 +127,9 @@ class _Salvage:
         self.entries = self.elements = 0
         self.copied: dict[StreamHandle, StreamHandle] = {}
 
-    def operators(self) -> list[OperatorState]:
+    def operators(self) -> list[OperatorMetadata]:
         """Return every operator, each id and each uid once."""
-        salvaged: dict[str, OperatorState] = {}
+        salvaged: dict[str, OperatorMetadata] = {}
         uids: set[str] = set()
         for operator in self.examined.operators:
             uid = operator.state.uid or operator.state.operator_id
@@ -144,7 +144,7 @@ class _Salvage:
                 uids.add(uid)
         return list(salvaged.values())
 
-    def _operator(self, operator: OperatorExamined) -> OperatorState:
+    def _operator(self, operator: OperatorExamined) -> OperatorMetadata:
         """Return the readable part of an operator."""
         if operator.state.subtasks is None:
             return operator.state

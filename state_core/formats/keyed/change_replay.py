@@ -31,7 +31,7 @@ from statelake.state_core.formats.keyed.change_log import GroupChanges
 from statelake.state_core.formats.keyed.change_tables import (
     CLEAR,
     SET_INTERNAL,
-    Table,
+    ChangeTable,
     Values,
     check_ends,
     refused,
@@ -79,7 +79,7 @@ def replayed(
             raise error.within(where) from error
 
 
-def _note(changes: GroupChanges, state: int, table: Table, name: str) -> None:
+def _note(changes: GroupChanges, state: int, table: ChangeTable, name: str) -> None:
     """Add a state's changes to its table."""
     rows = np.flatnonzero(changes.states == state)
     starts, ends = changes.starts[rows], changes.ends[rows]
@@ -113,7 +113,7 @@ def _note(changes: GroupChanges, state: int, table: Table, name: str) -> None:
             raise error.within(f"{changes.place(start)}, state {name!r}") from error
 
 
-def _untouched(entries: Entries, tables: Mapping[int, Table]) -> Iterator[Entries]:
+def _untouched(entries: Entries, tables: Mapping[int, ChangeTable]) -> Iterator[Entries]:
     """Yield the entries without changes, and put the others into their tables."""
     stays = np.ones(len(entries), bool)
     for state, table in tables.items():

@@ -56,7 +56,7 @@ class _Words:
         return flags
 
 
-class Table(ABC):
+class ChangeTable(ABC):
     """The changed entries of one state in one key group.
 
     Args:
@@ -123,7 +123,7 @@ class Table(ABC):
         return tuple(keys)
 
 
-class Values(Table):
+class Values(ChangeTable):
     """Value, reducing and aggregating states."""
 
     operations: tuple[int, ...] = (CLEAR, SET, SET_INTERNAL, MERGE_NS)
@@ -185,7 +185,7 @@ class Values(Table):
             yield key, value
 
 
-class _Lists(Table):
+class _Lists(ChangeTable):
     """List states: for each list the pieces that delimiters join."""
 
     operations = (CLEAR, SET, SET_INTERNAL, ADD, MERGE_NS, ADD_ELEMENT)
@@ -228,7 +228,7 @@ class _Lists(Table):
         return ((key, DELIMITER.join(pieces)) for key, pieces in table.items())
 
 
-class _Maps(Table):
+class _Maps(ChangeTable):
     """Map states: the entries of each key and namespace, by user key.
 
     No change depends on the entries before it, so all changes are applied at once.
@@ -287,7 +287,7 @@ class _Maps(Table):
                 yield key + user_key, value
 
 
-class _Timers(Table):
+class _Timers(ChangeTable):
     """Queues of timers: whether each timer exists after all changes."""
 
     operations = (ADD_ELEMENT, REMOVE_ELEMENT)
@@ -324,7 +324,7 @@ class _Timers(Table):
         return ((timer, b"") for timer, present in self.table.items() if present)
 
 
-_TABLES: dict[StateKind, Callable[[KeyedLayout], Table]] = {
+_TABLES: dict[StateKind, Callable[[KeyedLayout], ChangeTable]] = {
     StateKind.VALUE: Values,
     StateKind.REDUCING: Values,
     StateKind.AGGREGATING: Values,
@@ -334,7 +334,7 @@ _TABLES: dict[StateKind, Callable[[KeyedLayout], Table]] = {
 }
 
 
-def table_of(layout: KeyedLayout) -> Table:
+def table_of(layout: KeyedLayout) -> ChangeTable:
     """Return an empty table for a state of a layout."""
     return _TABLES[layout.kind](layout)
 

@@ -116,7 +116,7 @@ def operator_schema(
     Args:
         label: The operator's label.
         key_serializer: As in `KeyedFile.key_serializer`; empty if there is no keyed state.
-        meta_infos: As in `KeyedState.meta_info` and `NonKeyedState.meta_info`.
+        meta_infos: As in `KeyedState.meta_info` and `OperatorState.meta_info`.
         others: Its other state, as in `OperatorSchema`.
     """
     states = [parse_state_meta_info(meta_info) for meta_info in meta_infos]

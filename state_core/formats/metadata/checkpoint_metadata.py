@@ -82,7 +82,7 @@ class SubtaskState:
 
 
 @dataclass(slots=True)
-class OperatorState:
+class OperatorMetadata:
     """One operator's part of the file.
 
     Attributes:
@@ -110,7 +110,7 @@ class CheckpointMetadata:
 
     version: int
     checkpoint_id: int
-    operators: list[OperatorState]
+    operators: list[OperatorMetadata]
     masters: list[MasterState] = field(default_factory=list)
     properties: bytes = b""
 
@@ -220,10 +220,12 @@ def _read_master(wire: DataInput) -> MasterState:
     return MasterState(name, version, data)
 
 
-def _read_operator(wire: DataInput, version: int) -> OperatorState:
+def _read_operator(wire: DataInput, version: int) -> OperatorMetadata:
     name = wire.read_utf() if version >= FIRST_WITH_NAMES else ""
     uid = wire.read_utf() if version >= FIRST_WITH_NAMES else ""
-    operator = OperatorState(wire.read_bytes(16).hex(), wire.read_int(), wire.read_int(), name, uid)
+    operator = OperatorMetadata(
+        wire.read_bytes(16).hex(), wire.read_int(), wire.read_int(), name, uid
+    )
     if operator.parallelism < 1 or operator.max_parallelism < 1:
         raise wire.fault(
             f"operator {operator.operator_id} with parallelism {operator.parallelism}"
@@ -256,7 +258,7 @@ def _read_operator(wire: DataInput, version: int) -> OperatorState:
 
 
 def _read_subtask(
-    wire: DataInput, version: int, operator: OperatorState
+    wire: DataInput, version: int, operator: OperatorMetadata
 ) -> tuple[int, SubtaskState]:
     index = wire.read_int()
     finished = index < 0
@@ -307,7 +309,7 @@ def _write_master(master: MasterState, out: DataOutput) -> None:
     out.write_bytes(inner.to_bytes())
 
 
-def _write_operator(operator: OperatorState, out: DataOutput, version: int) -> None:
+def _write_operator(operator: OperatorMetadata, out: DataOutput, version: int) -> None:
     if version >= FIRST_WITH_NAMES:
         out.write_utf(operator.name)
         out.write_utf(operator.uid)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.model.handles import (
@@ -48,7 +48,7 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
             outputs=tuple(of_channel(output) for output in subtask.outputs),
         )
 
-    def of_state(operator: OperatorState) -> OperatorState:
+    def of_state(operator: OperatorMetadata) -> OperatorMetadata:
         if operator.subtasks is None:
             return operator
         subtasks = {index: of_subtask(subtask) for index, subtask in operator.subtasks.items()}

@@ -17,7 +17,7 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_state_meta_info,
     write_state_meta_info,
 )
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.operator_state.operator_file import (
     OperatorFile,
@@ -27,7 +27,7 @@ from statelake.state_core.formats.operator_state.operator_states import (
     OperatorLayout,
     operator_layout,
 )
-from statelake.state_core.model.operator_state import NonKeyedPart, NonKeyedState
+from statelake.state_core.model.operator_state import OperatorState, OperatorStatePart
 from statelake.state_core.serializers.framework.registry import changes
 from statelake.state_core.serializers.framework.restored import count_columns
 from statelake.state_core.serializers.opaque.decoders import undecoded
@@ -35,7 +35,7 @@ from statelake.state_core.serializers.opaque.decoders import undecoded
 
 @dataclass(frozen=True)
 class SubtaskPart:
-    """One subtask's part of one state: implements `NonKeyedPart`."""
+    """One subtask's part of one state: implements `OperatorStatePart`."""
 
     file: OperatorFile
     state: str
@@ -79,7 +79,7 @@ class SubtaskPart:
         return self.layout.entries(self.file, self.state)
 
 
-def open_operator_files(operator: OperatorState, files: StateFiles) -> dict[int, OperatorFile]:
+def open_operator_files(operator: OperatorMetadata, files: StateFiles) -> dict[int, OperatorFile]:
     """Open the operator state file of each subtask that has one.
 
     Raises:
@@ -97,7 +97,7 @@ def open_operator_files(operator: OperatorState, files: StateFiles) -> dict[int,
     return opened
 
 
-def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[NonKeyedState, ...]:
+def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[OperatorState, ...]:
     """Return an operator's states: lists first, then broadcasts, each with its subtasks' parts.
 
     Args:
@@ -109,8 +109,8 @@ def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[Non
             otherwise.
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
     """
-    merged: dict[str, NonKeyedState] = {}
-    parts: dict[str, list[NonKeyedPart]] = {}
+    merged: dict[str, OperatorState] = {}
+    parts: dict[str, list[OperatorStatePart]] = {}
     for subtask, file in files.items():
         described = heads.once(file.header, partial(_described, file.states, heads.budget))
         declared = {state.name: state for state in file.states}
@@ -146,7 +146,7 @@ def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[Non
 
 def _described(
     infos: Iterable[StateMetaInfo], budget: Budget
-) -> dict[str, tuple[NonKeyedState, OperatorLayout]]:
+) -> dict[str, tuple[OperatorState, OperatorLayout]]:
     """Return each state that a header declares, with its layout."""
     described = {}
     for info in infos:
@@ -162,23 +162,23 @@ def _encoded(info: StateMetaInfo) -> bytes:
     return out.to_bytes()
 
 
-def parse_operator_state(meta_info: bytes) -> tuple[NonKeyedState, OperatorLayout]:
+def parse_operator_state(meta_info: bytes) -> tuple[OperatorState, OperatorLayout]:
     """Return a state and its layout from the bytes in a snapshot.
 
     User decoders are for keyed state only: here values of their classes are bytes.
 
     Args:
-        meta_info: As in `NonKeyedState.meta_info`.
+        meta_info: As in `OperatorState.meta_info`.
     """
     return _parse_operator_state(meta_info, changes())
 
 
 @lru_cache(maxsize=256)
-def _parse_operator_state(meta_info: bytes, _changes: int) -> tuple[NonKeyedState, OperatorLayout]:
+def _parse_operator_state(meta_info: bytes, _changes: int) -> tuple[OperatorState, OperatorLayout]:
     info = parse_state_meta_info(meta_info)
     with undecoded():
         layout = operator_layout(info)
-    state = NonKeyedState(
+    state = OperatorState(
         info.name,
         layout.mode,
         layout.schema,

@@ -25,7 +25,7 @@ from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.keyed.keyed_files import UnifiedKeyedFile, open_keyed
 from statelake.state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile
 from statelake.state_core.formats.layout.meta_info import write_keyed_header
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorState, SubtaskState
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.metadata.stream_map import map_streams
 from statelake.state_core.formats.operator_state.operator_file import (
@@ -149,7 +149,7 @@ class _Recompression:
         self.written: set[str] = set()
         self.done = self.total = 0
 
-    def operator(self, state: OperatorState, operator: Operator) -> OperatorState:
+    def operator(self, state: OperatorMetadata, operator: Operator) -> OperatorMetadata:
         """Rewrite one operator's files."""
         if state.subtasks is None:
             return state
@@ -170,7 +170,7 @@ class _Recompression:
     def _keyed(
         self,
         subtask: SubtaskState,
-        state: OperatorState,
+        state: OperatorMetadata,
         operator: Operator,
         shares: dict[str, dict[int, float]],
     ) -> None:

@@ -48,7 +48,7 @@ def resolve_element(meta_info: bytes, value: TypeSerializerSnapshot) -> Compatib
     """Return whether the elements of a list, or the values of a broadcast state, can be migrated.
 
     Args:
-        meta_info: As in `NonKeyedState.meta_info`.
+        meta_info: As in `OperatorState.meta_info`.
         value: The elements' new type.
     """
     before = value_snapshot(parse_state_meta_info(meta_info))

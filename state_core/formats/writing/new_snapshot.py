@@ -37,7 +37,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     FIRST_WITH_COORDINATOR,
     METADATA_VERSIONS,
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     write_metadata,
 )
@@ -211,7 +211,7 @@ class _Writing:
         self.size = 0
         self.written: list[WrittenState] = []
 
-    def operator(self, operator: NewOperator) -> OperatorState:
+    def operator(self, operator: NewOperator) -> OperatorMetadata:
         """Write one operator's files."""
         try:
             return self._operator(operator)
@@ -219,7 +219,7 @@ class _Writing:
             place = f"operator {operator.uid}"
             raise (error if error.place.startswith(place) else error.within(place)) from error
 
-    def _operator(self, operator: NewOperator) -> OperatorState:
+    def _operator(self, operator: NewOperator) -> OperatorMetadata:
         parallelism = operator.parallelism
         most = operator.max_parallelism or default_max_parallelism(parallelism)
         check_parallelism(most, parallelism)
@@ -248,7 +248,7 @@ class _Writing:
             for operator_state in operator.operator_states
         ]
         uid = operator.uid
-        return OperatorState(
+        return OperatorMetadata(
             operator_id_of_uid(uid), parallelism, most, operator.name or uid, uid, None, subtasks
         )
 

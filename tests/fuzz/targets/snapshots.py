@@ -16,7 +16,7 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.key_weights import heaviest_key, weigh_operator
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     read_metadata,
     write_metadata,
@@ -171,7 +171,7 @@ def forms_of(
 
 def _alone(
     metadata: CheckpointMetadata,
-    operator: OperatorState,
+    operator: OperatorMetadata,
     index: int,
     made: Callable[[bytes], SubtaskState],
     content: bytes,

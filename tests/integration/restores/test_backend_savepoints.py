@@ -24,7 +24,7 @@ from statelake.state_core.backends.states.operator_state import OperatorStateBac
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
@@ -223,7 +223,9 @@ def test_operator_state_goes_on_in_flink(flink: FlinkOracle, tmp_path: Path) -> 
                 "union": ["u0", "u1"],
             }
         )
-    operator = OperatorState(operator_id_of_uid("mixed"), 2, MOST, "mixed", "mixed", None, elements)
+    operator = OperatorMetadata(
+        operator_id_of_uid("mixed"), 2, MOST, "mixed", "mixed", None, elements
+    )
     target.commit(CheckpointMetadata(3, 1, [operator]))
     after = flink.restore("mixed", tmp_path / "sp", keys=KEYS)
     names = {name for line in lines for name in line}

@@ -23,7 +23,7 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.keyed.keyed_files import open_keyed
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     read_metadata,
     write_metadata,
@@ -120,7 +120,7 @@ def test_a_finished_subtask_that_left_nothing(tmp_path: Path) -> None:
         golden("wordcount-rocksdb-canonical-snappy-p2-m128-flink2.3.0"), tmp_path / "sp"
     )
 
-    def finish(_: CheckpointMetadata, operator: OperatorState) -> None:
+    def finish(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
         assert operator.subtasks is not None
         operator.subtasks[1] = SubtaskState(finished=True)
 
@@ -238,35 +238,39 @@ def counted(metadata: CheckpointMetadata, directory: Path) -> Counted:
 @st.composite
 def changes(draw: st.DrawFn, metadata: CheckpointMetadata) -> str:
     """Change the structure of a snapshot in place, and say how."""
-    operator: OperatorState = draw(st.sampled_from(metadata.operators))
-    other: OperatorState = draw(st.sampled_from(metadata.operators))
+    operator: OperatorMetadata = draw(st.sampled_from(metadata.operators))
+    other: OperatorMetadata = draw(st.sampled_from(metadata.operators))
     subtasks = operator.subtasks if operator.subtasks is not None else {}
     kind = draw(st.sampled_from(sorted(_CHANGES)))
     _CHANGES[kind](draw, metadata, operator, other, subtasks)
     return kind
 
 
-def _copy(draw: Any, metadata: Any, operator: OperatorState, _: Any, __: Any) -> None:
+def _copy(draw: Any, metadata: Any, operator: OperatorMetadata, _: Any, __: Any) -> None:
     copied = deepcopy(operator)
     copied.operator_id = draw(st.sampled_from([operator.operator_id, "ab" * 16, "cd" * 16]))
     copied.uid = draw(st.sampled_from([operator.uid, "", "new", "ab" * 16]))
     metadata.operators.append(copied)
 
 
-def _rename(draw: Any, _: Any, operator: OperatorState, other: OperatorState, __: Any) -> None:
+def _rename(
+    draw: Any, _: Any, operator: OperatorMetadata, other: OperatorMetadata, __: Any
+) -> None:
     operator.uid = draw(st.sampled_from(["", other.uid, other.operator_id, "renamed"]))
 
 
-def _new_id(draw: Any, _: Any, operator: OperatorState, other: OperatorState, __: Any) -> None:
+def _new_id(
+    draw: Any, _: Any, operator: OperatorMetadata, other: OperatorMetadata, __: Any
+) -> None:
     operator.operator_id = draw(st.sampled_from([other.operator_id, "ef" * 16]))
 
 
-def _parallelism(draw: Any, _: Any, operator: OperatorState, __: Any, ___: Any) -> None:
+def _parallelism(draw: Any, _: Any, operator: OperatorMetadata, __: Any, ___: Any) -> None:
     low = 1 + max(operator.subtasks or {0: 0})
     operator.parallelism = draw(st.integers(low, low + 4))
 
 
-def _max_parallelism(draw: Any, _: Any, operator: OperatorState, __: Any, ___: Any) -> None:
+def _max_parallelism(draw: Any, _: Any, operator: OperatorMetadata, __: Any, ___: Any) -> None:
     operator.max_parallelism = draw(st.sampled_from([1, 8, 15, 17, 96, 127, 129, 256, 32768]))
 
 
@@ -275,7 +279,7 @@ def _subtask(draw: Any, subtasks: dict[int, SubtaskState]) -> SubtaskState:
     return found
 
 
-def _exchange(draw: Any, _: Any, __: Any, other: OperatorState, subtasks: Any) -> None:
+def _exchange(draw: Any, _: Any, __: Any, other: OperatorMetadata, subtasks: Any) -> None:
     if subtasks and other.subtasks:
         first, second = _subtask(draw, subtasks), _subtask(draw, other.subtasks)
         what = draw(st.sampled_from(["managed_keyed", "managed_operator", "raw_keyed"]))
@@ -296,7 +300,7 @@ def _take_out(draw: Any, _: Any, __: Any, ___: Any, subtasks: Any) -> None:
             subtasks[index] = SubtaskState(finished=True)
 
 
-def _move(draw: Any, _: Any, operator: OperatorState, __: Any, subtasks: Any) -> None:
+def _move(draw: Any, _: Any, operator: OperatorMetadata, __: Any, subtasks: Any) -> None:
     if subtasks:
         index = draw(st.sampled_from(sorted(subtasks)))
         subtasks[draw(st.integers(0, operator.parallelism - 1))] = deepcopy(subtasks[index])

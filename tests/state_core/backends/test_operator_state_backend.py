@@ -19,7 +19,7 @@ from statelake.state_core.errors import EncodeError, IncompatibleError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
@@ -191,7 +191,7 @@ def test_flinks_own_operator_state_is_restored_and_written_back(tmp_path: Path) 
                 handle = backend.snapshot(SnapshotTarget(1, target.directory)).run()
                 subtasks[index] = SubtaskState(managed_operator=handle)
             operators = [
-                OperatorState(
+                OperatorMetadata(
                     operator_id_of_uid("o"), raw.parallelism, raw.max_parallelism, "o", "o", None,
                     subtasks,
                 )

@@ -17,7 +17,7 @@ from statelake.state_core.formats.layout.meta_info import (
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
 )
 from statelake.state_core.model.handles import DistributionMode, IncrementalHandle, KeyGroupsHandle
 from statelake.state_core.model.operator_ids import operator_id_of_uid
@@ -130,7 +130,7 @@ def test_timers_in_the_backend_and_on_the_heap(tmp_path: Path) -> None:
         if operator.operator_id == operator_id("kinds")
     )
 
-    def change(_: CheckpointMetadata, operator: OperatorState) -> None:
+    def change(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
         for index, subtask in (operator.subtasks or {}).items():
             subtask.raw_keyed = timers.subtasks[index].raw_keyed
 
@@ -158,15 +158,15 @@ def test_a_uid_that_is_given_twice(tmp_path: Path) -> None:
     """An operator may have an id of its own (`setUidHash`); `--uid` gives no two the same one."""
     snapshot = damaged(golden(WORDS), tmp_path / "snapshot")
 
-    def rename(_: CheckpointMetadata, operator: OperatorState) -> None:
+    def rename(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
         operator.operator_id = "cd" * 16
 
     snapshot.edit(rename)
     assert open_snapshot(snapshot.path).operator("counter").operator_id == "cd" * 16
 
-    def nameless(metadata: CheckpointMetadata, operator: OperatorState) -> None:
+    def nameless(metadata: CheckpointMetadata, operator: OperatorMetadata) -> None:
         metadata.operators.append(
-            OperatorState(operator_id_of_uid("counter"), 1, 128, subtasks=None)
+            OperatorMetadata(operator_id_of_uid("counter"), 1, 128, subtasks=None)
         )
         assert operator.uid == "counter"
 
@@ -207,7 +207,7 @@ def test_files_that_hold_more_than_is_claimed(tmp_path: Path) -> None:
     snapshot = damaged(golden("kinds-rocksdb-native-p2-m128-flink2.3.0"), tmp_path / "snapshot")
     handle = snapshot.rocksdb(0)
 
-    def split(_: CheckpointMetadata, operator: OperatorState) -> None:
+    def split(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
         assert operator.subtasks is not None
         operator.parallelism = 4
         parts = [replace(handle, first=first, count=32) for first in (0, 32)]

@@ -20,7 +20,7 @@ from statelake.state_core.files.java_stream import read_java_stream, write_java_
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     read_metadata,
     write_metadata,
@@ -178,7 +178,7 @@ def version_2(metadata: CheckpointMetadata) -> bytes:
 
 def tiny(version: int = 6, **changes: object) -> CheckpointMetadata:
     """One operator with one subtask that holds nothing."""
-    operator = OperatorState("00" * 16, 1, 128, subtasks={0: SubtaskState()})
+    operator = OperatorMetadata("00" * 16, 1, 128, subtasks={0: SubtaskState()})
     return CheckpointMetadata(version, 1, [replace(operator, **changes)])
 
 

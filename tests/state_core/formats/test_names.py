@@ -12,7 +12,7 @@ from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
 )
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import damaged
@@ -44,7 +44,7 @@ def test_an_operator_that_is_called_half_a_pair(attribute: str, tmp_path: Path) 
     """No table, no script and no terminal could hold the name."""
     snapshot = damaged(golden(WORDS), tmp_path / "snapshot")
 
-    def rename(_: CheckpointMetadata, operator: OperatorState) -> None:
+    def rename(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
         setattr(operator, attribute, "a\ud800b")
 
     snapshot.edit(rename)
@@ -76,7 +76,7 @@ def test_names_of_any_other_text(tmp_path: Path) -> None:
     snapshot = damaged(golden(WORDS), tmp_path / "snapshot")
     odd = "\0\x1b[31m\n\u202e[b]größe-键😀"
 
-    def rename(_: CheckpointMetadata, operator: OperatorState) -> None:
+    def rename(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
         operator.uid = operator.name = odd
 
     snapshot.edit(rename)

@@ -15,7 +15,7 @@ from pyarrow import fs
 from statelake import KeyGroupRange, open_snapshot
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.model.handles import ranges_of
-from statelake.state_core.model.operator_state import NonKeyedState
+from statelake.state_core.model.operator_state import OperatorState
 from statelake.state_core.model.snapshot import KeyedState
 from tests.support.lakes import golden
 from tests.support.savepoints.golden_cases import golden_cases
@@ -116,7 +116,7 @@ def test_a_snapshot_opens_in_any_file_system_of_arrow_or_fsspec(
 def test_operator_state_is_read_the_same_way() -> None:
     """Columns by name, a stream, and Arrow's interface, for lists and broadcast states alike."""
     snapshot = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
-    states: list[NonKeyedState] = [
+    states: list[OperatorState] = [
         state
         for operator in open_snapshot(snapshot).operators
         for state in operator.operator_states

@@ -19,7 +19,7 @@ from statelake.state_core.backends import (
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.formats.writing.writer import SavepointDirectory
@@ -108,7 +108,9 @@ def write_savepoint(
         for index, backend in enumerate(backends)
     }
     most = backends[0].configuration.max_parallelism
-    operator = OperatorState(operator_id_of_uid(uid), len(backends), most, uid, uid, None, subtasks)
+    operator = OperatorMetadata(
+        operator_id_of_uid(uid), len(backends), most, uid, uid, None, subtasks
+    )
     target.commit(CheckpointMetadata(3, 1, [operator]))
     return directory
 

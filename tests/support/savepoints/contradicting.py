@@ -9,7 +9,7 @@ from pathlib import Path
 
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     write_metadata,
 )
@@ -22,7 +22,7 @@ __all__ = ["CONTRADICTIONS", "Contradiction", "contradict", "subtask_twice"]
 WORDS = "wordcount-rocksdb-canonical-snappy-p2-m128-flink2.3.0"
 ROCKSDB = "kinds-rocksdb-native-p2-m128-flink2.3.0"
 OTHER_ID = "ab" * 16
-Change = Callable[[CheckpointMetadata, OperatorState], None]
+Change = Callable[[CheckpointMetadata, OperatorMetadata], None]
 
 
 @dataclass(frozen=True)
@@ -66,24 +66,24 @@ def subtask_twice(to: Path) -> Damaged:
     return snapshot
 
 
-def _handle(operator: OperatorState, index: int) -> KeyGroupsHandle:
+def _handle(operator: OperatorMetadata, index: int) -> KeyGroupsHandle:
     assert operator.subtasks is not None
     handle = operator.subtasks[index].managed_keyed
     assert isinstance(handle, KeyGroupsHandle)
     return handle
 
 
-def _give(operator: OperatorState, index: int, **changed: object) -> None:
+def _give(operator: OperatorMetadata, index: int, **changed: object) -> None:
     """Give a subtask's handle other fields."""
     assert operator.subtasks is not None
     operator.subtasks[index].managed_keyed = replace(_handle(operator, index), **changed)  # type: ignore[arg-type]
 
 
-def _operator_twice(metadata: CheckpointMetadata, operator: OperatorState) -> None:
+def _operator_twice(metadata: CheckpointMetadata, operator: OperatorMetadata) -> None:
     metadata.operators.append(deepcopy(operator))
 
 
-def _uid_twice(metadata: CheckpointMetadata, operator: OperatorState) -> None:
+def _uid_twice(metadata: CheckpointMetadata, operator: OperatorMetadata) -> None:
     """With another content: the copy has but one subtask's."""
     copied = replace(deepcopy(operator), operator_id=OTHER_ID)
     assert copied.subtasks is not None
@@ -91,61 +91,61 @@ def _uid_twice(metadata: CheckpointMetadata, operator: OperatorState) -> None:
     metadata.operators.append(copied)
 
 
-def _id_as_uid(metadata: CheckpointMetadata, operator: OperatorState) -> None:
+def _id_as_uid(metadata: CheckpointMetadata, operator: OperatorMetadata) -> None:
     """An operator without a uid is called by its id."""
     metadata.operators.append(replace(deepcopy(operator), operator_id=OTHER_ID, uid=""))
     operator.uid = OTHER_ID
 
 
-def _copy_with_fewer(metadata: CheckpointMetadata, operator: OperatorState) -> None:
+def _copy_with_fewer(metadata: CheckpointMetadata, operator: OperatorMetadata) -> None:
     """Of 2,340 entries of such a snapshot 1,751 came out of the lake again."""
     copied = replace(deepcopy(operator), operator_id=OTHER_ID, uid="copy", max_parallelism=96)
     metadata.operators.append(copied)
 
 
 def _parallelism(parallelism: int, max_parallelism: int) -> Change:
-    def change(_: CheckpointMetadata, operator: OperatorState) -> None:
+    def change(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
         operator.parallelism, operator.max_parallelism = parallelism, max_parallelism
 
     return change
 
 
-def _same_key_groups(_: CheckpointMetadata, operator: OperatorState) -> None:
+def _same_key_groups(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
     _give(operator, 1, first=0)
 
 
-def _overlap(_: CheckpointMetadata, operator: OperatorState) -> None:
+def _overlap(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
     _give(operator, 1, first=60, offsets=(0, 0, 0, 0, *_handle(operator, 1).offsets))
 
 
-def _within(_: CheckpointMetadata, operator: OperatorState) -> None:
+def _within(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
     """One claims all, the other some of it."""
     _give(operator, 0, offsets=(*_handle(operator, 0).offsets, *[0] * 64))
 
 
-def _gap(_: CheckpointMetadata, operator: OperatorState) -> None:
+def _gap(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
     _give(operator, 0, offsets=_handle(operator, 0).offsets[:-5])
 
 
-def _shifted(_: CheckpointMetadata, operator: OperatorState) -> None:
+def _shifted(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
     """Of 128 key groups, 65 to 128."""
     _give(operator, 1, first=65)
 
 
-def _finished(_: CheckpointMetadata, operator: OperatorState) -> None:
+def _finished(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
     """The subtasks' handles changed places, and one subtask had finished."""
     assert operator.subtasks is not None
     operator.subtasks = {0: operator.subtasks[1], 1: SubtaskState(finished=True)}
 
 
-def _raw_overlap(_: CheckpointMetadata, operator: OperatorState) -> None:
+def _raw_overlap(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
     assert operator.subtasks is not None
     for index in (0, 1):
         raw = replace(_handle(operator, 0), first=32 * index, offsets=(0,) + (-1,) * 63)
         operator.subtasks[index].raw_keyed = replace(raw, stream=RelativeHandle("opaque", 17))
 
 
-def _file_twice(_: CheckpointMetadata, operator: OperatorState) -> None:
+def _file_twice(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
     assert operator.subtasks is not None
     handle = operator.subtasks[1].managed_keyed
     private = (*handle.private, handle.private[-1])  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     read_metadata,
     write_metadata,
@@ -48,11 +48,11 @@ class Damaged:
         return read_metadata((self.path / "_metadata").read_bytes())
 
     @property
-    def operator(self) -> OperatorState:
+    def operator(self) -> OperatorMetadata:
         """The operator, in the metadata of this moment."""
         return self._operator(self.metadata)
 
-    def _operator(self, metadata: CheckpointMetadata) -> OperatorState:
+    def _operator(self, metadata: CheckpointMetadata) -> OperatorMetadata:
         return next(
             operator
             for operator in metadata.operators
@@ -129,7 +129,7 @@ class Damaged:
         stream = replace(handle.stream, size=handle.stream.size + moved)
         self.set_keyed(index, replace(handle, offsets=offsets, stream=stream))
 
-    def edit(self, change: Callable[[CheckpointMetadata, OperatorState], None]) -> None:
+    def edit(self, change: Callable[[CheckpointMetadata, OperatorMetadata], None]) -> None:
         """Change `_metadata`."""
         metadata = self.metadata
         change(metadata, self._operator(metadata))
@@ -138,7 +138,7 @@ class Damaged:
     def set_keyed(self, index: int, handle: KeyedHandle | None) -> None:
         """Give a subtask another keyed handle."""
 
-        def change(_: CheckpointMetadata, operator: OperatorState) -> None:
+        def change(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
             assert operator.subtasks is not None
             operator.subtasks[index].managed_keyed = handle
 
@@ -147,7 +147,7 @@ class Damaged:
     def set_operator_state(self, index: int, handle: OperatorHandle) -> None:
         """Give a subtask another handle of operator state."""
 
-        def change(_: CheckpointMetadata, operator: OperatorState) -> None:
+        def change(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
             assert operator.subtasks is not None
             operator.subtasks[index].managed_operator = handle
 

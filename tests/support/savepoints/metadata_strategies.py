@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     MasterState,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.model.handles import (
@@ -141,17 +141,17 @@ def subtasks(version: int) -> st.SearchStrategy[SubtaskState]:
 
 
 @st.composite
-def operators(draw: st.DrawFn, version: int) -> OperatorState:
+def operators(draw: st.DrawFn, version: int) -> OperatorMetadata:
     """One operator; a fully finished one has no coordinator state."""
     named = texts if version >= 5 else st.just("")
     operator_id = draw(st.binary(min_size=16, max_size=16)).hex()
     limits = draw(st.integers(1, 40)), draw(st.integers(1, 2**15))
     name, uid = draw(named), draw(named)
     if draw(st.integers(0, 4)) == 0:
-        return OperatorState(operator_id, *limits, name, uid, None, None)
+        return OperatorMetadata(operator_id, *limits, name, uid, None, None)
     indexes = st.integers(0, limits[0] - 1)
     states = draw(st.dictionaries(indexes, subtasks(version), max_size=3))
-    return OperatorState(operator_id, *limits, name, uid, draw(st.none() | inline), states)
+    return OperatorMetadata(operator_id, *limits, name, uid, draw(st.none() | inline), states)
 
 
 masters = st.builds(MasterState, texts, ints, st.binary(max_size=9))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from statelake.state_core.model.operator_state import NonKeyedState
+from statelake.state_core.model.operator_state import OperatorState
 from statelake.state_core.model.snapshot import Snapshot
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
@@ -25,7 +25,7 @@ OPERATOR_CASES = [
 ]
 
 
-def state_of(snapshot: Snapshot, name: str) -> NonKeyedState:
+def state_of(snapshot: Snapshot, name: str) -> OperatorState:
     """The state of that name, whose operator it is."""
     (found,) = (
         state
@@ -41,7 +41,7 @@ def plain(value: Any) -> Any:
     return [value["f0"], value["f1"]] if isinstance(value, dict) else value
 
 
-def by_subtask(state: NonKeyedState) -> dict[int, list[Any]]:
+def by_subtask(state: OperatorState) -> dict[int, list[Any]]:
     """The elements of each subtask that has some."""
     found: dict[int, list[Any]] = {}
     for row in state.to_arrow().to_pylist():
@@ -49,7 +49,7 @@ def by_subtask(state: NonKeyedState) -> dict[int, list[Any]]:
     return found
 
 
-def copies(state: NonKeyedState) -> Iterator[dict[str, Any]]:
+def copies(state: OperatorState) -> Iterator[dict[str, Any]]:
     """Each subtask's copy of a broadcast state."""
     for part in state.parts:
         rows = part.decode().to_pylist()

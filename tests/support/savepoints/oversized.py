@@ -30,7 +30,7 @@ from statelake.state_core.formats.layout.meta_info import (
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
     SubtaskState,
     write_metadata,
 )
@@ -294,16 +294,19 @@ def operator(
     parallelism: int = 1,
     max_parallelism: int = 1,
     uid: str = "",
-) -> OperatorState:
+) -> OperatorMetadata:
     """An operator."""
     uid = uid or f"op-{number}"
-    return OperatorState(
+    return OperatorMetadata(
         f"{number:032x}", parallelism, max_parallelism, uid, uid, None, dict(subtasks)
     )
 
 
 def put(
-    to: Path, *operators: OperatorState, version: int = 5, properties: bytes = b"\xac\xed\x00\x05p"
+    to: Path,
+    *operators: OperatorMetadata,
+    version: int = 5,
+    properties: bytes = b"\xac\xed\x00\x05p",
 ) -> None:
     """Write `_metadata`."""
     metadata = CheckpointMetadata(
@@ -693,7 +696,7 @@ def _(to: Path) -> None:
 
 @case("operators-300000-empty-names")
 def _(to: Path) -> None:
-    one = [OperatorState(f"{i:032x}", 1, 1) for i in range(300_000)]
+    one = [OperatorMetadata(f"{i:032x}", 1, 1) for i in range(300_000)]
     put(to, *one, version=3)
 
 

@@ -15,7 +15,7 @@ from statelake.state_core.errors import NotASnapshotError, SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorState,
+    OperatorMetadata,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.operator_state.operator_file import open_operator_file
@@ -267,7 +267,7 @@ def test_an_operator_twice(tmp_path: Path) -> None:
     """Two operators of one id."""
     one = damaged(golden(WORDS), tmp_path / "damaged")
 
-    def change(metadata: CheckpointMetadata, operator: OperatorState) -> None:
+    def change(metadata: CheckpointMetadata, operator: OperatorMetadata) -> None:
         metadata.operators.append(operator)
 
     one.edit(change)
@@ -283,7 +283,7 @@ def test_a_parallelism_that_can_not_be(tmp_path: Path) -> None:
     """More subtasks than key groups: that operator can't be used, the others can."""
     one = damaged(golden("windows-hashmap-canonical-p2-m128-flink2.3.0"), tmp_path / "damaged")
 
-    def change(_: CheckpointMetadata, operator: OperatorState) -> None:
+    def change(_: CheckpointMetadata, operator: OperatorMetadata) -> None:
         operator.max_parallelism = 1
 
     one.edit(change)
