@@ -101,7 +101,7 @@ PATHS_BY_HAND = {
         {"pathlib", ".read_text"}, "files that the environment names, and AWS's own",
     ),
     "state_core.formats.reader": ({"Directory"}, USERS_OWN),
-    "state_core.formats.keyed.rocksdb_native": (
+    "state_core.formats.keyed.rocksdb.rocksdb_native": (
         {"pathlib", ".symlink_to", ".write_text"}, OWN_WORKING,
     ),
     "state_core.formats.metadata.state_files": (

@@ -22,8 +22,9 @@ from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.files.compression import IDENTIFIER, codec_named, open_stream
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.wire import DataOutput
-from statelake.state_core.formats.keyed.keyed_files import UnifiedKeyedFile, open_keyed
-from statelake.state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile
+from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan
+from statelake.state_core.formats.keyed.keyed_files import open_keyed
+from statelake.state_core.formats.keyed.unified.unified_file import UnifiedFile, UnifiedKeyedFile
 from statelake.state_core.formats.layout.meta_info import write_keyed_header
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles

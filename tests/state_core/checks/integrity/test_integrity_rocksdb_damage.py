@@ -9,7 +9,7 @@ import pytest
 
 from statelake.state_core.checks.integrity import Fault, check_snapshot
 from statelake.state_core.checks.integrity.checking import look
-from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBFiles
 from statelake.state_core.model.handles import RelativeHandle, StreamHandle
 from tests.support.judging import said, salvaged
 from tests.support.lakes import entries, golden

@@ -18,7 +18,7 @@ import numpy as np
 
 from statelake.state_core.errors import OversizedError, StateError
 from statelake.state_core.files.filesystem import ByteSource
-from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.pieces import FilePiece, pieces_between
 
