@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from statelake.state_core.serializers.framework import plugins, registry
+from statelake.state_core.serializers.framework import decoders, plugins, registry
 from statelake.state_core.serializers.kryo import decoding
-from statelake.state_core.serializers.opaque import decoders
 from tests.support.savepoints.golden_cases import GOLDEN
 
 settings.register_profile(

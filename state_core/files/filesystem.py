@@ -24,13 +24,23 @@ import pyarrow as pa
 from pyarrow import fs
 
 from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
-from statelake.state_core.files import object_stores as stores
-from statelake.state_core.files.byte_sources import ByteSource, InlineSource, too_short
-from statelake.state_core.files.conditional_puts import put_new
-from statelake.state_core.files.confinement import ConfinedTree, given_to_arrow
-from statelake.state_core.files.file_sources import FileSource, RemoteFile, version_of
-from statelake.state_core.files.paths import relative_path, shortened
-from statelake.state_core.files.storage_options import with_stores_options
+from statelake.state_core.files.confinement import (
+    ConfinedTree,
+    given_to_arrow,
+    relative_path,
+    shortened,
+)
+from statelake.state_core.files.file_sources import (
+    ByteSource,
+    FileSource,
+    InlineSource,
+    RemoteFile,
+    too_short,
+    version_of,
+)
+
+# what only object stores need is imported when one is opened
+# ruff: noqa: PLC0415
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
 
@@ -49,17 +59,22 @@ class Directory:
     def __init__(self, location: str | os.PathLike[str], filesystem: Any = None) -> None:
         text = self.given = os.fspath(location)
         self.scheme = self.query = self.credentials = self.host = ""
+        self.azure = False
         self._is_completed = False  # whether `STATELAKE_STORES` adds to the location
         if filesystem is not None:
             ours = isinstance(filesystem, fs.FileSystem)
             self.filesystem = filesystem if ours else fs.PyFileSystem(fs.FSSpecHandler(filesystem))
             self.scheme, self.root, authority = self.filesystem.type_name, text, ""
         elif "://" in text or text.startswith("file:"):
+            from statelake.state_core.files import object_stores as stores
+            from statelake.state_core.files.storage_options import with_stores_options
+
             text = with_stores_options(text)
             self._is_completed = text != self.given
             parts = urlsplit(text)
             self.scheme, self.query = parts.scheme, parts.query
             self.credentials, _, authority = parts.netloc.rpartition("@")
+            self.azure = self.scheme in stores.AZURE_SCHEMES
             try:
                 self.filesystem, self.root = stores.open_file_system(text)
             except (OSError, ValueError, pa.ArrowException) as error:
@@ -71,7 +86,6 @@ class Directory:
                 ) from error
         else:
             self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
-        self.azure = filesystem is None and self.scheme in stores.AZURE_SCHEMES
         if self.azure:  # Azure's URIs may have the container before the account
             self.host, self.root = f"{authority}/", self.root.lstrip("/")
             self.credentials = self.credentials if self.credentials.startswith(":") else ""
@@ -149,6 +163,8 @@ class Directory:
         except OSError as error:
             if self.local:
                 raise
+            from statelake.state_core.files import object_stores as stores
+
             place = target if isinstance(target, str) else target.base_dir
             raise SnapshotError(
                 f"can't be looked up: {stores.first_line(error)}",
@@ -285,6 +301,8 @@ class Directory:
 
     def not_read(self, path: str, error: OSError) -> SnapshotError:
         """Return the error for a file that can't be read; on S3 a missing one is any `OSError`."""
+        from statelake.state_core.files import object_stores as stores
+
         missing = isinstance(error, FileNotFoundError)
         if missing or (stores.may_be_missing(self.filesystem, error) and not self.exists(path)):
             return MissingFileError("no such file", place=self.full(path))
@@ -301,6 +319,8 @@ class Directory:
         Raises:
             SnapshotError: The file can't be written there.
         """
+        from statelake.state_core.files import object_stores as stores
+
         target = self.full(path)
         try:
             if not self.is_object_store:
@@ -339,6 +359,8 @@ class Directory:
             tree = ConfinedTree(posixpath.dirname(target))
             return tree.write_new(posixpath.basename(target), data)
         if self.is_object_store:
+            from statelake.state_core.files.conditional_puts import put_new
+
             return put_new(self, path, data)
         handler: Any = getattr(self.filesystem, "handler", None)
         if not hasattr(handler, "write_new"):
@@ -350,7 +372,9 @@ class Directory:
         try:
             return bool(handler.write_new(target, data))
         except OSError as error:
-            raise stores.not_written(error, target) from error
+            from statelake.state_core.files.object_stores import not_written
+
+            raise not_written(error, target) from error
 
     def sync_files(self, paths: Iterable[str]) -> None:
         """Sync files to the disk, and the directories between them and this one.
@@ -375,7 +399,9 @@ class Directory:
         except OSError as error:
             if self.local:
                 raise
-            problem = f"can't be removed: {stores.first_line(error)}"
+            from statelake.state_core.files.object_stores import first_line
+
+            problem = f"can't be removed: {first_line(error)}"
             raise SnapshotError(problem, place=self.full(path)) from error
 
     def delete_tree(self, path: str = "") -> None:

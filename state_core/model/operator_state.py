@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from statelake.state_core.errors import NotFoundError, did_you_mean
-from statelake.state_core.model import showing
 from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.printable import LONGEST, Table, brief
 
 
 def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
@@ -32,6 +32,16 @@ def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
             remedy=f"there are: {', '.join(schema.names)}{did_you_mean(missing[0], schema.names)}",
         )
     return pa.schema([schema.field(name) for name in columns])
+
+
+def schema_table(line: str, schema: pa.Schema) -> Table:
+    """Return a table of a state's columns."""
+    return Table(line, ("<column", "<type"), [(column.name, str(column.type)) for column in schema])
+
+
+def types_text(*types: str) -> str:
+    """Return the types of a key, a user key and a value as one text."""
+    return brief(" → ".join(filter(None, types)), LONGEST)
 
 
 class OperatorStatePart(Protocol):
@@ -86,10 +96,11 @@ class OperatorState:
     parts: tuple[OperatorStatePart, ...] = field(default=(), compare=False, repr=False)
 
     def __repr__(self) -> str:
-        return showing.element_state_line(self)
+        types = types_text(self.key_type, self.value_type)
+        return f"<OperatorState {brief(self.name, LONGEST)}: {self.mode.name}, {types}>"
 
     def _repr_html_(self) -> str:
-        return showing.schema_table(repr(self), self.schema).to_html()
+        return schema_table(repr(self), self.schema).to_html()
 
     @property
     def broadcast(self) -> bool:

@@ -11,17 +11,108 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
-from statelake.state_core.model import showing
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.operator_state import OperatorState, columns_of
+from statelake.state_core.model.operator_state import (
+    OperatorState,
+    columns_of,
+    schema_table,
+    types_text,
+)
+from statelake.state_core.printable import LONGEST, Table, brief, kind_text
+
+
+@dataclass(frozen=True)
+class FilePiece:
+    """Consecutive entries of a file, perhaps only a part of a key group.
+
+    Attributes:
+        key_groups: The key groups of the entries.
+        size: Their approximate size in bytes, as stored.
+        begin: The first entry's place, in the terms of the file's format; None at the beginning of
+            the key groups.
+        end: The place of the entry behind the last; None at the end of the key groups.
+        guessed: Whether the places are guessed: if no entry begins there, reading the piece, or the
+            one before, raises `CorruptSnapshotError`.
+    """
+
+    key_groups: KeyGroupRange
+    size: int
+    begin: Any = None
+    end: Any = None
+    guessed: bool = False
+
+
+class EntryPosition(Protocol):
+    """The position of an entry, in the terms of a file's format."""
+
+    @property
+    def group(self) -> int:
+        """Its key group."""
+
+
+def pieces_between(
+    key_groups: KeyGroupRange,
+    cuts: Sequence[tuple[EntryPosition | None, int]],
+    *,
+    guessed: bool = False,
+) -> list[FilePiece]:
+    """Return the pieces of some key groups.
+
+    Args:
+        key_groups: The key groups.
+        cuts: The start of each piece and the end of the last, each with the number of bytes before
+            it; the first and the last place are None.
+        guessed: Whether the places are guessed.
+    """
+    return [
+        FilePiece(
+            KeyGroupRange(
+                key_groups.first if begin is None else begin.group,
+                key_groups.last if end is None else end.group,
+            ),
+            behind - before, begin, end, guessed,
+        )
+        for (begin, before), (end, behind) in pairwise(cuts)
+    ]  # fmt: skip
+
+
+@runtime_checkable
+class CuttableFile(Protocol):
+    """A `KeyedFile` whose key groups can be read in pieces."""
+
+    def looked_up_bytes(self) -> list[tuple[int, int]]:
+        """Return `group_bytes`, even if that takes reading, as with the indexes of RocksDB."""
+
+    def cut(
+        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
+    ) -> list[FilePiece]:
+        """Cut some key groups into pieces of about `piece_bytes` bytes as stored, in order.
+
+        Args:
+            key_groups: The key groups.
+            piece_bytes: The approximate size of a piece in bytes.
+            guess: Whether the places may be guessed, if that saves reading all entries.
+
+        Raises:
+            SnapshotError: The entries can't be read.
+        """
+
+    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
+        """Yield the entries of a piece; all pieces together have all entries, in order.
+
+        Raises:
+            SnapshotError: The entries can't be read.
+        """
+
 
 if TYPE_CHECKING:
     from statelake.state_core.model.description import SnapshotDescription
@@ -195,10 +286,11 @@ class KeyedState:
     files: tuple[tuple[KeyedFile, int], ...] = field(default=(), compare=False, repr=False)
 
     def __repr__(self) -> str:
-        return showing.keyed_state_line(self)
+        types = types_text(self.key_type, self.user_key_type, self.value_type)
+        return f"<KeyedState {brief(self.name, LONGEST)}: {self.kind.value}, {types}>"
 
     def _repr_html_(self) -> str:
-        return showing.schema_table(repr(self), self.schema).to_html()
+        return schema_table(repr(self), self.schema).to_html()
 
     @property
     def timer_service(self) -> tuple[str, str]:
@@ -385,7 +477,11 @@ class Operator:
     finished: bool = False
 
     def __repr__(self) -> str:
-        return showing.operator_line(self)
+        return (
+            f"<Operator {brief(self.label, LONGEST)}: parallelism {self.parallelism},"
+            f" {self.max_parallelism} key groups, {len(self.keyed_states)} keyed and"
+            f" {len(self.operator_states)} operator states, {self.total_bytes:,} bytes>"
+        )
 
     def _repr_html_(self) -> str:
         from statelake.state_core.model.description import (  # noqa: PLC0415 - it imports this module
@@ -393,7 +489,7 @@ class Operator:
         )
 
         states = describe_operator(self, key_groups=False).states_table()
-        return showing.Table(repr(self)).to_html() + states.to_html()
+        return Table(repr(self)).to_html() + states.to_html()
 
     @property
     def label(self) -> str:
@@ -468,11 +564,15 @@ class Snapshot:
     files: Any = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        return showing.snapshot_line(self)
+        kind = kind_text(self.format, self.kind) or "snapshot"
+        return (
+            f"<Snapshot {brief(self.location, LONGEST)}: {kind}, checkpoint"
+            f" {self.checkpoint_id}, {len(self.operators)} operators, {self.total_bytes:,} bytes>"
+        )
 
     def _repr_html_(self) -> str:
         operators = self.describe(key_groups=False).operators_table()
-        return showing.Table(repr(self)).to_html() + operators.to_html()
+        return Table(repr(self)).to_html() + operators.to_html()
 
     @property
     def total_bytes(self) -> int:

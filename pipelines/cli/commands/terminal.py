@@ -26,7 +26,7 @@ from rich.text import Text
 from statelake.pipelines.engine import Progress as Report
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.times import Times
-from statelake.state_core.model.showing import Table as PrintedTable
+from statelake.state_core.printable import Table as PrintedTable
 from statelake.state_core.printable import printable
 
 __all__ = [

@@ -41,7 +41,7 @@ from statelake.state_core.model.handles import (
     KeyGroupRange,
     StreamHandle,
 )
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 
 Progress = Callable[[int, int], None]
 

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from statelake.state_core.bounds import COLUMNS_IN_ALL, Budget
 from statelake.state_core.errors import OversizedError, StateError
-from statelake.state_core.files.byte_sources import ByteSource
+from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
-from statelake.state_core.formats.layout.keys import encode_key, rows_of_key
 from statelake.state_core.formats.layout.meta_info import (
     KeyedHeader,
     StateMetaInfo,
@@ -27,7 +26,7 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import Entries, KeyedState
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.restored import count_columns, restore_key
+from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
 
 
 @dataclass(frozen=True)
@@ -150,6 +149,8 @@ class HeadedFile(ABC):
 
     def encode_key(self, key: object) -> EncodedKey:
         """Return a key as its serializer writes it, with its key group."""
+        from statelake.state_core.formats.layout.keys import encode_key  # noqa: PLC0415
+
         return encode_key(self.head.key, key, self.max_parallelism)
 
     @abstractmethod
@@ -169,6 +170,8 @@ class HeadedFile(ABC):
     def _of_key(
         self, batches: Iterator[Entries], key: EncodedKey, states: Collection[int] | None
     ) -> Iterator[Entries]:
+        from statelake.state_core.formats.layout.keys import rows_of_key  # noqa: PLC0415
+
         for entries in batches:
             for state in np.unique(entries.state_of).tolist():
                 if states is None or state in states:

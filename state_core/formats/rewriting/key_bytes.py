@@ -6,8 +6,13 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.layout.keyed_layout import KEY, RAW_KEY, KeyedLayout
-from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter
+from statelake.state_core.formats.layout.keyed_layout import (
+    KEY,
+    RAW_KEY,
+    KeyedLayout,
+    RowPart,
+    RowWriter,
+)
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT

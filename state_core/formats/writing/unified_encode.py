@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, StateError
-from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
-from statelake.state_core.formats.layout.row_writer import RowWriter
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout, RowWriter
 from statelake.state_core.kernels.copying import copy_pieces
 from statelake.state_core.kernels.encode import write_entry_heads, write_values_heads
 from statelake.state_core.model.snapshot import Entries

@@ -26,8 +26,8 @@ from statelake.state_core.formats.writing.writer import (
     keyed_handle,
     write_keyed_part,
 )
+from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from statelake.state_core.serializers.opaque.decoders import undecoded
 from tests.support.lakes import KINDS
 
 __all__ = ["CAR", "CAR_TYPE", "KRYO_STATES", "car", "car_bytes", "kryo_savepoint", "kryo_snapshot"]

@@ -62,8 +62,7 @@ from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFi
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.pieces import FilePiece
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.snapshot import Entries, FilePiece, StateKind
 
 _Rows: TypeAlias = list[tuple[int, Pairs]]
 

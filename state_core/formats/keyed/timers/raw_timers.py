@@ -39,8 +39,8 @@ from statelake.state_core.model.snapshot import TIMER_PREFIX, Entries
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.wrappers import TimerSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.opaque_values import as_key
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
-from statelake.state_core.serializers.framework.restored import as_key
 
 IDENTIFIER = b"\xf1\xcd\x85\x9f"
 VERSION = 2

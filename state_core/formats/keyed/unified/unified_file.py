@@ -28,8 +28,7 @@ from statelake.state_core.kernels import scan
 from statelake.state_core.kernels.scan import scan_unified
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import prefix_bytes
-from statelake.state_core.model.pieces import FilePiece, pieces_between
-from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.model.snapshot import Entries, FilePiece, pieces_between
 
 WINDOW_BYTES = 4 << 20
 TABLE_ROWS = 1 << 17
