@@ -25,6 +25,8 @@ _ESCAPE = re.compile(
     r"|(?P<octal>[0-7]{1,3})|(?P<other>.))",
     re.DOTALL,
 )
+_OF_PATTERN = re.compile(r"(?:\b(?:I?LIKE|(?P<glob>GLOB))|~~\*?)\s*$", re.IGNORECASE)
+_ESCAPED_BY = re.compile(r"\s*ESCAPE\s*'(?P<by>[^'])'", re.IGNORECASE)
 _CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -38,14 +40,40 @@ def without_literals(sql: str) -> str:
 
 
 def text_literals(sql: str) -> Iterator[str]:
-    """Yield the values of the text literals in SQL."""
+    """Yield the values of the text literals in SQL; of a pattern, the texts between wildcards."""
     for match in _TOKEN.finditer(sql):
         if match["escaped"] is not None:
-            yield unescaped(match["escaped"].replace("''", "'"))
+            text = unescaped(match["escaped"].replace("''", "'"))
         elif match["text"] is not None:
-            yield match["text"].replace("''", "'")
+            text = match["text"].replace("''", "'")
         elif match["dollars"] is not None:
-            yield match["dollars"]
+            text = match["dollars"]
+        else:
+            continue
+        operator = _OF_PATTERN.search(sql, max(0, match.start() - 40), match.start())
+        if operator is None:
+            yield text
+        elif operator["glob"]:
+            yield from filter(None, re.split(r"\*|\?|\[.*?\]", text))
+        else:
+            escape = _ESCAPED_BY.match(sql, match.end())
+            yield from _between_wildcards(text, escape["by"] if escape else "")
+
+
+def _between_wildcards(pattern: str, escape: str) -> Iterator[str]:
+    """Yield the texts that a pattern of LIKE has between its wildcards."""
+    token = rf"{re.escape(escape)}(?P<plain>.)|[%_]" if escape else "[%_]"
+    text, end = "", 0
+    for match in re.finditer(token, pattern, re.DOTALL):
+        text, end = text + pattern[end : match.start()], match.end()
+        plain = match["plain"] if escape else None
+        if plain is not None:
+            text += plain
+        elif text:
+            yield text
+            text = ""
+    if text := text + pattern[end:]:
+        yield text
 
 
 def unescaped(text: str) -> str:

@@ -46,3 +46,18 @@ def test_texts_are_what_duckdb_reads(first: str, second: str) -> None:
     assert duckdb.execute(sql).fetchall() == [(first, second, 12345)]
     assert list(text_literals(sql)) == [first, second]
     assert without_literals(sql) == "SELECT ?, ?, ?"
+
+
+@pytest.mark.parametrize(
+    ("predicate", "words"),
+    [
+        ("key LIKE 'user-%-7_x'", ["user-", "-7", "x"]),
+        (r"key NOT ILIKE 'a\_b%c\%' ESCAPE '\' AND v = 'x_y%'", ["a_b", "c%", "\\", "x_y%"]),
+        ("key GLOB 'ab*c?d[0-9]'", ["ab", "c", "d"]),
+        ("kind = 'like' AND key LIKE '%'", ["like"]),
+        ("key ~~ E'O\\'Brien%'", ["O'Brien"]),
+    ],
+)
+def test_a_pattern_has_the_words_between_its_wildcards(predicate: str, words: list[str]) -> None:
+    """So that an audit searches what the rows of `LIKE` have in common."""
+    assert list(text_literals(predicate)) == words
