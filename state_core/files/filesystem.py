@@ -13,15 +13,17 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from copy import copy
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import fs
 
 from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from statelake.state_core.files.confinement import (
@@ -39,7 +41,7 @@ from statelake.state_core.files.file_sources import (
     version_of,
 )
 
-# what only object stores need is imported when one is opened
+# what reading local files does not need is imported when it is used
 # ruff: noqa: PLC0415
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
@@ -59,11 +61,14 @@ class Directory:
     def __init__(self, location: str | os.PathLike[str], filesystem: Any = None) -> None:
         text = self.given = os.fspath(location)
         self.scheme = self.query = self.credentials = self.host = ""
-        self.azure = False
+        self.azure, self.local = False, filesystem is None
         self._is_completed = False  # whether `STATELAKE_STORES` adds to the location
         if filesystem is not None:
+            from pyarrow import fs
+
             ours = isinstance(filesystem, fs.FileSystem)
             self.filesystem = filesystem if ours else fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+            self.local = isinstance(filesystem, fs.LocalFileSystem)
             self.scheme, self.root, authority = self.filesystem.type_name, text, ""
         elif "://" in text or text.startswith("file:"):
             from statelake.state_core.files import object_stores as stores
@@ -77,6 +82,7 @@ class Directory:
             self.azure = self.scheme in stores.AZURE_SCHEMES
             try:
                 self.filesystem, self.root = stores.open_file_system(text)
+                self.local = self.filesystem.type_name == "local"
             except (OSError, ValueError, pa.ArrowException) as error:
                 problem = stores.first_line(error).replace(parts.netloc, authority)
                 raise SnapshotError(
@@ -85,16 +91,23 @@ class Directory:
                     remedy="check the URI, its options, and the network",
                 ) from error
         else:
-            self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
+            self.root = os.path.abspath(text)
         if self.azure:  # Azure's URIs may have the container before the account
             self.host, self.root = f"{authority}/", self.root.lstrip("/")
             self.credentials = self.credentials if self.credentials.startswith(":") else ""
         elif filesystem is None and self.scheme and self.root.startswith("/"):
             self.host = authority  # otherwise a path begins with the bucket
         self.root = self.root.rstrip("/") or "/"
-        self.local = isinstance(self.filesystem, fs.LocalFileSystem)
         # where a directory is only a key's prefix, and creating one would write an extra object
-        self.is_object_store = self.filesystem.type_name in {"s3", "gcs", "abfs"}
+        stores_objects = {"s3", "gcs", "abfs"}
+        self.is_object_store = not self.local and self.filesystem.type_name in stores_objects
+
+    @cached_property
+    def filesystem(self) -> Any:
+        """Arrow's file system: a local one is opened when it is used, which few readers need."""
+        from pyarrow import fs
+
+        return fs.LocalFileSystem()
 
     def __repr__(self) -> str:
         return f"Directory({self.uri!r})"
@@ -174,10 +187,14 @@ class Directory:
 
     def exists(self, path: str = "") -> bool:
         """Return whether there is a file or directory of that name."""
-        return bool(self._info(self.full(path)).type != fs.FileType.NotFound)
+        return bool(self._info(self.full(path)).type.name != "NotFound")
 
     def is_file(self, path: str) -> bool:
         """Return whether there is a file of that name."""
+        if self.local:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                return stat.S_ISREG(os.stat(self.full(path)).st_mode)
+            return False
         if self.is_object_store:  # asking for a kind would ask a store for a directory, too
             try:
                 self.filesystem.open_input_file(self.full(path)).close()
@@ -186,7 +203,7 @@ class Directory:
             except OSError as error:
                 raise self.not_read(path, error) from error
             return True
-        return bool(self._info(self.full(path)).type == fs.FileType.File)
+        return bool(self._info(self.full(path)).type.name == "File")
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes.
@@ -195,7 +212,7 @@ class Directory:
             MissingFileError: There is no such file.
         """
         info = self._info(self.full(path))
-        if info.type != fs.FileType.File:
+        if info.type.name != "File":
             raise MissingFileError(
                 "no such file",
                 place=self.full(path),
@@ -218,6 +235,8 @@ class Directory:
         Raises:
             SnapshotError: A file's name is not valid text.
         """
+        from pyarrow import fs
+
         selector = fs.FileSelector(self.full(path), allow_not_found=True)
         infos = self._info(selector)
         try:
@@ -231,6 +250,8 @@ class Directory:
         Raises:
             SnapshotError: A file's name is not valid text.
         """
+        from pyarrow import fs
+
         selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
         infos = self._info(selector)
         prefix = len(self.root) + 1

@@ -9,17 +9,6 @@ from typing import Any, Protocol
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -161,6 +150,18 @@ def progress_bar(
     if quiet or not sys.stderr.isatty():
         yield None
         return
+    from rich.progress import (  # noqa: PLC0415 - few commands wait
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
     reached: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
     if of_bytes:
         size = DownloadColumn(binary_units=True)

@@ -22,7 +22,6 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
@@ -414,6 +413,8 @@ def _restruct(column: pa.Array, name: str) -> pa.Array:
     values = column.field(name)
     if column.null_count == 0:
         return values
+    import pyarrow.compute as pc  # noqa: PLC0415 - it takes time, which opening a snapshot need not
+
     return pc.if_else(column.is_valid(), values, pa.scalar(None, values.type))
 
 

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statelake.state_core.bounds import EMPTY_ELEMENTS
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError, UnsupportedFormatError
@@ -47,6 +46,8 @@ def equal_rows(first: pa.Array, second: pa.Array) -> BoolArray:
     if pa.types.is_floating(kind):
         bits = _BITS[kind.bit_width // 8]
         first, second = first.view(bits), second.view(bits)
+    import pyarrow.compute as pc  # noqa: PLC0415 - it takes time, which opening a snapshot need not
+
     alike: BoolArray = np.asarray(pc.fill_null(pc.equal(first, second), False))
     same &= ~both | alike
     return same
