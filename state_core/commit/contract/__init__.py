@@ -1,9 +1,8 @@
 """The contract of a state backend of the commit protocol: the interfaces to implement.
 
 =====================  ==============================================================
-`interfaces`           the backend's factory, its admin, backup and restore managers
+`interfaces`           the backend's factory, its admin, backup and restore managers; what commits cost
 `futures`              asynchronous work, and its cancellation
-`measures`             counters of a commit's cost
 =====================  ==============================================================
 
 A backend implements `interfaces` in `commit/backends`.

@@ -41,7 +41,7 @@ from statelake.state_core.formats.keyed.heap.heap_recovery import (
 )
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
-from statelake.state_core.kernels.copying import copy_pieces
+from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.kernels.skip import DELIMITER, WHEN, locate_counted
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, StateKind
