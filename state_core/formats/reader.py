@@ -43,8 +43,13 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
 from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind
 from statelake.state_core.model.key_groups import check_parallelism, operator_id_of_uid
-from statelake.state_core.model.operator_state import OperatorState
-from statelake.state_core.model.snapshot import KeyedFile, KeyedState, Operator, Snapshot
+from statelake.state_core.model.snapshot import (
+    KeyedFile,
+    KeyedState,
+    Operator,
+    OperatorState,
+    Snapshot,
+)
 
 # what not every snapshot has is imported when one has it
 # ruff: noqa: PLC0415

@@ -20,9 +20,14 @@ import pyarrow as pa
 
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator
-from statelake.state_core.model.operator_state import OperatorState
 from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
-from statelake.state_core.model.snapshot import CuttableFile, KeyedState, Operator, Snapshot
+from statelake.state_core.model.snapshot import (
+    CuttableFile,
+    KeyedState,
+    Operator,
+    OperatorState,
+    Snapshot,
+)
 from statelake.state_core.printable import Table, brief, bytes_text, kind_text, printable_json
 
 I64Array: TypeAlias = npt.NDArray[np.int64]

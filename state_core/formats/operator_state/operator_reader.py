@@ -26,7 +26,7 @@ from statelake.state_core.formats.operator_state.operator_states import (
     OperatorLayout,
     operator_layout,
 )
-from statelake.state_core.model.operator_state import OperatorState, OperatorStatePart
+from statelake.state_core.model.snapshot import OperatorState, OperatorStatePart
 from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.opaque_values import count_columns
 from statelake.state_core.serializers.framework.registry import changes
