@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,10 @@ APART = (
     ("state_core.backends.heap", "state_core.backends.rocksdb"),
     ("state_core.checks", "state_core.connectors"),
     ("pipelines.flink", "pipelines.spark"),
+    *(
+        (f"state_core.formats.keyed.{one}", f"state_core.formats.keyed.{other}")
+        for one, other in combinations(("unified", "heap", "rocksdb", "changelog"), 2)
+    ),
 )
 FORBIDDEN = {
     "state_core": ("pyspark", "delta", "deltalake", "dagster", "pipelines"),
