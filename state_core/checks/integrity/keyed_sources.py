@@ -34,7 +34,7 @@ from statelake.state_core.formats.keyed.keyed_files import (
     open_keyed,
     open_raw_timers,
 )
-from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBKeyedFile
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBFiles, RocksDBKeyedFile
 from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
@@ -195,9 +195,12 @@ def _open_database(file: RocksDBKeyedFile) -> tuple[RocksDBKeyedFile, StateError
         if file.database.files:
             file.database.open()
     except StateError as error:
-        file = replace(file, database=replace(file.database, lenient=True))
-        file.database.open()
-        return file, error
+        strict = file.database
+        lenient = RocksDBFiles(
+            strict.name, strict.header, strict.files, strict.key_groups, strict.prefix, lenient=True
+        )
+        lenient.open()
+        return replace(file, database=lenient), error
     return file, None
 
 
@@ -282,12 +285,11 @@ def _open_changelog(
     try:
         file = open_keyed(handle, siblings.files, siblings.max_parallelism, siblings)
         lengths = {} if file is None else dict(file.group_bytes())
-    except UnsupportedFormatError as error:
-        found.skip(where, error.problem)
-        _lose_all(handle, where, found, error.problem)
-        return None
     except StateError as error:
-        found.fault(FaultKind.FILE, where, error)
+        if isinstance(error, UnsupportedFormatError):
+            found.skip(where, error.problem)
+        else:
+            found.fault(FaultKind.FILE, where, error)
         _lose_all(handle, where, found, error.problem)
         return None
     if file is None:
