@@ -64,12 +64,19 @@ def test_all_commands_are_there() -> None:
         "Change": ["edit", "migrate", "commit", "erase", "audit", "compress", "bootstrap"],
         "Check": ["check", "rescale"],
         "Deploy": ["export", "flink"],
-        "Run": ["run", "checkpoints", "spark", "demo"],
+        "Run": ["run", "checkpoints", "spark", "warm", "demo"],
     }  # fmt: skip
     listed = run("--help").out.partition("Look:")[2]
     titles = {f"{title}:" for title in GROUPS}
     names = [line.split()[0] for line in listed.splitlines() if line.strip()]
     assert [name for name in names if name not in titles] == list(COMMANDS)
+
+
+def test_a_command_that_is_not_there_names_the_one_like_it() -> None:
+    """As for options."""
+    ran = run("imprt", "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert "No such command 'imprt'. Did you mean 'import'?" in ran.err
 
 
 @every_command
