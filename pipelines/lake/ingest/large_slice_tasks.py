@@ -22,8 +22,7 @@ from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.moves import Move, move_all
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.pieces import CuttableFile, FilePiece
-from statelake.state_core.model.snapshot import KeyedFile
+from statelake.state_core.model.snapshot import CuttableFile, FilePiece, KeyedFile
 
 PIECE_BYTES = SLICE_BYTES
 

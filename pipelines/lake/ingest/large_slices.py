@@ -45,8 +45,7 @@ from statelake.pipelines.times import Stopwatch
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.moves import Move, plan_moves
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.pieces import CuttableFile, FilePiece
-from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.model.snapshot import CuttableFile, FilePiece, Operator
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

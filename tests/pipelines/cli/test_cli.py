@@ -218,6 +218,7 @@ def test_a_commands_own_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) ->
 
 DEMO = Path(cli.__file__).parent / "demo" / "savepoints" / "monday"
 EXTRA = "pyspark,py4j,dagster,filelock,confluent_kafka"
+MOST_MODULES = 90
 SLOW = "deltalake,pandas,numba,llvmlite,yaml"
 
 
@@ -241,6 +242,21 @@ except SystemExit as left:
     found = sorted(name for name in unwanted.split(",") if name in sys.modules)
     print(left.code, *found, file=sys.stderr)
 """
+
+
+def test_inspect_loads_few_modules_of_ours() -> None:
+    """Most of the start of a short command is to load them."""
+    program = (
+        "import sys\n"
+        "from statelake.pipelines.cli.main import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    print(*(name for name in sys.modules if name.split('.')[0] == 'statelake'),"
+        " file=sys.stderr)"
+    )
+    done = process("-c", program, "inspect", DEMO)
+    assert 0 < len(done.stderr.split()) <= MOST_MODULES
 
 
 @pytest.mark.parametrize(
