@@ -52,6 +52,7 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
     UnitRecord,
+    by_span,
 )
 from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.pipelines.lake.tables.unit_writer import table_columns
@@ -387,15 +388,13 @@ class _Import:
     ) -> TableRecord:
         """Commit the written and the kept files as the table's next version."""
         partitioning = Partitioning(operator.max_parallelism, target.partition_by)
-        before = {
-            (previous_unit.first, previous_unit.last): previous_unit
-            for previous_unit in previous_units(previous, target.path)
-        }
+        before = by_span(previous_units(previous, target.path))
         units = sorted(
             (
-                unit if unit.path else before[unit.first, unit.last]
+                file
                 for result in results
                 for unit in result.units.get(target.path, [])
+                for file in ([unit] if unit.path else before[unit.first, unit.last])
             ),
             key=lambda unit: unit.first,
         )
@@ -414,14 +413,14 @@ class _Import:
         tables = []
         for state in operator.operator_states:
             path = self.operator_tables[operator.operator_id, state.name]
-            before = {
-                (previous_unit.first, previous_unit.last): previous_unit
-                for previous_unit in previous_units(previous, path)
-            }
+            before = by_span(previous_units(previous, path))
             units = [
-                piece.unit if piece.unit.path else before[piece.unit.first, piece.unit.last]
+                file
                 for piece in pieces
                 if piece.piece.table == path and piece.unit.rows
+                for file in (
+                    [piece.unit] if piece.unit.path else before[piece.unit.first, piece.unit.last]
+                )
             ]
             version = self._replace_files(path, state.schema, units, None, token)
             tables.append(TableRecord(path, version, "", units))
