@@ -248,7 +248,7 @@ class TableRewriter:
             named = [file.path for file in files]
             self.lake.table(table.path).remove_others(self.token, named)
         rewritten = self.lake.table(table.path).record_files(
-            replace(table, units=files), layout.schema, self.token
+            replace(table, units=files), layout.schema, self.token, self.attempt.claim.snapshot_id
         )
         return layout.recorded(operator, moved, counts).with_table(rewritten)
 

@@ -346,12 +346,12 @@ class _Import:
                 committed = list(
                     pool.map(
                         lambda target, op=operator, res=slices: self._commit(
-                            op, target, res, previous, token
+                            op, target, res, previous, token, name
                         ),
                         targets,
                     )
                 )
-            committed += self._commit_pieces(operator, pieces, previous, token)
+            committed += self._commit_pieces(operator, pieces, previous, token, name)
             described = describe_operator_states(operator, self.operator_tables, pieces)
             operators.append(_describe_operator(operator, targets, committed, slices, described))
         written = sum(result.written_bytes for group in results.values() for result in group)
@@ -385,6 +385,7 @@ class _Import:
         results: list[SliceResult],
         previous: SnapshotRecord | None,
         token: str,
+        snapshot_id: str,
     ) -> TableRecord:
         """Commit the written and the kept files as the table's next version."""
         partitioning = Partitioning(operator.max_parallelism, target.partition_by)
@@ -399,7 +400,9 @@ class _Import:
             key=lambda unit: unit.first,
         )
         schema = partitioning.table_schema(table_columns(operator.state(target.states[0])))
-        version = self._replace_files(target.path, schema, units, partitioning.column, token)
+        version = self._replace_files(
+            target.path, schema, units, partitioning.column, token, snapshot_id
+        )
         return TableRecord(target.path, version, partitioning.column, units)
 
     def _commit_pieces(
@@ -408,6 +411,7 @@ class _Import:
         pieces: list[SubtaskSpanResult],
         previous: SnapshotRecord | None,
         token: str,
+        snapshot_id: str,
     ) -> list[TableRecord]:
         """Commit the next version of each table of operator state."""
         tables = []
@@ -422,7 +426,7 @@ class _Import:
                     [piece.unit] if piece.unit.path else before[piece.unit.first, piece.unit.last]
                 )
             ]
-            version = self._replace_files(path, state.schema, units, None, token)
+            version = self._replace_files(path, state.schema, units, None, token, snapshot_id)
             tables.append(TableRecord(path, version, "", units))
         return tables
 
@@ -433,13 +437,16 @@ class _Import:
         units: list[UnitRecord],
         partition_by: str | None,
         token: str,
+        snapshot_id: str,
     ) -> int:
         """Commit files as the table's next version, and delete the temporary ones."""
         table = self.lake.table(path)
         if self.leaves_files:
             table.remove_others(token, [unit.path for unit in units])
         files = [TableFile.of(unit) for unit in units]
-        return table.replace_files(schema, files, partition_by=partition_by, attempt=token)
+        return table.replace_files(
+            schema, files, partition_by=partition_by, attempt=token, snapshot=snapshot_id
+        )
 
 
 def _describe_operator(
