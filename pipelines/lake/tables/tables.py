@@ -256,8 +256,8 @@ class StateTable:
                 return 0
             present = {file.path: file for file in files_of(table)}
             before = table.metadata().configuration
-            if any(before.get(name) != value for name, value in CONFIGURATION.items()):
-                change.configuration = {**before, **CONFIGURATION}  # of a lake of format 0
+            if CONFIGURATION.keys() - before.keys():  # made in a lake of format 0
+                change.configuration = {**CONFIGURATION, **before}
             same_schema = table.schema() == change.schema
             if same_schema and present.keys() == new_files.keys():
                 return table.version()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from deltalake import DeltaTable
 
@@ -176,3 +177,23 @@ def test_a_table_of_format_0_says_who_made_it_from_its_next_version_on(tmp_path:
     assert table.metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
     assert table.history(1)[0]["userMetadata"] == "last"
     assert table.to_pyarrow_table().num_rows == job["last"].record.all_states[0].entries
+
+
+def test_other_programs_read_a_key_group_of_several_files(tmp_path: Path) -> None:
+    """delta-rs, DuckDB over Arrow and Polars: at the version that the catalog says."""
+    at = golden_lake(1, tmp_path)
+    tables = Lake(at).catalog.snapshot(JOB, "monday").tables
+    (table,) = (table for table in tables if table.path.endswith("/hot"))
+    assert len(table.units) > len(by_span(table.units))
+    opened = DeltaTable(at / table.path, version=table.version)
+    read = opened.to_pyarrow_table(columns=["key", "user_key", "value"])
+    rows = sorted(zip(*(column.to_pylist() for column in read.columns), strict=True))
+    assert rows == sorted(
+        tuple(json.loads(row)[1:4]) for row in said_of(1)["monday"]["rows"]["hot"]
+    )
+    hot = opened.to_pyarrow_dataset()  # noqa: F841 - DuckDB finds it by its name
+    found = duckdb.sql("SELECT key, user_key, value FROM hot ORDER BY ALL").fetchall()
+    assert found == rows
+    polars = pytest.importorskip("polars")
+    frame = polars.scan_delta(str(at / table.path), version=table.version)
+    assert sorted(frame.select("key", "user_key", "value").collect().rows()) == rows
