@@ -91,6 +91,7 @@ GROUPS = {
         "run": ("run:run", "Run a job of process functions"),
         "checkpoints": ("checkpoints:checkpoints", "Manage checkpoints of running tasks"),
         "spark": ("spark:spark", "Prepare a Spark cluster"),
+        "warm": ("warm:warm", "Compile all kernels ahead"),
         "demo": ("demo:demo", "Run the whole way on bundled savepoints"),
     },
 }
