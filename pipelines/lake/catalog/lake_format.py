@@ -29,12 +29,12 @@ SEVERAL_FILES = "several-files"
 """Key groups with very many rows have several files, in the order of a snapshot's row."""
 READERS: Mapping[str, str] = {SEVERAL_FILES: "0.1.0"}
 WRITERS: Mapping[str, str] = {}
-LONGEST = 1 << 20
+LONGEST, LONGEST_NAME = 1 << 13, 100
 
+_NAME = Rule(lambda value: isinstance(value, str) and len(value) <= LONGEST_NAME, "a short text")
 _FEATURES = Rule(
     lambda value: (
-        isinstance(value, dict)
-        and all(isinstance(text, str) for pair in value.items() for text in pair)
+        isinstance(value, dict) and all(_NAME.kept(text) for pair in value.items() for text in pair)
     ),
     "versions of statelake by feature",
 )
@@ -42,7 +42,7 @@ _RULES: Mapping[str, Rule] = {
     "version": Rule(lambda value: type(value) is int and value > 0, "a number above 0"),
     "readers": _FEATURES,
     "writers": _FEATURES,
-    "written_by": Rule(lambda value: isinstance(value, str), "text"),
+    "written_by": _NAME,
 }
 
 

@@ -127,8 +127,13 @@ def test_an_unknown_feature_of_writers_is_refused_when_something_writes(tmp_path
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", "{}", '{"version": "1"}', '{"version": true}', "[" * 100_000]
-)
+    "text",
+    [
+        "", "[]", "{", "{}", '{"version": "1"}', '{"version": true}', "[" * 100_000,
+        json.dumps({"version": 1, "readers": {"x" * 101: "1"}, "writers": {}, "written_by": "1"}),
+        json.dumps({"version": 1, "readers": {"x": 1}, "writers": {}, "written_by": "1"}),
+    ],
+)  # fmt: skip
 def test_a_malformed_format_is_refused(text: str, tmp_path: Path) -> None:
     """As all that statelake did not write."""
     at = golden_lake(1, tmp_path)
