@@ -9,24 +9,13 @@ from typing import Any, Protocol
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
 from statelake.pipelines.engine import Progress as Report
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.times import Times
-from statelake.state_core.model.showing import Table as PrintedTable
+from statelake.state_core.printable import Table as PrintedTable
 from statelake.state_core.printable import printable
 
 __all__ = [
@@ -161,6 +150,18 @@ def progress_bar(
     if quiet or not sys.stderr.isatty():
         yield None
         return
+    from rich.progress import (  # noqa: PLC0415 - few commands wait
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
     reached: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
     if of_bytes:
         size = DownloadColumn(binary_units=True)

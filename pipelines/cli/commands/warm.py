@@ -20,7 +20,7 @@ def warm(as_json_: bool) -> None:
 
     \b
     Example:
-      RUN statelake warm
+      statelake warm
     """
     from statelake.state_core.kernels.compiler import all_kernels  # noqa: PLC0415 - NumPy
 

@@ -42,7 +42,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.model.handles import InlineHandle
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.query.session import Session

@@ -83,6 +83,7 @@ class ImportResult:
         written_units: Files that were written.
         engine: The engine that ran it.
         times: The times of its stages.
+        same_as: The job's snapshot before, if it is of the same savepoint; otherwise empty.
     """
 
     record: SnapshotRecord
@@ -91,6 +92,7 @@ class ImportResult:
     written_units: int = 0
     engine: str = ""
     times: Times | None = None
+    same_as: str = ""
 
 
 def import_snapshot(
@@ -216,7 +218,10 @@ class _Import:
         units = [unit for table in record.tables for unit in table.units]
         written = sum(attempt.token in unit.path for unit in units)
         times = self.stopwatch.times()
-        return ImportResult(record, True, len(units) - written, written, engine.name, times)
+        kept = len(units) - written
+        is_same = previous is not None and previous.digest == self.digest
+        same_as = previous.snapshot_id if previous is not None and is_same else ""
+        return ImportResult(record, True, kept, written, engine.name, times, same_as)
 
     def _previous(self) -> SnapshotRecord | None:
         """Return the snapshot whose files this one may share; None if it is not known."""

@@ -17,8 +17,7 @@ from statelake.pipelines.lake.tables.units import SLICE_BYTES, Partitioning
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.pieces import CuttableFile, FilePiece
-from statelake.state_core.model.snapshot import KeyedFile
+from statelake.state_core.model.snapshot import CuttableFile, FilePiece, KeyedFile
 
 PIECE_BYTES = SLICE_BYTES
 

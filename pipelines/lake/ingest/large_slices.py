@@ -36,8 +36,7 @@ from statelake.pipelines.lake.tables.records import UnitRecord, key_group_record
 from statelake.pipelines.lake.tables.units import Partitioning
 from statelake.pipelines.times import Stopwatch
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.pieces import CuttableFile, FilePiece
-from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.model.snapshot import CuttableFile, FilePiece, Operator
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -41,8 +41,8 @@ from statelake.state_core.errors import (
     UnreadableTableError,
     UnsafePathError,
 )
+from statelake.state_core.files.confinement import relative_path
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
-from statelake.state_core.files.paths import relative_path
 
 DATA_DIRECTORY = "_data"
 FOREVER = "interval 36500 days"

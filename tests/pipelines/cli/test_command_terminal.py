@@ -75,3 +75,14 @@ def test_import_says_what_each_state_is(tmp_path: Path) -> None:
         ("timers event_user-timers", ""), ("timers processing_user-timers", ""),
     }  # fmt: skip
     assert not any("timers" in value for _, value in rows)
+
+
+def test_a_second_import_of_a_savepoint_says_of_which_snapshot_it_is_a_copy(tmp_path: Path) -> None:
+    """Under another name it is a snapshot of its own, which the next savepoint is not."""
+    lake = ("--lake", tmp_path / "lake", "--job", "j")
+    for name, savepoint, same in (
+        ("monday", "monday", False), ("copy", "monday", True), ("tuesday", "tuesday", False),
+    ):  # fmt: skip
+        ran = run("import", DEMO / savepoint, *lake, "--snapshot", name)
+        assert ran.code == 0, ran.err
+        assert ("it is the same savepoint as monday" in ran.out) == same

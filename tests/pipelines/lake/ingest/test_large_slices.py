@@ -25,7 +25,7 @@ from statelake.pipelines.lake.ingest.large_slices import large_bytes
 from statelake.pipelines.lake.tables import units
 from statelake.pipelines.lake.tables.records import SnapshotRecord, by_span
 from statelake.state_core.errors import CorruptSnapshotError
-from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.keyed.unified import unified_file
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
@@ -272,13 +272,13 @@ def test_pieces_that_were_guessed(
         Catalog(tmp_path / "lake"),
         Catalog(tmp_path / "whole"),
     )
-    guess, numbers = unified.UnifiedFile._entry_from, iter(range(1000))
+    guess, numbers = unified_file.UnifiedFile._entry_from, iter(range(1000))
 
     def guessed(*arguments: Any) -> int | None:
         at = guess(*arguments)
         return at if at is None or next(numbers) != wrong else at + 1
 
-    monkeypatch.setattr(unified.UnifiedFile, "_entry_from", guessed)
+    monkeypatch.setattr(unified_file.UnifiedFile, "_entry_from", guessed)
     engine = Noting()
     with tiny_pieces():
         record = imported(lake, source, engine=engine)

@@ -30,18 +30,18 @@ from statelake.state_core.errors import CorruptSnapshotError, StateError, Unsupp
 from statelake.state_core.files.compression import SnappyStream, StateStream, open_stream
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.keyed.entry_walking import EntryWalker
-from statelake.state_core.formats.keyed.heap_recovery import (
+from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan, SpannedFile
+from statelake.state_core.formats.keyed.heap.entry_walking import EntryWalker
+from statelake.state_core.formats.keyed.heap.heap_recovery import (
     HEAD,
     AmbiguousError,
     StateCut,
     entry_starts,
     recover_states,
 )
-from statelake.state_core.formats.keyed.unified import KeyGroupSpan
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
-from statelake.state_core.kernels.copying import copy_pieces
+from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.kernels.skip import DELIMITER, WHEN, locate_counted
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, StateKind
@@ -460,3 +460,27 @@ def _flagged(part: TypeSerializer) -> tuple[int, ...] | None:
     """Return the program of a map's value: a null flag, then the value if it is 0."""
     program = part.skip_program()
     return None if program is None else (WHEN, 0, len(program), *program)
+
+
+@dataclass(frozen=True)
+class HeapKeyedFile(SpannedFile):
+    """A `KeyedFile` in the heap backend's own format.
+
+    Attributes:
+        part: As in `HeapFile`.
+        whole: Whether the file has all the bytes that its handle declares.
+    """
+
+    part: bool = False
+    whole: bool = True
+
+    @cached_property
+    def file(self) -> HeapFile:
+        """The reader of its entries."""
+        # the end of values of unknown classes can only be found in whole files
+        most = self.max_parallelism if self.whole else 0
+        return HeapFile(self.source, self.header, self.layouts, self.spans, self.part, most)
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """Yield all entries of some key groups, in the unified format."""
+        return self.file.entries(key_groups)

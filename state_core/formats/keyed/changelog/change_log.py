@@ -32,8 +32,8 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.copies import Copies
 from statelake.state_core.files.filesystem import InlineSource
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.keyed.change_files import ChangeFile
-from statelake.state_core.formats.keyed.change_tables import SAVEPOINT
+from statelake.state_core.formats.keyed.changelog.change_files import ChangeFile
+from statelake.state_core.formats.keyed.changelog.change_tables import SAVEPOINT
 from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,

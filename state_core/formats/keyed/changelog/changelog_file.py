@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 
 from statelake.state_core.errors import UnsupportedFormatError
-from statelake.state_core.formats.keyed.change_log import ChangeLog
-from statelake.state_core.formats.keyed.change_replay import replayed
+from statelake.state_core.formats.keyed.changelog.change_log import ChangeLog
+from statelake.state_core.formats.keyed.changelog.change_replay import replayed
 from statelake.state_core.formats.keyed.headed_file import Head, HeadedFile
 from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
 from statelake.state_core.formats.layout.meta_info import (

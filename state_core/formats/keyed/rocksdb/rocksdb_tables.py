@@ -15,8 +15,8 @@ import numpy as np
 from statelake.state_core.bounds import SST_BYTES, Budget
 from statelake.state_core.errors import OversizedError, StateError
 from statelake.state_core.files.filesystem import ByteSource
-from statelake.state_core.formats.keyed.sst_blocks import BlockRun
-from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.formats.keyed.rocksdb.sst_blocks import BlockRun
+from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.kernels import sst_merge as merge
 from statelake.state_core.kernels.sst import SLACK
 from statelake.state_core.model.snapshot import Entries

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -21,12 +22,13 @@ import numpy.typing as npt
 from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.compression import SnappyStream, StateStream, open_stream
 from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan, SpannedFile
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.kernels import scan
 from statelake.state_core.kernels.scan import scan_unified
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.pieces import FilePiece, pieces_between
-from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.snapshot import Entries, FilePiece, pieces_between
 
 WINDOW_BYTES = 4 << 20
 TABLE_ROWS = 1 << 17
@@ -40,15 +42,6 @@ _FAULTS = {
     scan.BAD_PREFIX: "a key that begins with another key group's number",
     scan.BAD_STATE: "a state id that the header did not register",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class KeyGroupSpan:
-    """The position of one key group's bytes in the file."""
-
-    group: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,3 +433,32 @@ def _pass(stream: StateStream, count: int) -> None:
         if not read:
             return  # the following bytes show that it is not one
         count -= read
+
+
+@dataclass(frozen=True)
+class UnifiedKeyedFile(SpannedFile):
+    """A `KeyedFile` in the unified format."""
+
+    @cached_property
+    def file(self) -> UnifiedFile:
+        """The reader of its entries."""
+        return UnifiedFile(self.source, self.header, self.spans, prefix_bytes(self.max_parallelism))
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """Yield all entries of some key groups."""
+        return self.file.entries(key_groups)
+
+    def cut(
+        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
+    ) -> list[FilePiece]:
+        """Cut some key groups into pieces."""
+        guessed = self.file.guess(key_groups, piece_bytes) if guess else []
+        return guessed or self.file.cut(key_groups, piece_bytes)
+
+    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
+        """Yield the entries of a piece."""
+        return self.file.entries_of(piece)
+
+    def looked_up_bytes(self) -> list[tuple[int, int]]:
+        """Return `group_bytes`, which comes from the handle."""
+        return self.group_bytes()

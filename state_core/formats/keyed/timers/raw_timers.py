@@ -25,8 +25,8 @@ from statelake.state_core.bounds import Budget
 from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.keyed.entry_walking import EntryWalker
-from statelake.state_core.formats.keyed.unified import KeyGroupSpan
+from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan, SpannedFile
+from statelake.state_core.formats.keyed.heap.entry_walking import EntryWalker
 from statelake.state_core.formats.layout.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
@@ -39,8 +39,8 @@ from statelake.state_core.model.snapshot import TIMER_PREFIX, Entries
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.wrappers import TimerSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.opaque_values import as_key
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
-from statelake.state_core.serializers.framework.restored import as_key
 
 IDENTIFIER = b"\xf1\xcd\x85\x9f"
 VERSION = 2
@@ -104,18 +104,8 @@ def read_timers_header(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> K
 
 
 @dataclass(frozen=True)
-class RawTimersFile:
-    """One subtask's timers, opened.
-
-    Attributes:
-        source: The file's bytes.
-        header: The result of `read_timers_header`.
-        spans: Its key groups, ascending.
-    """
-
-    source: ByteSource
-    header: KeyedHeader
-    spans: tuple[KeyGroupSpan, ...]
+class RawTimersFile(SpannedFile):
+    """A `KeyedFile` that contains only timers, beside another one."""
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all timers of some key groups, key group after key group, in the unified format.

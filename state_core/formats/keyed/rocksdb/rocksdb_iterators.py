@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from rocksdict import ReadOptions
 
 from statelake.state_core.errors import CorruptSnapshotError
-from statelake.state_core.formats.keyed.sst_file import KeyBounds
+from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 

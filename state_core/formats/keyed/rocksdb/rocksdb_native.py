@@ -22,7 +22,7 @@ import re
 import resource
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,25 +39,30 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.filesystem import ByteSource, Directory, FileSource
-from statelake.state_core.formats.keyed.rocksdb_cuts import (
+from statelake.state_core.formats.keyed.headed_file import HeadedFile
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_cuts import (
     bounds_in,
     by_family,
     cut_families,
     open_indexes,
     stored_bytes,
 )
-from statelake.state_core.formats.keyed.rocksdb_iterators import BATCH_ROWS, IteratedFamily, Pairs
-from statelake.state_core.formats.keyed.rocksdb_tables import (
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_iterators import (
+    BATCH_ROWS,
+    IteratedFamily,
+    Pairs,
+)
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_tables import (
     FamilyTables,
     OutputBatch,
     Runs,
     open_tables,
 )
-from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.pieces import FilePiece
-from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.model.key_groups import EncodedKey
+from statelake.state_core.model.snapshot import Entries, FilePiece, StateKind
 
 _Rows: TypeAlias = list[tuple[int, Pairs]]
 
@@ -514,3 +519,55 @@ def _check_manifest(source: ByteSource) -> None:
 
 def _refuse(data: bytes) -> NoReturn:
     raise CorruptSnapshotError(f"{len(data)} bytes to unpickle, which is never done")
+
+
+@dataclass(frozen=True)
+class RocksDBKeyedFile(HeadedFile):
+    """A `KeyedFile` that is a RocksDB instance."""
+
+    database: RocksDBFiles
+
+    @property
+    def is_spread_evenly(self) -> bool:
+        """True: handles name files, and these don't list their key groups."""
+        return True
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Return key groups with an even share of the files' bytes, as more takes reading."""
+        count = len(self.key_groups)
+        share, rest = divmod(self.database.size, max(1, count))
+        return [(self.key_groups.first + i, share + (i < rest)) for i in range(count)]
+
+    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
+        """Yield all entries of some key groups."""
+        return self.database.entries(key_groups)
+
+    def cut(
+        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
+    ) -> list[FilePiece]:
+        """Cut some key groups into pieces, without guessing, as only indexes are read."""
+        return self.database.cut(key_groups, piece_bytes)
+
+    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
+        """Yield the entries of a piece."""
+        return self.database.entries_of(piece)
+
+    def looked_up_bytes(self) -> list[tuple[int, int]]:
+        """Return key groups and their bytes as stored, from the indexes of the tables."""
+        return self.database.stored_bytes
+
+    def entries_of_key(
+        self, key: EncodedKey, states: Collection[int] | None = None
+    ) -> Iterator[Entries]:
+        """Yield the entries of one key, which RocksDB finds by the indexes of its tables.
+
+        A timer's key follows its timestamp, so all timers of the key group are read.
+        """
+        if key.key_group is None:
+            yield from super().entries_of_key(key, states)
+            return
+        for state in range(len(self.states)) if states is None else states:
+            timers = self.layouts[state].kind is StateKind.TIMERS
+            begins = b"" if timers else key.encoded
+            batches = self.database.entries_from(state, key.key_group, begins)
+            yield from self._of_key(batches, key, (state,))

@@ -24,7 +24,7 @@ import numpy as np
 from statelake.state_core.bounds import SST_BYTES, Budget
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.files.filesystem import ByteSource
-from statelake.state_core.formats.keyed.sst_blocks import (
+from statelake.state_core.formats.keyed.rocksdb.sst_blocks import (
     NO_INDEX,
     XXH3,
     BlockReader,

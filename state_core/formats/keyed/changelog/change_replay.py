@@ -27,8 +27,8 @@ from itertools import chain, islice
 import numpy as np
 
 from statelake.state_core.errors import StateError
-from statelake.state_core.formats.keyed.change_log import GroupChanges
-from statelake.state_core.formats.keyed.change_tables import (
+from statelake.state_core.formats.keyed.changelog.change_log import GroupChanges
+from statelake.state_core.formats.keyed.changelog.change_tables import (
     CLEAR,
     SET_INTERNAL,
     ChangeTable,

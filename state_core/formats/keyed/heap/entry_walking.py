@@ -13,8 +13,8 @@ import numpy as np
 
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.layout.row_writer import trailer_sizes
-from statelake.state_core.kernels.copying import copy_pieces
+from statelake.state_core.formats.layout.keyed_layout import trailer_sizes
+from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.kernels.skip import locate_counted
 from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.base import TypeSerializer
