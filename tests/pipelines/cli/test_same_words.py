@@ -145,6 +145,7 @@ OTHERS = {
     "spark": "packs this program",
     "shell": "a prompt",
     "demo": "a show",
+    "warm": "compiles this program's kernels",
 }
 
 
