@@ -144,6 +144,7 @@ OTHERS = {
     "spark": "packs this program",
     "shell": "a prompt",
     "demo": "a show",
+    "warm": "compiles kernels of this program; it is about no lake",
 }
 
 
