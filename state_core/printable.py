@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _UNPRINTABLE = re.compile(
@@ -102,6 +102,17 @@ class Table:
         left = len(self.rows) + self.left - SHOWN
         more = f"<p>... and {left:,} more</p>" if left > 0 else ""
         return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+class Printed:
+    """A result that prints itself, in Python as by the command."""
+
+    def lines(self) -> Iterable[str | Table]:
+        """Yield what people read."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines()))
 
 
 def brief(name: str, longest: int = LONGEST_NAME) -> str:

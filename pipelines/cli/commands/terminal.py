@@ -124,14 +124,20 @@ def as_json(value: Any) -> None:
     click.echo(json_text(plain(value), indent=2))
 
 
-def show(result: Result, *, as_json_: bool) -> None:
-    """Print a result: as JSON for scripts, else its lines and tables, the first line marked."""
+def show(result: Result, *, as_json_: bool, marked: str | None = None) -> None:
+    """Print a result: as JSON for scripts, else its lines and tables.
+
+    Args:
+        result: The result.
+        as_json_: Whether as JSON.
+        marked: What of the first line is marked; all of it by default.
+    """
     if as_json_:
         as_json(result.to_json())
         return
     for number, line in enumerate(result.lines()):
         if isinstance(line, str):
-            tell(line, marked="" if number else line)
+            tell(line, marked="" if number else line if marked is None else marked)
         else:
             print_table(line.title, line.columns, line.rows)
 

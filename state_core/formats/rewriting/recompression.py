@@ -16,8 +16,9 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +57,7 @@ from statelake.state_core.model.handles import (
 )
 from statelake.state_core.model.measure import measure_operator
 from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.printable import Printed, Table, bytes_text
 
 WINDOW_BYTES = 64 * 65536  # whole chunks, so that windows are framed like one stream
 Progress = Callable[[int, int], None]
@@ -88,7 +90,7 @@ class StateCompression:
 
 
 @dataclass(frozen=True)
-class Recompression:
+class Recompression(Printed):
     """The result of a rewrite.
 
     Attributes:
@@ -100,6 +102,27 @@ class Recompression:
     path: str
     compression: str
     states: list[StateCompression] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        states = [asdict(state) | {"ratio": round(state.ratio, 3)} for state in self.states]
+        return {"path": self.path, "compression": self.compression, "states": states}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read: a line, and the table of states."""
+        before = sum(state.before_bytes for state in self.states)
+        after = sum(state.after_bytes for state in self.states)
+        yield (
+            f"wrote {self.path}, compression {self.compression}:"
+            f" {bytes_text(int(after))} of state, {bytes_text(int(before))} before"
+        )
+        rows = [
+            (state.operator, state.state, bytes_text(int(state.content_bytes)),
+             bytes_text(int(state.after_bytes)), f"{state.ratio:.2f}",
+             f"{bytes_text(int(state.content_bytes / state.seconds))}/s" if state.seconds else "")
+            for state in self.states
+        ]  # fmt: skip
+        yield Table("", ("<operator", "<state", ">content", ">stored", ">ratio", ">speed"), rows)
 
 
 def recompress_snapshot(
