@@ -1,4 +1,4 @@
-"""Live Flink clusters, by their REST API (Flink 1.18 to 2.3).
+"""Operate live Flink clusters by their REST API (Flink 1.18 to 2.3).
 
 ::
 
@@ -15,10 +15,10 @@
 `cluster_view`  `ClusterView`: jobs and their checkpoints, read only
 `cluster`       `FlinkCluster`: the same, and savepoints, JARs, runs
 `jars`          programs, and their JARs on a cluster
-`root_causes`   why something failed, in one sentence
+`root_causes` the root cause of a failure, in one sentence
 `path_map`      paths of the cluster as paths of this machine, and back
 ==============  ====================================================================
 
-Nothing here knows of lakes. Passwords, tokens, headers and arguments of jobs are in no message,
-no `repr` and no log.
+No module here uses a lake. Passwords, tokens, headers and arguments of jobs are in no message, no
+`repr` and no log.
 """

@@ -46,9 +46,9 @@ def answered(
         value = float(value)
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise ClusterError(
-            f"its answer has no {'.'.join(names) or kind.__name__}",
+            f"its response has no {'.'.join(names) or kind.__name__}",
             place=place,
-            remedy="see that the URL is that of Flink's REST API, 1.18 to 2.3",
+            remedy="check that the URL is that of Flink's REST API, 1.18 to 2.3",
         )
     return value
 
@@ -67,7 +67,7 @@ def _id(row: Any, place: str, name: str) -> str:
     """Return an id, checked because it becomes part of paths."""
     value = answered(row, place, name, kind=str)
     if not is_id(value):
-        raise ClusterError(f"its answer has no {name} but {value!r:.80}", place=place)
+        raise ClusterError(f"its response has an invalid {name}: {value!r:.80}", place=place)
     return value
 
 
@@ -107,7 +107,7 @@ class FlinkJob:
 
     @classmethod
     def of(cls, row: Mapping[str, Any], place: str) -> FlinkJob:
-        """The job of a row of `/jobs/overview`."""
+        """Return the job of a row of `/jobs/overview`."""
         return cls(
             _id(row, place, "jid"),
             answered(row, place, "name", kind=str),
@@ -152,7 +152,7 @@ class FlinkJobDetails:
 
     @classmethod
     def of(cls, answer: Any, place: str) -> FlinkJobDetails:
-        """The job of `/jobs/ID`."""
+        """Return the job of a response of `/jobs/ID`."""
         tasks = rows(answer, place, "vertices")
         return cls(
             _id(answer, place, "jid"),
@@ -174,7 +174,7 @@ class Checkpoint:
     Attributes:
         number: Its id in the job.
         status: `COMPLETED`, `IN_PROGRESS`, `FAILED`.
-        is_savepoint: Whether somebody asked for it as a savepoint.
+        is_savepoint: Whether it was triggered as a savepoint.
         triggered: When it was triggered.
         seconds: The time until its end.
         state_bytes: The bytes of its state.
@@ -193,7 +193,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, row: Mapping[str, Any], place: str) -> Checkpoint:
-        """The checkpoint of a row of `/jobs/ID/checkpoints`."""
+        """Return the checkpoint of a row of `/jobs/ID/checkpoints`."""
         state_bytes = answered(row, place, "state_size", kind=int, default=0)
         return cls(
             answered(row, place, "id", kind=int),
@@ -212,8 +212,8 @@ class Checkpoints:
     """A job's checkpoints since it was started.
 
     Attributes:
-        completed: How many were completed.
-        failed: How many failed.
+        completed: The number of completed checkpoints.
+        failed: The number of failed checkpoints.
         restored_from: The path on the cluster from which it was restored; empty without one.
         latest_savepoint: The last completed savepoint; empty without one.
         history: The checkpoints that the cluster remembers (10 by default), the oldest first.
@@ -227,7 +227,7 @@ class Checkpoints:
 
     @classmethod
     def of(cls, answer: Any, place: str) -> Checkpoints:
-        """The checkpoints in an answer of `/jobs/ID/checkpoints`."""
+        """Return the checkpoints in a response of `/jobs/ID/checkpoints`."""
 
         def path(name: str) -> str:
             return answered(answer, place, "latest", name, "external_path", kind=str, default="")

@@ -53,15 +53,15 @@ class FlinkCluster(ClusterView):
         timeout: float = SAVEPOINT_SECONDS,
         report: Report | None = None,
     ) -> str:
-        """Take a savepoint of a running job, which goes on.
+        """Take a savepoint of a running job, which continues.
 
         Args:
             job_id: The job.
-            directory: Where the cluster makes a directory for it; by default where it is
-                configured to.
+            directory: The cluster makes the savepoint's directory in it; by default the configured
+                one.
             form: `canonical` or `native`.
-            trigger_id: An id of the caller's (`new_id`). With one that was given before, that
-                savepoint is waited for, and no other is taken.
+            trigger_id: An id of the caller's (`new_id`). If it was given before, that savepoint is
+                awaited, and no other is taken.
             timeout: Seconds to wait.
             report: Called with the awaited event.
 
@@ -92,9 +92,9 @@ class FlinkCluster(ClusterView):
 
         Args:
             job_id: The job.
-            directory: Where the cluster makes a directory for it.
+            directory: The cluster makes the savepoint's directory in it.
             form: `canonical` or `native`.
-            drain: Whether all windows and timers are to fire first: for a job that is not to go on.
+            drain: Whether all windows and timers fire first: for a job that will not continue.
             trigger_id: As in `take_savepoint`.
             timeout: Seconds to wait.
             report: Called with the awaited event.
@@ -105,11 +105,11 @@ class FlinkCluster(ClusterView):
             job_id, "stop", body, form, trigger_id, timeout, report or _silent
         )
         while not self.job(job_id).ended:
-            self.wait(until, f"job {job_id} to end behind its savepoint {location}")
+            self.wait(until, f"job {job_id} to end after its savepoint {location}")
         return location
 
     def triggered_savepoint(self, job_id: str, trigger_id: str) -> Operation | None:
-        """Return the result of a savepoint by its trigger id; None if the cluster has no such."""
+        """Return a savepoint's result by its trigger id; None if the cluster does not know it."""
         path = f"/jobs/{checked_id(job_id)}/savepoints/{checked_id(trigger_id)}"
         try:
             return Operation.of(self.connection.get(path), self.place(path))
@@ -145,7 +145,7 @@ class FlinkCluster(ClusterView):
             named["triggerId"] = new_id()
         if not operation.location:
             raise ClusterError(
-                f"a savepoint of job {job_id} was completed, and nothing says where it is",
+                f"a savepoint of job {job_id} was completed, and the response has no location",
                 place=self.url,
             )
         return operation.location
@@ -159,13 +159,15 @@ class FlinkCluster(ClusterView):
             answer = self.connection.call("POST", path, body, again=True)
         except NotFoundError as error:
             raise NotFoundError(
-                f"there is no job {job_id} that runs", place=self.url, remedy=error.problem
+                f"there is no running job {job_id}", place=self.url, remedy=error.problem
             ) from error
         request = answered(answer, self.place(path), "request-id", kind=str)
         while True:
             operation = self.triggered_savepoint(job_id, request)
             if operation is None:
-                raise self._no_savepoint(job_id, "the cluster has forgotten it: did it restart?")
+                raise self._no_savepoint(
+                    job_id, "the cluster does not know it any more: it may have restarted"
+                )
             if operation.completed:
                 return operation
             self.wait(until, f"a savepoint of job {job_id}")
@@ -175,7 +177,7 @@ class FlinkCluster(ClusterView):
         try:
             state = f"the job is {self.job(job_id).state}"
         except ClusterError as error:
-            state = f"what became of the job is not known ({error})"
+            state = f"the job's state is not known ({error})"
         except NotFoundError:
             state = "the cluster does not know the job any more"
         return FlinkJobError(f"no savepoint of job {job_id}: {cause}", place=self.url, remedy=state)
@@ -198,12 +200,12 @@ class FlinkCluster(ClusterView):
             operation = Operation.of(self.connection.get(path), self.place(path))
             if operation.failure:
                 raise ClusterError(
-                    f"{location} is not disposed of: {root_cause(operation.failure)}",
+                    f"savepoint {location} is not deleted: {root_cause(operation.failure)}",
                     place=self.url,
                 )
             if operation.completed:
                 return
-            self.wait(until, f"{location} to be disposed of")
+            self.wait(until, f"savepoint {location} to be deleted")
 
     # --------------------------------------------------------------------- JARs and runs
 
@@ -226,7 +228,7 @@ class FlinkCluster(ClusterView):
         return name.rpartition("/")[2]
 
     def delete_jar(self, jar_id: str) -> None:
-        """Delete a JAR from the cluster; jobs that run from it go on."""
+        """Delete a JAR from the cluster; running jobs do not need it."""
         self.connection.call("DELETE", f"/jars/{quote(jar_id, safe='')}")
 
     def run_jar(
@@ -250,13 +252,13 @@ class FlinkCluster(ClusterView):
             savepoint: The savepoint's location on the cluster; empty to start without one.
             claim_mode: The owner of the savepoint: `no_claim` (the caller), `claim` (the job,
                 which deletes it), `legacy` (nobody).
-            allow_non_restored: Whether state without an operator in the job may be left behind.
+            allow_non_restored: Whether state without an operator in the job may be skipped.
             parallelism: The parallelism of operators that do not set their own.
             max_parallelism: The maximum parallelism of operators that do not set their own.
-            entry_class: The class with `main`; by default what the JAR says.
-            arguments: The program's arguments, which no message repeats.
-            configuration: Further settings of Flink's for this job.
-            job_id: An id of the caller's (`new_id`): the same twice is refused by Flink.
+            entry_class: The class with `main`; by default that of the JAR's manifest.
+            arguments: The program's arguments, which are in no message.
+            configuration: Further Flink settings for this job.
+            job_id: An id of the caller's (`new_id`): Flink refuses it a second time.
 
         Returns:
             The job's id.
@@ -270,7 +272,7 @@ class FlinkCluster(ClusterView):
         body: dict[str, Any] = {"jobId": checked_id(job_id or new_id())}
         if savepoint:
             body |= {"savepointPath": savepoint, "allowNonRestoredState": allow_non_restored}
-            if _one_of(claim_mode, CLAIM_MODES) != "NO_CLAIM":  # which is Flink's own default
+            if _one_of(claim_mode, CLAIM_MODES) != "NO_CLAIM":  # Flink's own default
                 old = int(self.version().partition(".")[0] or 0) < 2
                 body["restoreMode" if old else "claimMode"] = claim_mode.upper()
         body |= {"parallelism": parallelism} if parallelism else {}
@@ -357,7 +359,7 @@ class FlinkCluster(ClusterView):
         return FlinkJobError(whole, place=self.url)
 
     def cancel(self, job_id: str, *, timeout: float = RUNNING_SECONDS) -> str:
-        """Cancel a job, and wait until it is over.
+        """Cancel a job, and wait until it has ended.
 
         Args:
             job_id: The job.
@@ -384,7 +386,7 @@ def _silent(_: str) -> None:
 
 
 def _one_of(word: str, legal: Sequence[str]) -> str:
-    """Return a legal word in capitals, as Flink spells it."""
+    """Return a legal value in capitals, as Flink spells it."""
     if word.lower() not in legal:
-        raise DeclarationError(f"{word!r} is none of {', '.join(legal)}")
+        raise DeclarationError(f"{word!r} is not one of {', '.join(legal)}")
     return word.upper()

@@ -79,7 +79,7 @@ class ClusterView:
             raise NotFoundError(
                 f"{len(running)} jobs are called {wanted!r}",
                 place=self.url,
-                remedy=f"name one by its id: {ids}",
+                remedy=f"give an id: {ids}",
             )
         if running or named:
             return (running or named)[0]
@@ -126,7 +126,7 @@ class ClusterView:
             raise UnreachableClusterError(
                 f"waited too long for {what}",
                 place=self.url,
-                remedy="it may still happen: look at the job, or give it more time",
+                remedy="it may still happen: check the job, or give it more time",
             )
         time.sleep(pause or self.poll_seconds)
 
@@ -135,6 +135,6 @@ def checked_id(identifier: str) -> str:
     """Return an id, checked because it becomes part of a path."""
     if not is_id(identifier):
         raise DeclarationError(
-            f"{identifier!r} is no id of Flink's", remedy="ids are 32 hexadecimal digits"
+            f"{identifier!r} is not a Flink id", remedy="ids are 32 hexadecimal digits"
         )
     return identifier

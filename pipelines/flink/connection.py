@@ -95,11 +95,13 @@ class ConnectionSettings:
                 "a user and a bearer token", place=self.url, remedy="give one of the two"
             )
         if not self.timeout > 0:
-            raise DeclarationError("a timeout of no time", place=self.url, remedy="give seconds")
+            raise DeclarationError(
+                "a timeout of zero", place=self.url, remedy="give a positive number of seconds"
+            )
         for path in filter(None, (self.ca_file, self.certificate, self.key)):
             if not Path(path).is_file():
                 raise DeclarationError(
-                    f"there is no file {path!r}", place=self.url, remedy="name one in PEM"
+                    f"there is no file {path!r}", place=self.url, remedy="give a file in PEM format"
                 )
 
     @classmethod
@@ -126,7 +128,7 @@ class ConnectionSettings:
         try:
             seconds = float(timeout)
         except ValueError as error:
-            raise _wrong_variable("TIMEOUT", f"{timeout!r} is no number of seconds") from error
+            raise _wrong_variable("TIMEOUT", f"{timeout!r} is not a number of seconds") from error
         return cls(
             url or said(""),
             said("_USER"), said("_PASSWORD"), said("_TOKEN"), _headers(said("_HEADERS")),
@@ -135,7 +137,7 @@ class ConnectionSettings:
 
     @staticmethod
     def has_credentials(environment: Mapping[str, str] = os.environ) -> bool:
-        """Return whether the environment has credentials, which not every cluster should get."""
+        """Return whether the environment has credentials, which other clusters do not get."""
         names = ("USER", "PASSWORD", "TOKEN", "HEADERS", "CERT", "KEY")
         return any(environment.get(f"STATELAKE_FLINK_{name}") for name in names)
 
@@ -165,7 +167,7 @@ def _headers(text: str) -> dict[str, str]:
     if not isinstance(headers, dict) or not all(
         isinstance(value, str) for value in headers.values()
     ):
-        raise DeclarationError("no headers", place="STATELAKE_FLINK_HEADERS", remedy=remedy)
+        raise DeclarationError("not valid headers", place="STATELAKE_FLINK_HEADERS", remedy=remedy)
     if not all(name and name.isprintable() and ":" not in name for name in headers):
         raise DeclarationError(
             "a header without a name", place="STATELAKE_FLINK_HEADERS", remedy=remedy
@@ -174,17 +176,17 @@ def _headers(text: str) -> dict[str, str]:
 
 
 def _taken_apart(url: str) -> tuple[str, str, str]:
-    """Return a URL without its user and password; and these."""
+    """Return a URL without its user and password, then the user and the password."""
     problem = ""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        parts, host, port, problem = urlsplit(""), None, None, "that is no URL"
+        parts, host, port, problem = urlsplit(""), None, None, "that is not a URL"
     if not url:
-        problem = "no Flink cluster is named"
+        problem = "no Flink cluster is given"
     elif not problem and (parts.scheme not in ("http", "https") or not host):
-        problem = "that is no URL of a REST API"
+        problem = "that is not the URL of a REST API"
     elif parts.query or parts.fragment:
         problem = "a URL with a query"
     if problem:
@@ -217,7 +219,7 @@ class Connection:
     """Calls to one cluster.
 
     Args:
-        settings: Where it is, and who asks.
+        settings: Its address and the credentials.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
@@ -294,20 +296,20 @@ class Connection:
             with _Call(self.settings.timeout), self._sent(method, path, body, upload) as response:
                 text = _read(response, place)
                 status, location = response.status_code, response.headers.get("Location", "")
-        except (ValueError, TypeError) as error:  # its words would show what it is about
+        except (ValueError, TypeError) as error:  # the error's text would show the URL and headers
             raise ClusterError(
-                f"that can't be asked: HTTP has no place for it ({type(error).__name__})",
+                f"not a valid HTTP request ({type(error).__name__})",
                 place=place,
-                remedy="see to the URL and to STATELAKE_FLINK_HEADERS",
+                remedy="check the URL and STATELAKE_FLINK_HEADERS",
             ) from None
         except _EndlessError:
-            raise _too_large("an answer whose headers or chunks do not end", place) from None
+            raise _too_large("a response whose headers or chunks do not end", place) from None
         except requests.exceptions.SSLError as error:
             raise ClusterError(
                 f"no secure connection ({self._hidden(_innermost(error))})",
                 place=place,
-                remedy="name its authority's certificates in STATELAKE_FLINK_CA, and a client's own"
-                " in STATELAKE_FLINK_CERT and _KEY",
+                remedy="give its authority's certificates in STATELAKE_FLINK_CA, and a client's "
+                "own in STATELAKE_FLINK_CERT and _KEY",
             ) from None
         except (requests.RequestException, HTTPError, TimeoutError) as error:
             raise self._transport_failure(error, place) from None
@@ -315,10 +317,10 @@ class Connection:
             raise _TryAgainError(self._refusal(status, text, place), never_sent=False)
         if 300 <= status < 400:
             raise ClusterError(
-                f"it leads to {self._hidden(location.partition('?')[0])!r}",
+                f"it redirects to {self._hidden(location.partition('?')[0])!r}",
                 place=place,
-                remedy="redirects are not followed, as credentials would go with them: if that is"
-                " the cluster, name it",
+                remedy="redirects are not followed, as they would send credentials: if that is "
+                "the cluster, give its URL",
             )
         if not 200 <= status < 300:
             raise self._refusal(status, text, place)
@@ -328,9 +330,9 @@ class Connection:
             return _parsed(text, place)
         except (ValueError, RecursionError):
             raise ClusterError(
-                f"it answers {self._hidden(_beginning(text))!r}, which is no JSON",
+                f"its response is not JSON: {self._hidden(_beginning(text))!r}",
                 place=place,
-                remedy="see that the URL is that of Flink's REST API (port 8081 by default)",
+                remedy="check that the URL is that of Flink's REST API (port 8081 by default)",
             ) from None
 
     def _sent(
@@ -340,7 +342,7 @@ class Connection:
             "timeout": self.settings.timeout,
             "stream": True,
             "allow_redirects": False,
-            # said for each call: of a session's, requests lets the environment be nearer
+            # set for each call: requests prefers the environment to a session's settings
             "verify": self.settings.ca_file or True,
         }
         url = self.settings.url + path
@@ -355,10 +357,10 @@ class Connection:
         never_sent = _never_sent(error)
         if isinstance(error, requests.Timeout | TimeoutError | PoolTimeoutError) and not never_sent:
             problem = f"no answer within {self.settings.timeout:g} s"
-            remedy = "see to the cluster, or give it more time (STATELAKE_FLINK_TIMEOUT)"
+            remedy = "check the cluster, or give it more time (STATELAKE_FLINK_TIMEOUT)"
         else:
             problem = f"no connection ({self._hidden(_innermost(error))})"
-            remedy = "see that the cluster runs, and that it can be reached from here"
+            remedy = "check that the cluster runs, and that this machine can reach it"
         return _TryAgainError(
             UnreachableClusterError(problem, place=place, remedy=remedy), never_sent=never_sent
         )
@@ -371,21 +373,21 @@ class Connection:
             return NotFoundError(problem, place=place)
         remedy = ""
         if status in (401, 403):
-            remedy = "say who asks: STATELAKE_FLINK_USER and _PASSWORD, _TOKEN, or _HEADERS"
+            remedy = "give credentials: STATELAKE_FLINK_USER and _PASSWORD, _TOKEN, or _HEADERS"
         return ClusterError(problem, place=place, remedy=remedy)
 
     def _hidden(self, text: str) -> str:
-        """Return a foreign text without the secrets."""
+        """Return a text without the secrets."""
         for secret in self.settings.secrets():
             text = text.replace(secret, HIDDEN)
         return text
 
 
 class _TryAgainError(Exception):
-    """A failure that may pass.
+    """A failure that a retry may avoid.
 
     Attributes:
-        error: The error to raise if it does not.
+        error: The error to raise if retries fail, too.
         never_sent: Whether the cluster can't have seen the call.
     """
 
@@ -396,15 +398,15 @@ class _TryAgainError(Exception):
 
 
 class _Call:
-    """A call that ends in time: its connection is cut when its time is over.
+    """A call with a time limit: its connection is closed when the time is over.
 
     A timeout of a socket begins anew with each byte.
 
     Args:
-        seconds: The time that it has.
+        seconds: The time limit.
 
     Raises:
-        TimeoutError: It was cut.
+        TimeoutError: The connection was closed.
     """
 
     current: ContextVar[_Call | None] = ContextVar("call", default=None)
@@ -412,7 +414,7 @@ class _Call:
     def __init__(self, seconds: float) -> None:
         self._is_over = False
         self._sockets: list[socket.socket] = []
-        self._timer = Timer(seconds, self._cut)
+        self._timer = Timer(seconds, self._close_all)
         self._timer.daemon = True
 
     def __enter__(self) -> Self:
@@ -434,12 +436,12 @@ class _Call:
             raise TimeoutError from None
 
     def take(self, connection: socket.socket) -> None:
-        """Add a connection to cut: by a duplicate of its descriptor, since TLS takes the other."""
+        """Add a connection to close: a duplicate of its descriptor, as TLS takes the original."""
         self._sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
         if self._is_over:
-            self._cut()
+            self._close_all()
 
-    def _cut(self) -> None:
+    def _close_all(self) -> None:
         self._is_over = True
         for connection in list(self._sockets):
             with suppress(OSError):
@@ -482,7 +484,7 @@ class _Response(HTTPResponse):
 
 
 class _Connection(HTTPConnection):
-    """A connection that a call may cut."""
+    """A connection that a call may close."""
 
     response_class = _Response
 
@@ -496,7 +498,7 @@ class _Connection(HTTPConnection):
 
 
 class _SecureConnection(_Connection, HTTPSConnection):
-    """The same with TLS."""
+    """A TLS connection that a call may close."""
 
 
 class _Pool(HTTPConnectionPool):
@@ -508,7 +510,7 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 class _Adapter(HTTPAdapter):
-    """Opens such connections, through proxies too."""
+    """Opens connections that a call may close, also through proxies."""
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options)
@@ -530,12 +532,12 @@ def _taken(connection: socket.socket) -> socket.socket:
 def _parsed(text: str, place: str) -> Any:
     """Parse JSON, unless it has too many values."""
     if sum(map(text.count, ",[{")) > MOST_VALUES:
-        raise _too_large(f"an answer of more than {MOST_VALUES} values", place)
+        raise _too_large(f"a response of more than {MOST_VALUES} values", place)
     return json.loads(text)
 
 
 def _too_large(problem: str, place: str) -> ClusterError:
-    remedy = "Flink's REST API gives none such: see to the URL"
+    remedy = "Flink's REST API has no such responses: check the URL"
     return ClusterError(problem, place=place, remedy=remedy)
 
 
@@ -546,7 +548,7 @@ def _read(response: requests.Response, place: str) -> str:
         pieces.append(piece)
         size += len(piece)
         if size > LARGEST_ANSWER:
-            raise _too_large(f"an answer of more than {LARGEST_ANSWER >> 20} MiB", place)
+            raise _too_large(f"a response of more than {LARGEST_ANSWER >> 20} MiB", place)
     return b"".join(pieces).decode("utf-8", "replace")
 
 

@@ -21,7 +21,7 @@ class JarRun:
         jar_id: The JAR's id on the cluster.
         entry_class: The class with `main`; by default that of the JAR's manifest.
         arguments: The program's arguments, which are stored nowhere.
-        allow_non_restored: Whether state may be left behind.
+        allow_non_restored: Whether state without an operator in the job may be skipped.
     """
 
     jar: str = ""

@@ -18,7 +18,7 @@ from statelake.state_core.files.object_stores import AZURE_SCHEMES
 from statelake.state_core.files.storage_options import location_below
 
 METADATA = "_metadata"
-# an account of Azure's; any other host is a server's
+# an Azure account; any other host is a server
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}\.(dfs|blob)\.core\.windows\.net", re.ASCII)
 _LOCAL = re.compile(r"file:(?://)?(?=/)", re.IGNORECASE)
 
@@ -52,7 +52,8 @@ class PathMap:
             cluster, equals, here = pair.partition("=")
             if not (cluster and equals and here):
                 raise DeclarationError(
-                    f"{pair!r} maps no path", remedy="give CLUSTER=HERE: s3://bucket=/mnt/bucket"
+                    f"{pair!r} is not a valid mapping",
+                    remedy="give CLUSTER=HERE: s3://bucket=/mnt/bucket",
                 )
             prefixes[cluster] = here
         return cls(prefixes)
@@ -61,7 +62,7 @@ class PathMap:
         """Return the path on this machine of a path on the cluster.
 
         Raises:
-            UnsafePathError: The path leads out of the mapped directory, or names a server that
+            UnsafePathError: The path leads out of the mapped directory, or names a server, which
                 would get this machine's keys.
         """
         plain = _plain(path)
@@ -69,7 +70,7 @@ class PathMap:
         if here == plain and (says := _says_server(plain)):
             raise UnsafePathError(
                 f"the cluster wrote {plain}, which {says}",
-                remedy="map the directory to what it is called here: --path-map CLUSTER=HERE",
+                remedy="map the directory to its path on this machine: --path-map CLUSTER=HERE",
             )
         return here
 
@@ -102,13 +103,13 @@ class PathMap:
         above = path.rstrip("/").rpartition("/")[0] or path
         raise MissingFileError(
             f"the cluster wrote {path}{looked}, which can't be read ({why})",
-            remedy="say where that directory is on this machine:"
+            remedy="give the path of that directory on this machine:"
             f" --path-map '{above}=/where/it/is/here' (STATELAKE_FLINK_PATH_MAP, path_map)",
         )
 
 
 def _says_server(path: str) -> str:
-    """Return the part of a path that would send this machine's keys to a server; empty without."""
+    """Return why a path would send this machine's keys to a server; empty if it would not."""
     if "://" not in path:
         return ""
     if "?" in path or "#" in path:
@@ -117,7 +118,7 @@ def _says_server(path: str) -> str:
         parts = urlsplit(path)
         is_azures = bool(_ACCOUNT.fullmatch(parts.hostname or "")) and parts.port is None
     except ValueError:
-        return "is no URI"
+        return "is not a URI"
     return "names a server" if parts.scheme in AZURE_SCHEMES and not is_azures else ""
 
 

@@ -1,4 +1,4 @@
-"""Root causes of failures on a Flink cluster: one sentence from Java's stack traces."""
+"""Root causes of failures on a Flink cluster, from Java's stack traces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def root_cause(text: str) -> str:
         if line.lstrip().startswith("Caused by: "):
             causes.append([])
         elif behind_frames and causes[-1]:
-            continue  # `Suppressed:` and what else stands behind the frames
+            continue  # `Suppressed:` and other lines after the frames
         behind_frames = False
         match = _CAUSE.match(line)
         causes[-1].append(match[1].strip() if match else line.strip())

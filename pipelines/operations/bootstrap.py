@@ -1,4 +1,4 @@
-"""The first state of a new job: a savepoint, and its snapshot in a lake, of tables and a spec.
+"""Create the first state of a new job from tables and a spec.
 
 ::
 
@@ -7,9 +7,10 @@
     bootstrap(None, "bootstrap.yaml", "savepoints/first")
     bootstrap(spark, "bootstrap.yaml", "savepoints/first", sources={"orders": a_data_frame})
 
-Sources in files are read by Arrow, in slices that run here or on Spark. DataFrames, queries and
-Spark SQL are evaluated by Spark, whose tasks sort their rows by key group where they are. Either
-way the savepoint is put together key group by key group, so that its size does not matter.
+The result is a savepoint and, if a lake is given, its snapshot. Sources in files are read by Arrow,
+in slices that run here or on Spark. DataFrames, queries and Spark SQL are evaluated by Spark, whose
+tasks sort their rows by key group where they are. Either way the savepoint is assembled key group
+by key group, so that it may be larger than memory.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class BootstrapResult:
     Attributes:
         written: The savepoint.
         record: The snapshot in the lake; None if there is none.
-        engine: Where files were read.
+        engine: The engine that read files.
     """
 
     written: WrittenSnapshot
@@ -99,28 +100,28 @@ def bootstrap(
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> BootstrapResult:
-    """Write the savepoint that a new job is to start from.
+    """Write the first savepoint of a new job.
 
     Args:
-        spark: The session for what needs one; None to open one only where something does.
+        spark: The session; None to open one only if a source needs it.
         spec: A YAML or Python file, or the same as a mapping; its sources may then be DataFrames,
             Arrow tables, or functions of a session.
-        to: The savepoint's directory, not there yet; but for the same savepoint, on a local disk,
-            of a bootstrap that ended before its import.
-        sources: By the name that the spec has as a source: a DataFrame or an Arrow table.
-        parallelism: The parallelism of every operator, whatever the specification says.
-        max_parallelism: The maximum parallelism of every operator, likewise.
+        to: The savepoint's directory, which must not exist; except that on a local disk it may have
+            the same savepoint, of a bootstrap that was interrupted before its import.
+        sources: By the name of a source in the spec: a DataFrame or an Arrow table.
+        parallelism: The parallelism of every operator, instead of the spec's.
+        max_parallelism: The maximum parallelism of every operator, instead of the spec's.
         compression: `snappy` or `none`.
         metadata_version: As in `write_snapshot`.
         operator_state_version: As in `write_snapshot`.
-        lake: Where the savepoint is to be imported to as well, if anywhere.
-        job: Its name there.
-        snapshot_id: The snapshot's name there.
-        engine: `auto`, `local` (nothing that needs Spark), `spark`, or an engine.
+        lake: The lake into which the savepoint is imported; None for none of them.
+        job: The job's name in the lake.
+        snapshot_id: The snapshot's id in the lake.
+        engine: `auto`, `local` (a source that needs Spark is an error), `spark`, or an engine.
         progress: Called with (done, total) after each slice.
 
     Raises:
-        EncodeError: A mistake in the spec, or a row that does not fit; with its place.
+        EncodeError: The spec is not valid, or a row does not fit its state; with the place.
         KeyGroupError: A parallelism out of range, or a key whose hash can't be derived.
         ConflictError: The lake has such a snapshot.
     """
@@ -157,13 +158,13 @@ def _given(spec: str | os.PathLike[str] | Mapping[str, Any]) -> str | Path | Map
 
 
 def _check_lake(lake: Catalog, job: str, snapshot_id: str | None) -> None:
-    """Refuse what the import would refuse, before anything is written."""
+    """Refuse whatever the import would refuse, before a file is written."""
     check_names(job, snapshot_id)
     if not lake.exists():
         return
     if any(summary.snapshot_id == snapshot_id for summary in lake.summaries(job)):
         raise ConflictError(
-            f"job {job} has a snapshot {snapshot_id}", remedy="choose another --snapshot"
+            f"job {job} has a snapshot {snapshot_id} already", remedy="choose another --snapshot"
         )
 
 
@@ -185,11 +186,10 @@ class _Bootstrap:
         self.engine: Engine = LocalEngine()
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterable[Result]:
-        """Run tasks on the engine."""
         return self.engine.map(function, tasks, self.progress)
 
     def operators(self, specs: Sequence[OperatorSpec]) -> list[NewOperator]:
-        """The operators with their rows, none of which has been read."""
+        """Return the operators with their rows, which are still unread."""
         rows = {
             id(state): self.rows(state)
             for spec in specs for state in (*spec.states, *spec.operator_states)
@@ -209,7 +209,7 @@ class _Bootstrap:
         ]
 
     def chosen(self) -> Engine:
-        """The engine: Spark, too, where a source has needed a session."""
+        """Return the engine: Spark if a source has needed a session."""
         if self.spark is None or self.wanted == "local" or not isinstance(self.wanted, str):
             return choose_engine(self.wanted)
         from statelake.pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - only when wanted
@@ -217,7 +217,7 @@ class _Bootstrap:
         return SparkEngine(self.spark)
 
     def keyed(self, state: StateSpec, rows: StateRows) -> NewKeyedState:
-        """A keyed state, or timers."""
+        """Return the new keyed state, or timers."""
         if isinstance(rows, FileRows):
             rows = replace(rows, engine=self.engine)
         namespace = state.types.get("namespace_type", "VoidNamespace")
@@ -234,7 +234,7 @@ class _Bootstrap:
         )
 
     def unkeyed(self, state: StateSpec, rows: StateRows) -> NewOperatorState:
-        """An operator state; its rows are read when they are written."""
+        """Return the new operator state, whose rows are read when they are written."""
         new_state = NewOperatorState(
             state.name, [], state.kind, state.types["type"], state.types.get("key_type", "")
         )
@@ -252,7 +252,7 @@ class _Bootstrap:
         never = ["key", "timestamp", "ttl", "namespace"]
         if state.kind not in ("map", "broadcast"):
             never.append("value")
-        # the writer puts the operator before it, and of operator state the state as well
+        # the writer puts the operator before it, and for operator state the state as well
         place = "" if state.kind in MODES else state.label
         plan = RowPlan(place, state.columns, never_null=tuple(never))
         try:
@@ -263,7 +263,7 @@ class _Bootstrap:
             raise error.within(state.place) from error
 
     def found(self, state: StateSpec, plan: RowPlan, source: Any) -> StateRows:
-        """The rows of one source."""
+        """Return the rows of one source."""
         if isinstance(source, str) and source in self.named:
             return self.found(state, plan, self.named[source])
         if isinstance(source, str | os.PathLike):
@@ -278,7 +278,7 @@ class _Bootstrap:
         if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.Table):
             if any(used is source for used in self.used):
                 raise EncodeError(
-                    "a stream that another state reads as well",
+                    "an Arrow stream that another state reads as well",
                     remedy="give each state its own, or a pyarrow.Table",
                 )
             self.used.append(source)
@@ -286,7 +286,7 @@ class _Bootstrap:
         return ArrowRows(plan, source)
 
     def described(self, state: StateSpec, plan: RowPlan, source: Mapping[str, Any]) -> StateRows:
-        """`{path: ...}`, `{lake: ...}` or `{sql: ...}`."""
+        """Return the rows of `{path: ...}`, `{lake: ...}` or `{sql: ...}`."""
         kind = next((name for name in SOURCE_KEYS if name in source), "")
         unknown = [name for name in source if name not in SOURCE_KEYS.get(kind, ())]
         if not kind or unknown:
@@ -312,18 +312,17 @@ class _Bootstrap:
         return self.read(state, plan, table)
 
     def files(self, state: StateSpec, plan: RowPlan, source: Mapping[str, Any]) -> StateRows:
-        """A path."""
         path = str(source["path"])
         return self.read(state, plan, find_source(self.located(path), path, source))
 
     def located(self, path: str) -> str:
-        """A path relative to the spec."""
+        """Return a path as relative to the spec."""
         if URI in path:
             return path
         return str(Path(self.directory.full()) / path)
 
     def read(self, state: StateSpec, plan: RowPlan, source: BootstrapSource) -> StateRows:
-        """Files: by Arrow, if nothing in them or in the spec needs Spark."""
+        """Return the rows of files, read by Arrow unless the files or the spec need Spark."""
         plan = replace(plan, text=source.text)
         if not self.sql_of(state):
             try:
@@ -339,28 +338,27 @@ class _Bootstrap:
         return self.frame(plan, frame_of_files(session, source), source.name)
 
     def frame(self, plan: RowPlan, frame: DataFrame, name: str) -> StateRows:
-        """A DataFrame."""
         from statelake.pipelines.spark.frames import FrameRows  # noqa: PLC0415 - only when wanted
 
         return FrameRows(plan, frame, name)
 
     def sql_of(self, state: StateSpec) -> str:
-        """The first piece of Spark SQL in a state."""
+        """Return the first expression of Spark SQL in a state; empty without one."""
         expressions = (
             expression.sql for plan in state.columns.values() for expression in expressions_in(plan)
         )
         return next(expressions, "")
 
     def refuse_expressions(self, state: StateSpec, source: str) -> None:
-        """Arrow's tables are not Spark's."""
+        """Refuse Spark SQL over a source that Spark does not read."""
         if sql := self.sql_of(state):
             raise EncodeError(
                 f"Spark SQL ({sql}) over {source}",
-                remedy="give a DataFrame, or compute the column before",
+                remedy="give a DataFrame, or a source that already has the computed column",
             )
 
     def session(self, state: StateSpec, what: str) -> SparkSession:
-        """Spark, for what needs it."""
+        """Return the session, opened if needed; `what` names in an error why it is needed."""
         if self.spark is None:
             if self.wanted == "local":
                 sql = self.sql_of(state)

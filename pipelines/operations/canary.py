@@ -1,7 +1,7 @@
-"""The proof before a deploy: a new JAR is run from a job's snapshot, looked at, and cancelled.
+"""Run a new JAR from a job's snapshot before its deployment, and cancel it after a checkpoint.
 
-While it runs it does what it does: reads its sources, writes its sinks. Where these lead is said by
-the program's arguments, which are the caller's.
+While it runs, it reads its sources and writes its sinks. The caller chooses these by the program's
+arguments.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class CanaryResult:
     """The result of a canary.
 
     Attributes:
-        snapshot: The snapshot that it was run from.
-        restores: Whether it came to run, and to complete a checkpoint.
-        why: Flink's own reason, if not.
-        verdicts: What was expected of each state; None if no types were given.
-        flink_job: The id that it had.
-        left_out: What of the snapshot it did not get, beside keys that are not in the sample.
+        snapshot: The snapshot from which the program was run.
+        restores: Whether it ran, and completed a checkpoint.
+        why: Flink's own reason, if it did not.
+        verdicts: The expected result for each state; None if no types were given.
+        flink_job: The id of its job on the cluster.
+        left_out: The parts of the snapshot that it did not get, beside keys outside the sample.
     """
 
     snapshot: str
@@ -44,7 +44,7 @@ class CanaryResult:
 
     @property
     def compatible(self) -> bool | None:
-        """Return whether it was expected to restore; None if no types were given."""
+        """Return whether all states were expected to restore; None if no types were given."""
         if self.verdicts is None:
             return None
         return not any(verdict.fault for verdict in self.verdicts)
@@ -70,23 +70,26 @@ def run_canary(
     """Run a program from a snapshot until it has completed a checkpoint, and clean up.
 
     Args:
-        cluster: Where: a staging cluster, or the job's own.
+        cluster: The cluster: for staging, or the job's own.
         lake: The lake.
         job: The job in the lake.
         snapshot_id: The snapshot.
         program: The program to run.
-        exports: Where its savepoint is written, as that is called here; it goes again.
-        paths: What the cluster's directories are called here.
-        parallelism: By default as it was.
-        max_parallelism: By default as it was.
-        sharing: A sample of the keys, and what is masked; by default it is run from all of it.
-        against: A file or a savepoint with the new types, for a verdict of ours beside Flink's.
-        timeout: Seconds that it may take to run and complete a checkpoint.
-        engine: Where the export runs.
-        report: Called with what is being waited for.
+        exports: The directory, as this machine names it, for its savepoint, which is deleted at the
+            end.
+        paths: Paths of the cluster as paths of this machine.
+        parallelism: By default the snapshot's.
+        max_parallelism: By default the snapshot's.
+        sharing: A sample of the keys, and what is masked; by default the snapshot as it is.
+        against: A file or a savepoint with the new types, for statelake's own verdict beside
+            Flink's.
+        timeout: Seconds until it must run and have completed a checkpoint.
+        engine: The engine of the export.
+        report: Called with the awaited event.
 
     Raises:
-        UnreachableClusterError: The cluster is gone; the message names what may be left there.
+        UnreachableClusterError: The cluster does not answer; the message names the job that may be
+            left.
         StateError: There is no such snapshot, or it can't be exported.
     """
     record = lake.snapshot(job, snapshot_id)
@@ -100,7 +103,7 @@ def run_canary(
     jars = Jars(cluster)
     why = ""
     try:
-        jars.id_of(program)  # before anything is written
+        jars.id_of(program)  # before the export writes a file
         done = export_snapshot(
             lake, job, snapshot_id, target, parallelism=parallelism,
             max_parallelism=max_parallelism, sharing=sharing, engine=engine,
@@ -128,13 +131,13 @@ def run_canary(
 
 
 def _parallelism_of(lake: Catalog, job: str, snapshot_id: str) -> int:
-    """The largest of its operators', which a program's own default is to be."""
+    """Return the largest of its operators', as the program's default."""
     operators = lake.snapshot(job, snapshot_id).operators
     return max((operator.parallelism for operator in operators), default=1)
 
 
 def _cancel(cluster: FlinkCluster, job_id: str) -> None:
-    """Cancel the canary, if it came so far.
+    """Cancel the canary, if it was submitted.
 
     Raises:
         UnreachableClusterError: The cluster did not answer; the job may run on.
@@ -146,5 +149,5 @@ def _cancel(cluster: FlinkCluster, job_id: str) -> None:
     except ClusterError as error:
         raise UnreachableClusterError(
             f"the canary, job {job_id}, is not cancelled ({error.problem})", place=error.place,
-            remedy="cancel it when the cluster is there: it writes its sinks until then",
+            remedy="cancel it when the cluster answers again: it writes its sinks until then",
         ) from error  # fmt: skip

@@ -1,8 +1,8 @@
-"""A job on a live cluster is rescaled, migrated or upgraded, with a way back.
+"""Rescale, migrate or upgrade a job on a live cluster, with a way back.
 
-The steps are a table (`rescale_steps.STEPS`), and so is the way back (`WAY_BACK`). After each the
-journal in the lake says so. The job's own savepoint is never touched: whatever fails behind it, the
-old JAR runs again from there.
+The steps are a table (`rescale_steps.STEPS`), and so is the way back (`WAY_BACK`). The journal in
+the lake records each completed step. The job's own savepoint is never touched: whatever fails
+later, the old JAR runs again from it.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ RESCALED, PUT_BACK, LEFT = "rescaled", "put back", "left as it was"
 
 @dataclass(frozen=True)
 class RescaleResult:
-    """What came of it.
+    """The result of a rescale.
 
     Attributes:
         outcome: `rescaled`, `put back` (the old JAR runs from the savepoint), or
             `left as it was` (the job was never stopped).
-        why: What went wrong; empty if nothing did.
+        why: The failure; empty without one.
         flink_job: The job that runs now.
-        savepoint: The job's own savepoint, untouched, as the cluster calls it; empty if none.
+        savepoint: The job's own savepoint, untouched, as the cluster names it; empty without one.
         snapshot: The snapshot in the lake.
-        steps: What was done, in this order: `step`, `at`, `did`.
+        steps: The completed steps in their order: `step`, `at`, `did`.
     """
 
     outcome: str
@@ -62,7 +62,7 @@ class RescaleResult:
 
 
 Progress = Callable[[str, str], None]
-"""Called with a step's name, and `begins`, `did` (before that is kept) or `kept`."""
+"""Called with a step's name, and `begins`, `did` (before it is recorded) or `kept` (recorded)."""
 
 
 def rescale_job(
@@ -75,23 +75,23 @@ def rescale_job(
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> RescaleResult:
-    """Rescale a job, or go on where an earlier call was killed.
+    """Rescale a job, or continue where an earlier call was killed.
 
     Args:
-        cluster: Where the job runs.
-        lake: Where it goes through.
-        plan: What is to be changed; to continue a rescale, the same plan again.
-        roll_back: Whether an earlier call is to be taken back, not completed.
-        take_over: Whether an earlier call's process is known to be gone.
-        engine: Where import, migration and export run.
+        cluster: The job's cluster.
+        lake: The lake that the state passes through.
+        plan: The target; to continue a rescale, the same plan again.
+        roll_back: Whether to undo an earlier call instead of completing it.
+        take_over: Whether an earlier call's process is known to have ended.
+        engine: The engine of import, migration and export.
         progress: Called at each step.
 
     Raises:
-        UnreachableClusterError: The cluster is gone; call again when it is there.
+        UnreachableClusterError: The cluster does not answer; call again when it does.
         FlinkJobError: Neither the new nor the old job runs; the message names the savepoint.
-        ConflictError: Another rescale of the job is at work, or an earlier one is not finished
-            that was to do something else.
-        StateError: What is asked for is impossible; nothing was done.
+        ConflictError: Another rescale of the job is running, or an unfinished one has another
+            target.
+        StateError: The plan is impossible; nothing was done.
     """
     jars = Jars(cluster)
     try:
@@ -99,11 +99,12 @@ def rescale_job(
         if journal is not None:
             _refuse_another(cluster, plan, journal)
             _look_before(plan, jars)
-            journal.write(lake, plan.job)  # this process is at work on it now
+            journal.write(lake, plan.job)  # records this process as its owner
         elif roll_back:
             raise NotFoundError(
-                f"no rescale of job {plan.job!r} is unfinished", place=lake.directory.uri,
-                remedy="one that is done is taken back by another: stop, and run the old JAR",
+                f"job {plan.job!r} has no unfinished rescale", place=lake.directory.uri,
+                remedy="a finished rescale is undone by another one, to the old JAR and "
+                "parallelism",
             )  # fmt: skip
         else:
             journal = _begun(cluster, lake, plan, jars)
@@ -122,13 +123,13 @@ def rescale_job(
 
 
 def _begun(cluster: FlinkCluster, lake: Catalog, plan: RescalePlan, jars: Jars) -> Journal:
-    """The journal of a job that runs, when all that can be looked at before was looked at."""
+    """Return the new journal of a running job, after all checks that need no change."""
     job = cluster.job(cluster.find_job(plan.flink_job).id)
     if not job.runs:
         raise FlinkJobError(
             f"job {job.id} does not run with all of its tasks: it is {job.state}",
             place=cluster.url,
-            remedy="a job is rescaled from a savepoint, and only one that runs can take it",
+            remedy="only a job with all of its tasks running can take the savepoint for a rescale",
         )
     _look_before(plan, jars)
     return start_journal(
@@ -138,8 +139,8 @@ def _begun(cluster: FlinkCluster, lake: Catalog, plan: RescalePlan, jars: Jars) 
 
 
 def _look_before(plan: RescalePlan, jars: Jars) -> None:
-    """Find out what is wrong with what was given while nothing has happened."""
-    Directory(plan.paths.here(plan.savepoints)).confined()  # no file system that is not spoken here
+    """Check the plan's files and directories before anything is changed."""
+    Directory(plan.paths.here(plan.savepoints)).confined()  # refuses unsupported file systems
     if plan.migrate:
         read_changes(plan.migrate)
     if plan.declared:
@@ -149,10 +150,10 @@ def _look_before(plan: RescalePlan, jars: Jars) -> None:
 
 
 def _refuse_another(cluster: FlinkCluster, plan: RescalePlan, journal: Journal) -> None:
-    """Refuse to go on with a rescale that was to do something else.
+    """Refuse to continue a rescale that has another target.
 
     Raises:
-        ConflictError: The unfinished rescale is of another job, or to other numbers.
+        ConflictError: The unfinished rescale is of another job, or to another parallelism.
     """
     names = {journal.flink_job}
     with suppress(NotFoundError):
@@ -164,17 +165,17 @@ def _refuse_another(cluster: FlinkCluster, plan: RescalePlan, journal: Journal) 
     raise ConflictError(
         f"a rescale of job {journal.flink_job} to parallelism {begun[0] or 'as it was'} and max"
         f" parallelism {begun[1] or 'as it was'} is not finished",
-        remedy="call with the same job (--job-id) and numbers to go on with it, or with --roll-back"
-        " as well",
+        remedy="repeat the call with the same --job-id and parallelism to continue it, or with "
+        "--roll-back as well",
     )
 
 
 def _forward(work: Work, roll_back: bool, progress: Progress) -> None:
-    """Do the steps that are left, as far as they can be done."""
+    """Run the remaining steps, until one fails."""
     journal = work.journal
     for step in STEPS:
         if roll_back and (journal.savepoint or not _is_stopping(work)):
-            journal.failure = "it was asked to be taken back"
+            journal.failure = "--roll-back was given"
             journal.outcome = "" if journal.savepoint else LEFT
             break
         if journal.has_done(step.name):
@@ -184,13 +185,13 @@ def _forward(work: Work, roll_back: bool, progress: Progress) -> None:
         except UnreachableClusterError as error:
             raise _to_go_on(error) from error
         except Exception as error:
-            # once the job is stopped it has to run again, whatever that is
+            # a stopped job must run again, whatever the error
             if not journal.savepoint and not isinstance(error, StateError):
                 raise
             unsure = not journal.savepoint and not isinstance(error, FlinkJobError)
             if unsure and isinstance(error, ClusterError):
-                raise _to_go_on(error) from error  # who knows whether the job is being stopped?
-            journal.failure = f"{step.name}: {_said(error)}"
+                raise _to_go_on(error) from error  # the job may be stopping
+            journal.failure = f"{step.name}: {_error_text(error)}"
             journal.outcome = "" if journal.savepoint else LEFT
             break
     else:
@@ -199,7 +200,7 @@ def _forward(work: Work, roll_back: bool, progress: Progress) -> None:
 
 
 def _is_stopping(work: Work) -> bool:
-    """Return whether the old job has ended, or its savepoint was asked for."""
+    """Return whether the old job has ended, or its savepoint was triggered."""
     job_id, trigger = work.journal.flink_job, work.journal.trigger
     try:
         ended = work.cluster.job(job_id).ended
@@ -209,7 +210,7 @@ def _is_stopping(work: Work) -> bool:
 
 
 def _back(work: Work, progress: Progress) -> None:
-    """Let the old JAR run again from the untouched savepoint."""
+    """Run the old JAR again from the untouched savepoint."""
     journal = work.journal
     for step in WAY_BACK:
         if journal.has_done(step.name):
@@ -221,8 +222,8 @@ def _back(work: Work, progress: Progress) -> None:
         except StateError as error:
             _run_again(work)
             raise FlinkJobError(
-                f"the new job does not run ({journal.failure}), and the old one neither"
-                f" ({step.name}: {_said(error)})",
+                f"neither the new job runs ({journal.failure}), nor the old one ({step.name}: "
+                f"{_error_text(error)})",
                 place=work.cluster.url,
                 remedy=f"its savepoint is untouched at {work.savepoint}: run a JAR from there, or"
                 " call again",
@@ -240,7 +241,7 @@ def _do(work: Work, step: Step, progress: Progress) -> None:
 
 
 def _run_again(work: Work) -> None:
-    """Let the next call run the old JAR again, unless that job may still come to run."""
+    """Make the next call run the old JAR again, unless the submitted job may still start."""
     journal = work.journal
     with suppress(NotFoundError):
         if not work.cluster.job(journal.old_again).ended:
@@ -253,12 +254,13 @@ def _run_again(work: Work) -> None:
 def _to_go_on(error: StateError) -> UnreachableClusterError:
     return UnreachableClusterError(
         error.problem, place=error.place,
-        remedy="nothing is lost: call again when the cluster is there, to go on or --roll-back",
+        remedy="nothing is lost: when the cluster answers again, repeat the call to continue, or "
+        "add --roll-back",
     )  # fmt: skip
 
 
-def _said(error: Exception) -> str:
-    """An error as a part of a sentence."""
+def _error_text(error: Exception) -> str:
+    """Return an error's text for use in a sentence."""
     if isinstance(error, ClusterError):
         return error.problem
     return str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"

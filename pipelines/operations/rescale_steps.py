@@ -1,7 +1,7 @@
 """The steps of a rescale of a live job, and of the way back, as two tables.
 
-A step that was killed before the journal knows of it is done again, and finds what it did: Flink
-knows the savepoint and the jobs by ids that the journal has had from the beginning.
+A step that was killed before the journal recorded it is repeated, and finds its earlier result:
+Flink knows the savepoint and the jobs by ids that the journal has from the beginning.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class RescalePlan:
     Attributes:
         job: The job's name in the lake.
         flink_job: The job on the cluster: its id or its name.
-        new: What is run from then on.
-        old: What runs now, and is run again if the new one does not.
-        savepoints: Where the cluster puts savepoints, as it calls that.
-        exports: Where the new savepoint is written, as it is called here.
-        paths: What the cluster's directories are called here.
-        parallelism: The new one; 0 for that which the job has.
-        max_parallelism: The new one; 0 for that which the job has.
-        migrate: A file that says what types states get; empty to migrate nothing.
-        against: A file or a savepoint that the snapshot is to be compatible with; empty for none.
-        declared: The new job's declaration (`jobs.py:JOB`), to be legal; empty for none.
+        new: The program to run after the rescale.
+        old: The present program, which is run again if the new one fails.
+        savepoints: The directory for the job's savepoint, as the cluster names it.
+        exports: The directory for the new savepoint, as this machine names it.
+        paths: Paths of the cluster as paths of this machine.
+        parallelism: The new parallelism; 0 for the job's present one.
+        max_parallelism: The new maximum parallelism; 0 for the job's present one.
+        migrate: A file with the new types of states; empty to migrate nothing.
+        against: A file or a savepoint whose types the snapshot must fit; empty without one.
+        declared: The new job's declaration (`jobs.py:JOB`), which is checked; empty without one.
         form: `canonical` or `native`.
-        savepoint_seconds: How long the savepoint may take.
-        running_seconds: How long the job may take to run and complete a checkpoint.
+        savepoint_seconds: The longest time of the savepoint.
+        running_seconds: The longest time until the job runs and has completed a checkpoint.
     """
 
     job: str
@@ -93,29 +93,29 @@ class Work:
 
     @property
     def target(self) -> str:
-        """Where the cluster puts this savepoint, as it calls that."""
+        """The directory of the job's savepoint, as the cluster names it."""
         return f"{self.plan.savepoints.rstrip('/')}/{self.journal.savepoint_directory}"
 
     @property
     def savepoint(self) -> str:
-        """The job's own savepoint, as the cluster calls it; empty before it is there."""
+        """The job's own savepoint, as the cluster names it; empty before it exists."""
         return f"{self.target}/{self.journal.savepoint}" if self.journal.savepoint else ""
 
     @property
     def savepoint_here(self) -> str:
-        """The same, as it is called here."""
+        """The job's own savepoint, as this machine names it."""
         return self.plan.paths.readable(self.savepoint)
 
     @property
     def export_here(self) -> str:
-        """The savepoint that the new job starts from, as it is called here."""
+        """The savepoint from which the new job starts, as this machine names it."""
         exports = Directory(self.plan.exports).confined()
         return exports.checked_location(self.journal.export_directory)
 
     def run(
         self, program: JarRun, job_id: str, savepoint: str, parallelism: int, max_parallelism: int
     ) -> str:
-        """Have a program run under an id, unless that was done; say how."""
+        """Run a program under an id, unless it was submitted before; return a description."""
         try:
             self.cluster.job(job_id)
         except NotFoundError:
@@ -126,11 +126,11 @@ class Work:
         return f"job {job_id} from {savepoint}"
 
     def require_started(self, job_id: str, start: str) -> None:
-        """See that a job is the one that the journal is about: it names jobs by their ids alone.
+        """Require that a job is the journal's, which names jobs by their ids alone.
 
         Args:
             job_id: The job, which runs.
-            start: The last name of the savepoint that it was started from.
+            start: The last name of the path of the savepoint from which it was started.
 
         Raises:
             DamagedLakeError: The job was started from another savepoint.
@@ -140,17 +140,17 @@ class Work:
             raise DamagedLakeError(
                 f"job {job_id} was started from {restored or 'nothing'}, not from {start}",
                 place=f"the journal of a rescale of {self.plan.job!r}",
-                remedy="it is left alone: see who else may write into the lake",
+                remedy="the job is left as it is: check who else may write into the lake",
             )
 
 
 def _stop(work: Work) -> str:
-    """Stop the job, or find the savepoint that it was stopped with before a kill."""
+    """Stop the job, or find the savepoint of an earlier call that stopped it."""
     journal, plan = work.journal, work.plan
     try:
         ended = work.cluster.job(journal.flink_job).ended
     except NotFoundError:
-        ended = True  # the cluster has forgotten it, or lost it
+        ended = True  # the cluster has forgotten it
     if ended:
         location = _stopped_with(work)
     else:
@@ -163,18 +163,18 @@ def _stop(work: Work) -> str:
 
 
 def _stopped_with(work: Work) -> str:
-    """The savepoint of a job that has ended: of no use to anybody else is its directory.
+    """Return the savepoint of a job that has ended; its directory is this rescale's alone.
 
     Raises:
-        FlinkJobError: There is none.
+        FlinkJobError: The job has no such savepoint.
     """
     operation = work.cluster.triggered_savepoint(work.journal.flink_job, work.journal.trigger)
     if operation is not None and operation.location:
         return operation.location
     directory = Directory(work.plan.paths.here(work.target)).confined()
-    whole = [name for name in directory.names() if directory.is_file(f"{name}/{METADATA}")]
-    if whole:
-        return f"{work.target}/{whole[-1]}"
+    complete = [name for name in directory.names() if directory.is_file(f"{name}/{METADATA}")]
+    if complete:
+        return f"{work.target}/{complete[-1]}"
     raise FlinkJobError(
         f"job {work.journal.flink_job} has ended, and there is no savepoint of it in {work.target}",
         place=work.cluster.url,
@@ -202,7 +202,7 @@ def _integrity(work: Work) -> str:
 
 def _migrate(work: Work) -> str:
     if not work.plan.migrate:
-        return "no migration was asked for"
+        return "no migration was requested"
     changes = read_changes(work.plan.migrate)
     outcome = migrate_one(
         work.lake, work.plan.job, work.journal.snapshot, *changes, suffix=SUFFIX,
@@ -229,7 +229,7 @@ def _legality(work: Work) -> str:
 
 def _compatibility(work: Work) -> str:
     if not work.plan.against:
-        return "nothing to compare with was given: Flink judges"
+        return "no types were given: Flink decides"
     record = work.lake.snapshot(work.plan.job, work.journal.migrated)
     verdicts = check_against(
         record, work.plan.against, allow_missing=work.plan.new.allow_non_restored
@@ -298,12 +298,12 @@ def _confirmed(work: Work, job_id: str, start: str) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """A step: done again after a kill, it finds what it did.
+    """A step; repeated after a kill, it finds its earlier result.
 
     Attributes:
-        name: By which the journal knows it.
-        what: What it does, for a plan.
-        do: Does it, and says what it did.
+        name: Its name in the journal.
+        what: Its description in a plan.
+        do: Runs it, and returns a description of the result.
     """
 
     name: str
@@ -315,23 +315,23 @@ STEPS = (
     Step("stop", "stop the job with a savepoint", _stop),
     Step("import", "import the savepoint into the lake", _import),
     Step("integrity", "read all of the savepoint, and check it", _integrity),
-    Step("migrate", "give states their new types, if that is asked for", _migrate),
+    Step("migrate", "migrate states to their new types, if types are given", _migrate),
     Step("legality", "check the new job's declaration, if one is given", _legality),
     Step("compatibility", "check that the new job can use each state, if types are given",
          _compatibility),
-    Step("export", "write the savepoint that the new job starts from", _export),
-    Step("run", "run the new job from that", _run),
+    Step("export", "write the savepoint for the new job", _export),
+    Step("run", "run the new job from that savepoint", _run),
     Step("confirm", "wait until it runs and has completed a checkpoint", _confirm),
 )  # fmt: skip
 WAY_BACK = (
-    Step("cancel new", "cancel the new job, if it came so far", _cancel_new),
+    Step("cancel new", "cancel the new job, if it was submitted", _cancel_new),
     Step(RUN_OLD, "run the old JAR from the job's own savepoint", _run_old),
     Step("confirm old", "wait until it runs and has completed a checkpoint", _confirm_old),
 )
 
 
 def _first(faults: object) -> str:
-    """The first few, as one sentence."""
+    """Return the first few faults, and the number of the others."""
     texts = [str(fault) for fault in faults]  # type: ignore[attr-defined]
     more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
     return "; ".join(texts[:SHOWN]) + more

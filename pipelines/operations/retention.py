@@ -1,12 +1,12 @@
 """Retention of a job's snapshots by a policy: the newest, the youngest, one a day or a month.
 
-A policy is written as `30d all, 1y daily, forever monthly`: all snapshots of the last 30 days, of
-those of the last year the newest of each day, of older ones the newest of each month. Where a
-number stands for the time, it is so many: `30 all, 90 daily` are the newest 30, and the newest of
-each day, of 90 days that have one. A snapshot stays if any part keeps it.
+A policy is written as `30d all, 1y daily, forever monthly`: all snapshots of the last 30 days, the
+newest of each day of the last year, and the newest of each month before. A number without a unit
+counts snapshots: `30 all, 90 daily` are the newest 30, and the newest of each of 90 days that have
+one. A snapshot stays if any part keeps it.
 
-Whatever the policy says, the newest stays, and what has a hold, and what was made of others
-(migrated, edited): whoever made it drops it.
+The newest always stays, as do snapshots with a hold and snapshots derived from others (migrated,
+edited), which only an explicit drop deletes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from statelake.pipelines.lake.catalog.dropping import DropResult, bytes_freed, d
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import DeclarationError
 
-# what the newest of which stays
+# periods, of each of which the newest snapshot stays
 _PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
     "hourly": lambda taken: (taken.toordinal(), taken.hour),
     "daily": lambda taken: (taken.toordinal(),),
@@ -42,8 +42,8 @@ class RetentionRule:
     Attributes:
         text: The part as it was written.
         period: One of `_PERIODS`, or `all`.
-        count: So many of them; any number if it is None.
-        age: Only of snapshots that are no older; of any age if it is None.
+        count: The largest number of periods with a snapshot; None for all.
+        age: The greatest age of snapshots; None for any.
     """
 
     text: str
@@ -52,14 +52,14 @@ class RetentionRule:
     age: timedelta | None = None
 
     def kept(self, summaries: Iterable[SnapshotRecord], at: datetime) -> set[str]:
-        """The ids of the snapshots that it keeps, of some from the oldest to the newest."""
+        """Return the ids of the kept snapshots, of summaries from the oldest to the newest."""
         young = [
             summary
             for summary in summaries
             if self.age is None or at - summary.taken_at <= self.age
         ]
         period_of = _PERIODS.get(self.period)
-        # in their order, so that the newest of each period is what is left of it
+        # in their order, so that the newest of each period remains
         newest = {
             (number,)
             if period_of is None
@@ -73,13 +73,13 @@ class RetentionRule:
 
 @dataclass(frozen=True)
 class Policy:
-    """Which snapshots stay: those that any of its parts keeps."""
+    """A retention policy: a snapshot stays if any part keeps it."""
 
     parts: tuple[RetentionRule, ...]
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        """A policy as it is written, for example `30d all, 1y daily, forever monthly`.
+        """Parse a policy, for example `30d all, 1y daily, forever monthly`.
 
         Raises:
             DeclarationError: The text is no retention policy.
@@ -88,7 +88,7 @@ class Policy:
 
     @classmethod
     def of(cls, last: int, daily: int = 0) -> Policy:
-        """The newest so many, and the newest of each of so many days that have one."""
+        """Return the policy `<last> all, <daily> daily`."""
         return cls.parse(f"{last} all, {daily} daily")
 
 
@@ -97,9 +97,9 @@ class RetentionPlan:
     """The result of a policy.
 
     Attributes:
-        snapshots: All of a job, the oldest first.
-        reasons: By the id of each that stays, why.
-        frees: Bytes of the files that only the others need.
+        snapshots: All snapshots of a job, the oldest first.
+        reasons: By the id of each kept snapshot, the reason.
+        frees: Bytes of the files that only dropped snapshots need.
     """
 
     snapshots: list[SnapshotRecord]
@@ -108,7 +108,7 @@ class RetentionPlan:
 
     @property
     def going(self) -> list[str]:
-        """The ids of the snapshots that do not stay."""
+        """The ids of the snapshots to drop."""
         return [
             snapshot.snapshot_id
             for snapshot in self.snapshots
@@ -119,15 +119,15 @@ class RetentionPlan:
 def reasons_to_stay(
     summaries: Iterable[SnapshotRecord], policy: Policy, at: datetime
 ) -> dict[str, list[str]]:
-    """Why snapshots stay, by the id of each that does.
+    """Return the reasons to keep snapshots, by the ids of those that are kept.
 
     Args:
         summaries: All snapshots of a job, in the catalog's order.
         policy: The policy.
-        at: When it is asked how old they are.
+        at: The time at which ages are measured.
     """
     listed = list(summaries)
-    # in the order of the catalog's log: what a clock says decides no order
+    # in the order of the catalog's log: clocks decide no order
     imported = [summary for summary in listed if summary.origin == "import"]
     reasons: dict[str, list[str]] = {}
     for summary in listed:
@@ -144,7 +144,7 @@ def reasons_to_stay(
 
 
 def plan_retention(lake: Catalog, job: str, policy: Policy) -> RetentionPlan:
-    """Plan what a policy would keep of a job, and what it would free.
+    """Return which snapshots of a job a policy keeps, and the bytes that dropping the others frees.
 
     Args:
         lake: The lake.
@@ -153,7 +153,7 @@ def plan_retention(lake: Catalog, job: str, policy: Policy) -> RetentionPlan:
 
     Raises:
         NotALakeError: There is no lake.
-        DamagedLakeError: A row of the job can't be believed.
+        DamagedLakeError: A row of the job is not valid.
     """
     records, bad = lake.records(job)
     if bad:
@@ -165,12 +165,12 @@ def plan_retention(lake: Catalog, job: str, policy: Policy) -> RetentionPlan:
 
 
 def prune(lake: Catalog, job: str, policy: Policy) -> DropResult | None:
-    """Drop the snapshots of a job that need not stay; None if all stay.
+    """Drop the snapshots of a job that a policy does not keep; None if it keeps all.
 
     Raises:
         NotALakeError: There is no lake.
-        DamagedLakeError: A row of the job can't be believed.
-        HeldError: Somebody put a hold on one of them meanwhile; nothing is dropped.
+        DamagedLakeError: A row of the job is not valid.
+        HeldError: One of them has got a hold meanwhile; nothing is dropped.
     """
     summaries, bad = lake.listed(job)
     if bad:
@@ -184,7 +184,7 @@ def _parsed(part: str) -> RetentionRule:
     match = _PART.fullmatch(part)
     if match is None:
         raise DeclarationError(
-            f"{part!r} is no part of a retention policy",
+            f"{part!r} is not a valid part of a retention policy",
             remedy="write how long or how many, and how often: `30d all`, `1y daily`, `90 daily`,"
             f" `forever monthly`; times end in {', '.join(_HOURS)}, and a part in"
             f" all, {', '.join(_PERIODS)}",

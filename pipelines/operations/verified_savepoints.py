@@ -1,12 +1,12 @@
-"""Savepoints that are known to be restorable: exported, checked, restored elsewhere, kept.
+"""Export savepoints, and verify that they can be restored.
 
 ::
 
     <exports>/<job>/<time>-<snapshot>             a savepoint
     <exports>/<job>/<time>-<snapshot>.verified    written when it was restored elsewhere
 
-Only what is called like that is ever removed, and a savepoint that was not verified never stands
-for one that was.
+Only names of this form are ever removed. A savepoint that was not verified never replaces a
+verified one.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Verification:
     """The result of restoring a savepoint elsewhere.
 
     Attributes:
-        faults: Why it is not to be relied on; none if it is.
-        entries: The number of entries of all states, as restored.
+        faults: The faults; empty if it can be restored.
+        entries: The number of restored entries of all states.
         size: Bytes of their keys and values.
     """
 
@@ -61,9 +61,9 @@ def take_savepoint(
     Args:
         lake: The lake.
         job: The job.
-        exports: Where exports go.
-        parallelism: The parallelism of its operators; as before by default.
-        engine: Where to run.
+        exports: The directory of exports.
+        parallelism: The parallelism of its operators; by default the snapshot's.
+        engine: The engine of exports and imports.
 
     Raises:
         NotFoundError: The job has no snapshot.
@@ -91,16 +91,16 @@ def take_savepoint(
 def verify_savepoint(
     lake: Catalog, record: SnapshotRecord, savepoint: str, engine: Engine | str = "auto"
 ) -> Verification:
-    """Check every byte of a savepoint, restore it into a lake of its own, and compare.
+    """Check every byte of a savepoint, restore it into a temporary lake, and compare.
 
-    The comparison is of each state's entries in each key group. The lake goes away again; a sound
-    savepoint is marked as verified.
+    The comparison is of each state's entries in each key group. The temporary lake is deleted; a
+    sound savepoint is marked as verified.
 
     Args:
         lake: The lake with the snapshot that was exported.
         record: The snapshot.
-        savepoint: Where it was exported to.
-        engine: Where to run.
+        savepoint: The directory of the export.
+        engine: The engine of exports and imports.
     """
     faults = [str(fault) for fault in check_snapshot(savepoint).faults]
     if faults:
@@ -127,15 +127,14 @@ def verify_savepoint(
 def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[str]]:
     """Remove all but the last verified savepoints of a job.
 
-    Those behind the oldest that stays do so, verified or not.
+    Savepoints newer than the oldest kept one stay, verified or not.
 
     Args:
-        exports: Where exports go.
+        exports: The directory of exports.
         job: The job.
-        keep: How many verified ones stay; 1 or more.
+        keep: The number of verified savepoints to keep; 1 or more.
 
-    Returns:
-        The names that stay, and those that are gone.
+    Returns: The names that stay, and the removed names.
     """
     directory = Directory(exports).confined().child(path_segment(job))
     ours = [name for name in directory.names() if _OURS.fullmatch(name)]
@@ -145,6 +144,6 @@ def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[
     oldest = verified[-max(1, keep) :][0] if verified else ""
     gone = [name for name in names if name < oldest]
     for name in gone:
-        directory.delete(name + VERIFIED)  # first: what is half gone is not verified
+        directory.delete(name + VERIFIED)  # a part is not verified
         directory.delete_tree(name)
     return [name for name in names if name >= oldest], gone

@@ -1,4 +1,4 @@
-"""What a report says of a snapshot, as values: nothing here knows where they are from."""
+"""The values of a report of a snapshot, wherever it is stored."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import datetime
 
 from statelake.state_core.model.description import OperatorDescription
 
-DETAILED = 50  # operators with details: a page that nobody can scroll through helps nobody
-DETAILED_STATES = 200  # of one operator
+DETAILED = 50  # operators with details, so that the page stays readable
+DETAILED_STATES = 200  # the states of one operator with details
 
 
 @dataclass(frozen=True)
 class ReportedFault:
-    """Something that is wrong: what kind of thing, where, and what to do about it."""
+    """A fault: its kind, its place, its problem and the remedy."""
 
     kind: str
     where: str
@@ -23,11 +23,11 @@ class ReportedFault:
 
 @dataclass(frozen=True)
 class Integrity:
-    """What came of reading everything.
+    """The result of reading all state.
 
     Attributes:
         faults: All faults.
-        unchecked: What nothing is said about, and why.
+        unchecked: The parts that were not checked, each with the reason.
     """
 
     faults: tuple[ReportedFault, ...]
@@ -36,14 +36,14 @@ class Integrity:
 
 @dataclass(frozen=True)
 class GrowthStep:
-    """A snapshot of the job.
+    """A snapshot of the job, as a step of its growth.
 
     Attributes:
         snapshot_id: Its id.
         taken_at: When the job took it.
         entries: In all states.
         state_bytes: The bytes of all keys and values.
-        written_bytes: How much it added to the lake.
+        written_bytes: The bytes that it added to the lake.
     """
 
     snapshot_id: str
@@ -58,12 +58,12 @@ class Report:
     """A snapshot as a report shows it.
 
     Attributes:
-        title: What it is called.
-        facts: What is known of it as a whole: names and values.
+        title: The name of the snapshot.
+        facts: Names and values of the snapshot's properties.
         operators: Its operators, the largest first; the first few with counts and heaviest keys.
-        integrity: What is wrong with it; None if nobody looked.
-        growth: The job's snapshots, the oldest first; empty of a savepoint.
-        snapshot_id: Which of these it is.
+        integrity: The result of the check; None if it was not checked.
+        growth: The job's snapshots, the oldest first; empty for a savepoint.
+        snapshot_id: The id of the snapshot among these.
     """
 
     title: str

@@ -1,7 +1,7 @@
-"""Charts as SVG: bars that stretch with what is around them, so that their text stands below.
+"""Charts as SVG: bars that stretch with the enclosing element, with their text below them.
 
 The page of a report has them as elements, whose colours its script changes; the Dagster UI has the
-same bars and the same words as an image inside Markdown, which shows `data:` images of any type.
+same bars and captions as an image inside Markdown, which shows `data:` images of any type.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from statelake.pipelines.shown import as_markdown, bytes_text
 from statelake.state_core.model.description import Load
 from statelake.state_core.model.key_groups import key_group_ranges
 
-BARS, TIMES = 256, 96  # more can't be told apart
-FEWEST = 24  # bars of a few snapshots are not as wide as the page
+BARS, TIMES = 256, 96  # more bars can't be distinguished
+FEWEST = 24  # the fewest places of a chart, so that single bars do not fill the page
 HEIGHT = 1000
-LEAST, MARK = 4, 40  # of HEIGHT: what has any bytes is seen, and so is a mark
-COLOURS = {"first": "#4f7fdd", "second": "#d07030"}  # of an image, on white and on black
+LEAST, MARK = 4, 40  # of HEIGHT: a bar of any bytes is visible, and so is a mark
+COLOURS = {"first": "#4f7fdd", "second": "#d07030"}  # legible on white and black
 
 
 class GrowthPoint(Protocol):
-    """A snapshot of a job, as a chart of its growth needs it."""
+    """A snapshot of a job, with the values that a chart of its growth needs."""
 
     @property
     def snapshot_id(self) -> str:
@@ -39,12 +39,12 @@ class GrowthPoint(Protocol):
 
     @property
     def written_bytes(self) -> int:
-        """How much it added to the lake."""
+        """The bytes that it added to the lake."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar: its height out of `HEIGHT`, its name, and whether it has the second colour."""
+    """A bar: its height (at most `HEIGHT`), its name, and whether it has the second colour."""
 
     height: int
     name: str
@@ -57,8 +57,8 @@ class Chart:
 
     Attributes:
         bars: The bars, from left to right.
-        caption: What is said below them.
-        places: For how many bars there is room.
+        caption: The text below the bars.
+        places: The number of bars for which there is room.
     """
 
     bars: list[Bar]
@@ -66,7 +66,7 @@ class Chart:
     places: int
 
     def figure(self, id_: str) -> Html:
-        """Return it as an element of a page, by whose id the script finds it."""
+        """Return the chart as an element of a page; the script finds it by the id."""
         bars = (
             tag(
                 "rect", tag("title", bar.name), x=at * 10, y=HEIGHT - bar.height, width=9,
@@ -81,7 +81,7 @@ class Chart:
         return tag("figure", picture, tag("figcaption", self.caption, id=f"{id_}-caption"))
 
     def markdown(self, title: str) -> str:
-        """Return it as an image inside Markdown, with the caption below."""
+        """Return the chart as an image inside Markdown, with the caption below it."""
         paths = []
         for class_, colour in COLOURS.items():
             outline = "".join(
@@ -122,7 +122,7 @@ def key_group_chart(sizes: npt.NDArray[np.int64], parallelism: int) -> Chart:
 
 
 def subtask_chart(load: Load) -> Chart:
-    """Draw the bytes of each subtask: how even the load is."""
+    """Draw the bytes of each subtask."""
     sizes = np.array(load.sizes, np.int64)
     bars, step = _bars(sizes, "subtask", np.zeros(len(sizes), np.int64))
     wide = f" Bytes by subtask, {step} to a bar." if step > 1 else ""
@@ -132,7 +132,7 @@ def subtask_chart(load: Load) -> Chart:
 def _bars(
     sizes: npt.NDArray[np.int64], what: str, owners: npt.NDArray[np.int64]
 ) -> tuple[list[Bar], int]:
-    """Return at most `BARS` bars of numbered things, and how many of these each stands for."""
+    """Return at most `BARS` bars of numbered values, and how many values each bar combines."""
     step = -(-len(sizes) // BARS)
     firsts = np.arange(0, len(sizes), step)
     sums = np.add.reduceat(sizes, firsts).tolist()
@@ -163,9 +163,9 @@ def growth_chart(steps: Sequence[GrowthPoint], snapshot_id: str) -> Chart:
 
 
 def written_chart(steps: Sequence[GrowthPoint], snapshot_id: str) -> Chart:
-    """Draw what each of a job's snapshots added to the lake."""
+    """Draw the bytes that each of a job's snapshots added to the lake."""
     sizes = [step.written_bytes for step in steps]
-    caption = f"Bytes that each added to the lake; the highest is {bytes_text(max(sizes))}."
+    caption = f"Bytes added to the lake by each snapshot; highest: {bytes_text(max(sizes))}."
     return _of_steps(steps, sizes, caption, snapshot_id)
 
 
@@ -180,11 +180,11 @@ def _of_steps(
 
 
 def commit_charts(hours: Sequence[float], counts: Mapping[str, Sequence[int]]) -> dict[str, Chart]:
-    """Draw what commits cost over time: milliseconds and bytes, each with its name.
+    """Draw the costs of commits over time: milliseconds and bytes, each with its name.
 
     Args:
-        hours: When, in hours from now, ascending; up to 0.
-        counts: By the names that `CommitMeasures` has, one for each time.
+        hours: The times, in hours from now, ascending; up to 0.
+        counts: By the names of `CommitMeasures`, one count for each time.
     """
     late = np.add(counts["commits_skipped"], counts["commits_blocked"])
     span = f"from {-hours[0]:.1f} to {-hours[-1]:.1f} hours ago"

@@ -1,4 +1,4 @@
-"""What a report says, gathered from a savepoint or from a job's snapshot in a lake."""
+"""Gather the values of a report from a savepoint, or from a job's snapshot in a lake."""
 
 from __future__ import annotations
 
@@ -38,20 +38,22 @@ def savepoint_report(
     allow_external: tuple[str, ...] = (),
     progress: Progress | None = None,
 ) -> Report:
-    """What a savepoint or checkpoint holds. All state is read: once, for the heaviest keys twice.
+    """Return the report of a savepoint or checkpoint.
+
+    All state is read: once, or twice if the heaviest keys are wanted.
 
     Args:
         path: Its directory.
         limit: How many of the heaviest keys of each state; 0 for none.
-        check: Whether to look for faults. What can't be read is then a part of the report.
+        check: Whether to look for faults. Unreadable state is then a part of the report.
         uids: Operator uids to recognise (Flink < 2.0).
         allow_external: Directories elsewhere that handles may lead to.
         progress: Called with (done, total) after each operator.
 
     Raises:
-        SnapshotError: The savepoint can't be opened, or, unless it is checked, can't be read.
+        SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
     """
-    shown = snapshot_directory(path).uri if "://" in path else path  # which has no credentials
+    shown = snapshot_directory(path).uri if "://" in path else path  # without its credentials
     title = shown.rstrip("/").rpartition("/")[2]
     integrity = None
     if check:
@@ -88,7 +90,7 @@ def savepoint_report(
 
 
 def _counted(operator: Operator, limit: int) -> OperatorDescription:
-    """Describe an operator with the counts and the heaviest keys that reading its state tells."""
+    """Return an operator with the counts and the heaviest keys of its state, which is read."""
     described = describe_operator(operator, schema=True)
     names = [state.name for state in operator.keyed_states[:DETAILED_STATES]]
     weights = weigh_operator(operator, limit, states=names) if limit else {}
@@ -136,19 +138,19 @@ def lake_report(
     check: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """What a snapshot of a job holds, and how the job's state grew.
+    """Return the report of a job's snapshot, and of the growth of the job's state.
 
-    Sizes are from the catalog; tables are read for the heaviest keys and for faults alone.
+    Sizes are from the catalog; tables are only read for the heaviest keys and for faults.
 
     Args:
         lake: The lake.
         record: The snapshot.
         limit: How many of the heaviest keys of each state; 0 for none.
-        check: Whether to look for faults. What can't be read is then a part of the report.
+        check: Whether to look for faults. Unreadable state is then a part of the report.
         progress: Called with (done, total) after each operator.
 
     Raises:
-        LakeError: Unless it is checked, a file can't be read.
+        LakeError: A file can't be read, and the snapshot is not checked.
     """
     integrity = None
     if check:

@@ -1,7 +1,7 @@
-"""HTML in which everything is escaped that is not HTML already.
+"""HTML elements, whose text is escaped.
 
-Text comes from snapshots that nobody trusts. So a tag's children and attributes are text unless
-they are `Html`, which only this module and its callers' own constants make.
+Text comes from untrusted snapshots. So a tag's children and attributes are text unless they are
+`Html`, which only this module and its callers' own constants make.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from statelake.state_core.printable import printable
 
-LONGEST = 1000  # characters of one name, type, key or message
+LONGEST = 1000  # characters of a name, type, key or message
 
 
 class Html(str):
@@ -25,7 +25,7 @@ class Html(str):
 
 
 def text(value: str) -> Html:
-    """Text out of data as a page may show it: shortened, what can't be seen and markup escaped."""
+    """Return a snapshot's text for a page: shortened, invisible characters and markup escaped."""
     if isinstance(value, Html):
         return value
     shown = value if len(value) <= LONGEST else f"{value[:LONGEST]}…"
@@ -33,11 +33,11 @@ def text(value: str) -> Html:
 
 
 def tag(name: str, *children: str, **attributes: str | int) -> Html:
-    """An element.
+    """Return an element.
 
     Args:
         name: Its name.
-        children: What is in it, each escaped unless it is `Html`.
+        children: Its contents, each escaped unless it is `Html`.
         attributes: Their values are escaped; `class_` stands for `class`, `aria_label` for
             `aria-label`.
     """
@@ -56,13 +56,13 @@ def table(
     left_out: int = 0,
     body_id: str = "",
 ) -> Html:
-    """A table that scrolls sideways where the page is narrow.
+    """Return a table, which scrolls sideways on a narrow page.
 
     Args:
-        caption: What it shows.
+        caption: Its caption.
         columns: Their names, behind `<` (text) or `>` (numbers).
         rows: Their cells; the first names the row.
-        left_out: How many more rows there are.
+        left_out: The number of rows that are not shown.
         body_id: The id of its body, for the script.
     """
     classes = ["number" if column[0] == ">" else "words" for column in columns]
@@ -90,7 +90,7 @@ def table(
 
 
 def data_text(value: Any) -> Html:
-    """A value as JSON that stands within a script element: nothing in it ends that, or a line."""
+    """Return a value as JSON for a script element, which no character of it ends."""
     encoded = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII: no U+2028
     for character in "<>&":
         encoded = encoded.replace(character, f"\\u{ord(character):04x}")
@@ -98,7 +98,7 @@ def data_text(value: Any) -> Html:
 
 
 def content_policy(style: str, script: str) -> str:
-    """The page's Content-Security-Policy: nothing is loaded, and nothing runs but these two."""
+    """Return the page's Content-Security-Policy: nothing is loaded, and only these two run."""
 
     def digest(content: str) -> str:
         hashed = hashlib.sha256(content.encode()).digest()

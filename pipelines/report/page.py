@@ -1,4 +1,4 @@
-"""The page: one file with its own style, script and data, and no address of anything else."""
+"""The page of a report: one file with style, script and data, and no external address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from statelake.state_core.model.description import OperatorDescription, StateDes
 
 SHOWN_OPERATORS = 500
 SHOWN_SUBTASKS = 100
-SHOWN_KEYS = 500  # of all states of one operator
+SHOWN_KEYS = 500  # keys of all states of one operator
 SHOWN_GROUPS = 10
 SHOWN_FAULTS = 500
 SHOWN_SNAPSHOTS = 100
@@ -25,7 +25,7 @@ LONGEST_KEY = 200
 
 
 def page_of(report: Report) -> str:
-    """A report as HTML. The same report makes the same page, to the byte."""
+    """Return a report as HTML; equal reports have equal pages, to the byte."""
     style, script = _own("page.css"), _own("page.js")
     detailed = [
         (number, operator)
@@ -36,7 +36,7 @@ def page_of(report: Report) -> str:
     head = tag(
         "head",
         Html('<meta charset="utf-8">'),
-        # before anything that it is about
+        # before the elements to which it applies
         Html(
             f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, script)}">'
         ),
@@ -64,12 +64,12 @@ def page_of(report: Report) -> str:
 
 
 def _own(name: str) -> str:
-    """A file that belongs to this package."""
+    """Return the text of a file of this package."""
     return (resources.files("statelake.pipelines.report") / name).read_text("utf-8")
 
 
 def _data(drawn: list[tuple[int, OperatorDescription]]) -> Html:
-    """What the script computes with: numbers alone, of key groups that have data."""
+    """Return the script's data: numbers of the key groups that have data."""
     operators: dict[str, Any] = {}
     for number, operator in drawn:
         entries = operator.entries
@@ -157,9 +157,7 @@ def _change(size: int) -> str:
 def _faults(integrity: Integrity | None) -> Iterator[Html]:
     yield tag("h2", "Faults")
     if integrity is None:
-        yield tag(
-            "p", "Nobody looked for faults: make the report with ", tag("code", "--check"), "."
-        )
+        yield tag("p", "Not checked for faults: make the report with ", tag("code", "--check"), ".")
         return
     faults = integrity.faults
     if faults:
@@ -170,17 +168,17 @@ def _faults(integrity: Integrity | None) -> Iterator[Html]:
             for fault in faults[:SHOWN_FAULTS]
         ]
         yield table(
-            "What is wrong", ("<Kind", "<Where", "<Problem", "<What to do"), rows,
+            "Problem", ("<Kind", "<Where", "<Problem", "<Remedy"), rows,
             left_out=len(faults) - len(rows),
         )  # fmt: skip
     else:
         read = "everything but what is listed here" if integrity.unchecked else "everything"
-        yield tag("p", f"Sound: {read} was read, and nothing is wrong.", class_="good")
+        yield tag("p", f"Sound: {read} was read, and no fault was found.", class_="good")
     if integrity.unchecked:
         shown = [(line,) for line in integrity.unchecked[:SHOWN_FAULTS]]
         yield table(
             "Not checked",
-            ("<What, and why",),
+            ("<Part, and reason",),
             shown,
             left_out=len(integrity.unchecked) - len(shown),
         )
@@ -211,7 +209,7 @@ def _operator(number: int, operator: OperatorDescription) -> Iterator[Html]:
 
 
 def _is_drawn(operator: OperatorDescription) -> bool:
-    """Whether its key groups were counted, and it has keyed state."""
+    """Return whether its key groups were counted, and it has keyed state."""
     return operator.counted and bool(operator.keyed_states)
 
 
@@ -232,7 +230,7 @@ def _state_row(state: StateDescription) -> tuple[str, ...]:
 def _key_groups(number: int, operator: OperatorDescription) -> Iterator[Html]:
     yield tag("h3", "Key groups")
     yield key_group_chart(operator.sizes, operator.parallelism).figure(f"groups-{number}")
-    yield tag("h3", "What each subtask gets")
+    yield tag("h3", "Bytes by subtask")
     field = Html(
         f'<input type="number" id="parallelism-{number}" min="1" max="{operator.max_parallelism}"'
         f' value="{operator.parallelism}" step="1" inputmode="numeric">'

@@ -1,4 +1,4 @@
-"""Jobs of process functions, run over new input of their sources since the last run.
+"""Run jobs of process functions over the input that their sources have got since the last run.
 
 ==============  ====================================================================
 `sources`       Delta tables and files: their new input, in splits

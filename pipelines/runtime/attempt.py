@@ -1,4 +1,4 @@
-"""An attempt at a run: operator after operator, in a directory of its own."""
+"""An attempt at a run: executes operator after operator, in a directory of its own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RunAttempt:
     Attributes:
         job: The job.
         plan: The run.
-        directory: The directory of everything but output.
+        directory: The directory of everything except output.
         name: The attempt's name.
         backend: The state backend of the working state.
         compressed: Whether state is written compressed.
@@ -84,7 +84,7 @@ class RunAttempt:
     # ------------------------------------------------------------------------- restore
 
     def restore(self, directory: ConfinedDirectory | None) -> None:
-        """Begin with a savepoint; without state, if there is no savepoint."""
+        """Begin with the state of a savepoint; without state if there is no savepoint."""
         if directory is None:
             return
         states = {state.operator_id: state for state in open_snapshot(directory).metadata.operators}

@@ -1,10 +1,10 @@
-"""A run's state in a blob store too, committed in two phases (SEP-28).
+"""Backups of a run's state in a blob store, committed in two phases (SEP-28).
 
 Each subtask is a task of the protocol, its state one store: the files of its savepoint, and a
 `_metadata` of its own. Executors snapshot and upload while they have the state; the driver writes
-one record a task, with the markers of all backends (the id of the lake's snapshot is one), once all
-is stored for good, and cleans up behind it. A restore takes the markers of whatever parallelism the
-last run had, and makes one savepoint of them.
+one record a task, with the markers of all backends (the id of the lake's snapshot is one), when all
+state is permanent, and then cleans up. A restore takes the markers of the last run, whatever its
+parallelism, and merges them into one savepoint.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BackupSettings:
     Attributes:
         blobs: The blob store: a directory, or a URI.
         job: The job's name.
-        keep: How many of its snapshots stay there.
+        keep: The number of its snapshots to keep.
     """
 
     blobs: str
@@ -77,7 +77,7 @@ class BackedUp:
 
     Attributes:
         marker: Where the backup is.
-        counts: What that cost, by the names that `CommitMeasures` has.
+        counts: The costs of the backup, by the names of `CommitMeasures`.
     """
 
     marker: str
@@ -121,13 +121,13 @@ def back_up(
     checkpoint: CheckpointId,
     before: CheckpointV2 | None,
 ) -> BackedUp:
-    """Snapshot and upload a subtask's state; returns once it is stored for good.
+    """Snapshot and upload a subtask's state; return when it is permanent.
 
     Args:
-        settings: Where and how its state is backed up.
+        settings: The settings of the backup.
         name: The task's name.
         operator: The operator's state, of this subtask alone.
-        directory: Where the subtask's files are.
+        directory: The directory of the subtask's files.
         checkpoint: The id of this commit's checkpoint.
         before: The task's last record.
 
@@ -152,7 +152,7 @@ def back_up(
 
 
 def clean_up(settings: BackupSettings, name: str, checkpoint: CheckpointV2) -> None:
-    """Make a commit's blobs permanent, and delete those of older ones; it may be repeated."""
+    """Make a commit's blobs permanent, and delete those of older commits; it is idempotent."""
     with _context(settings, name) as context:
         backup = settings.backend.backup_manager(context, [STORE])
         try:
@@ -198,7 +198,7 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
         data = disk.read(f"{folder}/{METADATA_FILE}")
         for path, _ in disk.files(folder):
             if path != METADATA_FILE:
-                # whole at once: another run of this task may write it while it is read
+                # replaced atomically: another run of this task may write it while it is read
                 target.write_pieces(path, disk.chunks(f"{folder}/{path}"))
     (operator,) = read_metadata(data, f"task {task.name}").operators
     return operator

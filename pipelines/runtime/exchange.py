@@ -2,8 +2,9 @@
 
 Every input of every operator has a directory a subtask, and in it a file a split: in the order of
 splits, they give the records in the order of the source, whatever ran first. A task may run twice,
-and each run has files of its own; those of the run whose result came are read. Rows of keyed inputs
-go by the key group of their key, as Flink's do, so a record meets its state.
+and each run has files of its own; only files of the run whose result was returned are read. Rows of
+keyed inputs are sent by the key group of their key, as Flink sends them, to the subtask with the
+key's state.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from statelake.state_core.model.key_groups import key_group_ranges, key_groups_o
 from statelake.state_core.process.jobs import Input, OperatorNode
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-# columns that are put before a record's own
+# columns that precede a record's own
 KEY, GROUP = "__key", "__key_group"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _EPOCH = "ms"
@@ -62,10 +63,10 @@ class ExchangeTask:
     """Task: read a split for the channels of its readers.
 
     Attributes:
-        directory: Where channels are; confined to the lake.
-        number: The split's place among those of its source.
-        split: What is read.
-        channels: The channels that records are written for.
+        directory: The directory of channels, confined to the lake.
+        number: The split's position among those of its source.
+        split: The split to read.
+        channels: The channels that get the records.
         max_parallelism: The number of key groups.
     """
 
@@ -83,7 +84,7 @@ class Exchanged:
     Attributes:
         rows: Its records.
         event_time: The greatest event time in milliseconds; None if there is none.
-        files: The file of each path of a channel that has some of them.
+        files: The file of each path of a channel with records of the split.
     """
 
     rows: int
@@ -129,7 +130,9 @@ def _event_time(split: Split, batch: pa.RecordBatch) -> int | None:
         column = column.cast(pa.timestamp(_EPOCH, column.type.tz), safe=False).cast(pa.int64())
     latest = pc.max(column).as_py()
     if latest is not None and not isinstance(latest, int):
-        raise LakeError(f"event time {name!r} of type {column.type}", remedy="use a timestamp")
+        raise LakeError(
+            f"event time {name!r} of type {column.type}", remedy="give a timestamp column"
+        )
     return latest
 
 
@@ -145,7 +148,7 @@ class ChannelWriter:
     Args:
         task: The split.
         channel: The channel.
-        run: What the names of files end with, as no other run of the task has it.
+        run: The end of the files' names, unique to this run of the task.
 
     Attributes:
         names: The file of each path of the channel.
@@ -216,14 +219,15 @@ def _keys(read: Input, batch: pa.RecordBatch, serializer: TypeSerializer) -> pa.
             )  # fmt: skip
         except pa.ArrowException as error:
             raise LakeError(
-                f"column {read.key!r} of type {column.type} is no key of type {serializer.name}",
-                remedy="name another type in key_by",
+                f"column {read.key!r} of type {column.type} can't be a key of type "
+                f"{serializer.name}",
+                remedy="give another type in key_by",
             ) from error
     if keys.null_count:
         row = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
         raise KeyGroupError(
             f"the key of {batch.slice(row, 1).to_pylist()[0]} is null",
-            remedy="in Flink no key is: leave such records out before",
+            remedy="Flink has no null keys: filter such records out before",
         )
     return keys
 
@@ -234,9 +238,9 @@ def records_of(
     """Yield the records of a subtask's input: keys, key groups, columns.
 
     Args:
-        directory: Where channels are.
-        files: Those of the subtask, in the order of the source.
-        kind: The input's.
+        directory: The directory of channels.
+        files: The subtask's files, in the order of the source.
+        kind: The input's kind.
     """
     for name in files:
         with directory.open_input(name) as file:

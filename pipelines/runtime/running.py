@@ -1,4 +1,4 @@
-"""`run_job`: from new input of sources, by process functions, to output and the next snapshot.
+"""`run_job`: process new input of sources, and commit output and the next snapshot.
 
 Exactly once: a run is planned (its input, and its time), executed in an attempt of its own,
 prepared (output files and state are complete), and then committed: output by a Delta transaction
@@ -81,15 +81,15 @@ class RunOptions:
     """The options of a run.
 
     Attributes:
-        parallelism: The operators' parallelism; by default that of the run before, or 2.
+        parallelism: The operators' parallelism; by default the last run's, or 2.
         backend: `heap` or `rocksdb`, for the working state.
         engine: `auto`, `spark`, `local`, or an engine.
-        restore: The lake's snapshot with which the first run begins.
+        restore: The snapshot of the lake from which the first run starts.
         final: Whether the streams end with this run.
         compressed: Whether state is written compressed, before its import.
         blobs: A blob store for a backup of the state; empty without one.
-        restore_from: `lake`, or `blob_store`: the source of the state of the run before.
-        always: Whether to run without new input: timers may be due.
+        restore_from: `lake`, or `blob_store`: the source of the last run's state.
+        always: Whether to run even without new input, for timers that are due.
         clock: Returns the processing time of the run.
         observe: Called with each of `STEPS` when it is complete.
         progress: Called with (done, total) after each subtask.
@@ -114,12 +114,12 @@ class RunResult:
     """The result of a run.
 
     Attributes:
-        run: The run's number; 0 if there was nothing to do.
+        run: The run's number; 0 if there was no new input.
         snapshot_id: The snapshot of its state.
         records: The number of input records.
         rows: By sink, the number of rows.
-        watermark: Event time after it.
-        resumed: Whether it was begun before.
+        watermark: The watermark after the run.
+        resumed: Whether an earlier call began the run.
         absent: By name, the paths of sources that do not exist.
     """
 
@@ -133,30 +133,31 @@ class RunResult:
 
 
 def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunResult:
-    """Run a job over what its sources got since its last run.
+    """Run a job over the input that its sources have got since its last run.
 
     Args:
         job: The job.
-        lake: Where its state is; output goes to its sinks.
-        options: How it runs.
+        lake: The lake with its state.
+        options: The options of the run.
 
     Raises:
-        LegalityError: The job's declarations are not legal, or not what the snapshot holds.
+        LegalityError: The job's declarations are not legal, or differ from the snapshot.
         ProcessError: A function failed; nothing was committed.
         ConflictError: Another process runs it.
         LakeError: A source can't be read.
-        StateError: State is to come from a blob store, and none is named.
+        StateError: State is to be restored from a blob store, and `blobs` is empty.
     """
     given = options or RunOptions()
     if given.restore_from == "blob_store" and not given.blobs:
         raise StateError(
-            "state is to be restored from a blob store, and none is named",
-            remedy="name the one that the last run wrote to (`--blobs`)",
+            "state is to be restored from a blob store, and --blobs is missing",
+            remedy="give the blob store of the last run with `--blobs`",
         )
     job.build()
     log = RunLog(lake.directory, job.name)
     with _alone(log) as turn:
-        if lake.exists():  # an erasure closes its jobs first, and looks for runs then
+        lake.refuse_writing()
+        if lake.exists():  # an erasure closes its jobs before it looks for runs
             refuse_during_erasure(lake.version().claims, job.name)
         done = _Run(job, lake, log, turn, given).go()
     absent = {name: source.path for name, source in job.sources.items() if is_absent(source)}
@@ -164,7 +165,7 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
 
 
 def _time_of(millis: int) -> datetime | None:
-    """A run's time, if it is one: the clock of a job may show anything."""
+    """Return a run's time, if the job's clock shows a valid one."""
     with suppress(OverflowError, ValueError, OSError):
         return datetime.fromtimestamp(millis / 1000, timezone.utc)
     return None
@@ -206,7 +207,8 @@ class _Run:
             raise LakeError(
                 f"run {number} was planned without source {unplanned[0]!r}",
                 place=f"job {self.job.name!r}",
-                remedy="complete it with the job that it was planned for, and add the source then",
+                remedy="complete it with the job for which it was planned, and add the source "
+                "afterwards",
             )
         prepared = self.log.prepared(number) or self._prepare(plan)
         return self._commit(plan, prepared, resumed)
@@ -219,7 +221,7 @@ class _Run:
     # ------------------------------------------------------------------------- plan
 
     def _plan(self, number: int) -> Plan | None:
-        """Return the plan of a run; None if there is nothing to do."""
+        """Return the plan of a run; None if there is no new input."""
         before = self.log.plan(number - 1)
         left = self.log.prepared(number - 1)
         begins = {} if before is None else before.ends
@@ -227,7 +229,7 @@ class _Run:
         idle = all(begins.get(name, {}) == end for name, end in ends.items())
         if idle and not (self.options.final or self.options.always):
             return None
-        # ascends, whatever the clock does: it is the id of the checkpoint too
+        # ascends even if the clock does not, as it is also the id of the checkpoint
         now = max(self.options.clock(), 0 if before is None else before.processing_time + 1)
         parallelism = self.options.parallelism or (2 if before is None else before.parallelism)
         restore = self._restored_from(number)
@@ -246,9 +248,10 @@ class _Run:
             return self.lake.snapshot(self.job.name, name).snapshot_id
         if self.lake.exists() and self.lake.summaries(self.job.name):
             raise NotFoundError(
-                "the job has snapshots in the lake, and never ran here",
+                "the job has snapshots in the lake, but no runs",
                 place=f"job {self.job.name!r}",
-                remedy="say which to begin with (--restore), or give the job another name",
+                remedy="choose the first run's snapshot with --restore, or give the job another "
+                "name",
             )
         return ""
 
@@ -293,7 +296,7 @@ class _Run:
     def _restore_directory(
         self, plan: Plan, attempt: RunAttempt, engine: Engine
     ) -> ConfinedDirectory | None:
-        """Return the savepoint of the last run, whatever its parallelism was; or an export."""
+        """Return the savepoint of the last run, whatever its parallelism; or an export."""
         if not plan.restore:
             return None
         if self.options.restore_from == "blob_store":
@@ -361,7 +364,7 @@ class _Run:
                 files,
             )  # fmt: skip
             discard_attempts(sink.path, self.job.name, plan.run, prepared.attempt)
-            if before is not None:  # who was given up may have written since
+            if before is not None:  # a process that was given up may have written since
                 discard_attempts(sink.path, self.job.name, plan.run - 1, before.attempt)
                 discard_unnamed(
                     sink.path, output_directory(self.job.name, plan.run - 1, before.attempt), named
@@ -408,12 +411,12 @@ class _Run:
 
 @contextmanager
 def _alone(log: RunLog) -> Iterator[Turn]:
-    """Yield the turn of this process; refuse if another process runs the job."""
+    """Yield while this process has the job's lock; refuse if another process runs the job."""
     turn = log.lock(this_process())
     try:
         with Heartbeat(log.lake, turn.token):
             yield turn
-    except MissingFileError:  # who has taken over removes what this one wrote
+    except MissingFileError:  # the process that took over deletes this one's files
         log.require(turn)
         raise
     finally:

@@ -1,9 +1,9 @@
 """Commit a run's output to Delta tables: once, however often the run is repeated.
 
 Every commit carries the job's name and the run's number as a Delta transaction; a run whose number
-is there already commits nothing. Files of attempts that came to nothing are never in the log.
+is there already commits nothing. Files of failed attempts are never in the log.
 
-They lie in `_data/<job>-<run>-<attempt>` below the table, and no link is followed to get there.
+They lie in `_data/<job>-<run>-<attempt>` below the table, and no link on the path is followed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ def commit_output(
 
     Args:
         location: The table.
-        app: Who commits: the job and the sink.
+        app: The committer: the job and the sink.
         run: The run's number.
         schema: The table's columns.
         files: Path below the table, bytes and rows of each.
 
-    Returns:
-        Whether it was done now.
+    Returns: Whether this call committed.
 
     Raises:
         IncompatibleError: The table has other columns.
-        ConflictError: Others kept committing.
+        ConflictError: Other commits came first, again and again.
         UnsafePathError: A file is not one of the output's.
     """
     directory = Directory(location).confined()
@@ -69,20 +68,20 @@ def commit_output(
             change.write(table)
         return True
 
-    remedy = "run again: it goes on where it stopped"
+    remedy = "run again: the run continues where it stopped"
     return until_committed(commit, directory, remedy=remedy)
 
 
 def refuse_committed(location: str, app: str, run: int) -> None:
-    """Refuse a run that is only planned, but committed by another job.
+    """Refuse a planned run if another job has committed its number.
 
     Args:
         location: The table.
-        app: Who commits: the job and the sink.
+        app: The committer: the job and the sink.
         run: The run's number.
 
     Raises:
-        ConflictError: A job of the same name did, with another lake.
+        ConflictError: A job of the same name has, with another lake.
     """
     table = open_table(Directory(location).confined())
     last_run = None if table is None else table.transaction_version(app)
@@ -92,9 +91,10 @@ def refuse_committed(location: str, app: str, run: int) -> None:
 
 def _taken(location: str, job: str, run: int) -> ConflictError:
     return ConflictError(
-        f"run {run} of a job {job!r} is in the table already, and it is not this one",
+        f"run {run} of another job {job!r} is in the table already",
         place=location,
-        remedy="let no two jobs, nor lakes, of one name write to a table: name another",
+        remedy="jobs of one name, of two lakes, can't write to the same table: choose another "
+        "table or name",
     )
 
 
@@ -148,7 +148,7 @@ def discard_unnamed(location: str, attempt: str, named: Collection[str]) -> None
     Args:
         location: The table.
         attempt: The attempt's directory.
-        named: The files that count; those that the table's log has do, too.
+        named: The files to keep, beside those in the table's log.
     """
     directory = Directory(location).confined()
     late = {path for path, _ in directory.files_below(attempt)}.difference(named)

@@ -1,7 +1,7 @@
-"""The new input of a source since the last run: offsets, and the splits between two of them.
+"""The new input of a source since the last run: offsets, and the splits between two offsets.
 
-A source is only ever added to. Its offset is the version of a Delta table, or the files that were
-there with their sizes; a file of JSON lines may grow, and is read from where it ended before.
+A source must only grow. Its offset is the version of a Delta table, or the list of files with their
+sizes; a file of JSON lines may grow, and is read from its earlier end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from statelake.state_core.process.jobs import SourceNode
 Offset: TypeAlias = "dict[str, Any]"
 BATCH_ROWS = 1 << 16
 APPEND_ONLY = (
-    "a source is only added to: begin the job anew, or give it a table that keeps its rows"
+    "a source must only grow: start the job again without state, or give it a table that keeps "
+    "its rows"
 )
 
 
@@ -43,8 +44,8 @@ class Split:
         row_group: The row group of a Parquet file; -1 for the whole file.
         start: The first byte, of JSON lines.
         end: Behind the last byte, of JSON lines.
-        partition: Values of the columns that are not in the file, as the log has them.
-        schema: The columns to be read, of Delta tables, or as the job says.
+        partition: Values of the columns that are not in the file, as in the log.
+        schema: The columns to read: the Delta table's, or the declared ones.
     """
 
     source: SourceNode
@@ -101,7 +102,7 @@ def batches_of(split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def _paths_of(location: str) -> ConfinedDirectory:
-    """A source's directory: what is in it is its user's, and offsets and logs are data."""
+    """Return a source's directory, confined: names in offsets and logs are data."""
     return Directory(location).confined(follow_links=True)
 
 
@@ -123,7 +124,7 @@ def _delta(source: SourceNode, version: int | None = None) -> DeltaTable | None:
         raise LakeError(
             f"the Delta table can't be read ({' '.join(str(error).split())[:200]})",
             place=f"source {source.name!r}",
-            remedy="see whether its log is whole, and still has the version behind the last run",
+            remedy="check that its log is complete, and still has the version after the last run's",
         ) from error
 
 
@@ -168,7 +169,7 @@ def _added(
     place = f"source {source.name!r}, version {version}"
     if not directory.is_file(path):
         raise LakeError(
-            "the log of this version is gone", place=place,
+            "the log of this version does not exist any more", place=place,
             remedy="run the job more often than the table's log expires",
         )  # fmt: skip
     added = []
@@ -181,7 +182,7 @@ def _added(
                 added.append((add["path"], tuple(sorted(add.get("partitionValues", {}).items()))))
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise LakeError(
-            f"no log of Delta's ({error})", place=place, remedy="restore the table's log"
+            f"not a valid Delta log ({error})", place=place, remedy="restore the table's log"
         ) from error
     return added
 
@@ -216,7 +217,7 @@ def _files_offset(source: SourceNode) -> Offset:
         for path, size in files
         if path.endswith(ending) and not posixpath.basename(path).startswith(("_", "."))
     }
-    if source.format == "json":  # a line that is still being written belongs to the next run
+    if source.format == "json":  # an unfinished line belongs to the next run
         sizes = {path: _last_line(directory, path, size) for path, size in sizes.items()}
     return {"files": sizes} if sizes else {}
 
@@ -252,7 +253,7 @@ def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spli
     for path, size in old.items():
         if new.get(path, -1) < size or (source.format == "parquet" and new[path] != size):
             raise LakeError(
-                "the file is gone or another", place=f"source {source.name!r}, {path}",
+                "the file was deleted or replaced", place=f"source {source.name!r}, {path}",
                 remedy=APPEND_ONLY,
             )  # fmt: skip
     splits: list[Split] = []

@@ -1,8 +1,8 @@
-"""One subtask of an operator: restored, run over its records, and its state written.
+"""Restore one subtask of an operator, run it over its records, and write its state.
 
-Everything that a subtask reads and writes lies in files, so it runs anywhere, and again, even twice
-at once: its output and its state are files of this very run in directories of the attempt, and
-nobody sees them before the run is committed.
+A subtask only reads and writes files, so it runs anywhere, and again, even twice at once: its
+output and its state are files of its own in directories of the attempt, invisible before the run is
+committed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Restored:
     Attributes:
         directory: The savepoint's directory.
         keyed: Its handles, of all subtasks.
-        operator: What this subtask gets of the operator state.
+        operator: This subtask's part of the operator state.
         raw_keyed: Handles of raw keyed state, of all subtasks, which may be timers.
     """
 
@@ -75,7 +75,7 @@ class OutputTarget:
         output: The name of the output.
         name: The sink's name; empty if other operators read it.
         directory: The sink's table, or one of the run's.
-        path: Below it, but for what the run of the task adds to its name.
+        path: The path below it, without the suffix of the task's run.
     """
 
     output: int
@@ -100,23 +100,23 @@ class SubtaskTask:
     Attributes:
         job: The job's name.
         operator: The operator.
-        subtask: Its index.
-        parallelism: How many there are.
-        max_parallelism: How many key groups.
+        subtask: The subtask's index.
+        parallelism: The operator's parallelism.
+        max_parallelism: The number of key groups.
         processing_time: The run's processing time.
-        records: The directory of the channels; confined to the lake.
-        inputs: The files there of each input, in the order of the source.
-        state: The directory that the state is written to.
+        records: The directory of channels, confined to the lake.
+        inputs: The files in it of each input, in the order of the source.
+        state: The directory of the written state.
         backend: `heap` or `rocksdb`.
-        restored: The state that it begins with; None in the first run.
-        targets: Where its outputs go.
-        before: Event time when the state was taken.
-        watermark: Event time at the end of this run.
+        restored: The initial state; None in the first run.
+        targets: The targets of its outputs.
+        before: The watermark of the initial state.
+        watermark: The watermark at the end of this run.
         final: Whether the streams end with this run.
         compressed: Whether state is written compressed.
-        backup: Where state goes too; None for nowhere.
+        backup: The settings of the backup; None without one.
         checkpoint: The id of the run's checkpoint.
-        last: The record of the run before, of a subtask of this name.
+        last: The last run's record of a subtask of this name.
     """
 
     job: str
@@ -153,9 +153,9 @@ class SubtaskResult:
         keyed: The handle of its keyed state.
         operator: The handle of its operator state.
         files: The files of its outputs.
-        records: How many it processed.
-        marker: Where the blob store has its state; empty if there is none.
-        counts: What the commit cost, by the names that `CommitMeasures` has.
+        records: The number of processed records.
+        marker: The place of its state in the blob store; empty without a backup.
+        counts: The costs of the commit, by the names of `CommitMeasures`.
     """
 
     keyed: KeyedHandle | None
@@ -167,7 +167,7 @@ class SubtaskResult:
 
 
 def run_subtask(task: SubtaskTask) -> SubtaskResult:
-    """Restore, process, write.
+    """Restore a subtask, process its records, and write its state.
 
     Raises:
         ProcessError: The function failed.
@@ -183,7 +183,7 @@ def run_subtask(task: SubtaskTask) -> SubtaskResult:
             f"the function failed: {type(error).__name__}: {error} ({where.name}, line"
             f" {where.lineno} of {where.filename.rpartition('/')[2]})",
             place=task.place,
-            remedy="nothing was committed: correct it, and run again",
+            remedy="nothing was committed: correct the function, and run again",
         ) from error
 
 
@@ -196,7 +196,7 @@ class _Subtask:
         restored = task.restored
         if restored is not None:
             self.states.restore(restored.operator, StateFiles(restored.directory))
-        # threads of one process have the same function; what it keeps is this subtask's alone
+        # threads of one process share the function; its copy is this subtask's alone
         self.function = copy.deepcopy(task.operator.function)
         runtime = RuntimeContext(
             task.job, task.operator.uid, task.subtask, task.parallelism, task.max_parallelism,
@@ -227,7 +227,7 @@ class _Subtask:
         return backend
 
     def run(self) -> SubtaskResult:
-        """Run the subtask, from `open` to the handles."""
+        """Run the subtask, from `open` of the function to the handles of the written state."""
         operator, task = self.operator, self.task
         try:
             operator.open(task.before)
@@ -337,7 +337,7 @@ class _OutputWriter:
         self.files: list[tuple[Any, pq.ParquetWriter]] = []
 
     def flush(self, least: int = FLUSH_RECORDS) -> None:
-        """Write the buffered records, if they are enough."""
+        """Write the buffered records, if they fill a batch."""
         if self.collector.pending < least:
             return
         for records in self.collector.take():
@@ -378,7 +378,8 @@ class _OutputWriter:
                 extra = set(records[0]) - set(self.schema.names)
                 if extra:
                     raise EncodeError(
-                        f"a record has {', '.join(map(repr, sorted(extra)))}, and its output not",
+                        f"a record has {', '.join(map(repr, sorted(extra)))}, which its output "
+                        f"does not have",
                         remedy=f"the output's columns are {', '.join(self.schema.names)}",
                     )
                 return pa.RecordBatch.from_pylist(records, self.schema)

@@ -1,8 +1,8 @@
-"""Everything that needs PySpark.
+"""Modules that need PySpark.
 
 =================  ==================================================================
 `session`          the session, and its settings; `jars` fetches Delta's
-`class_archive`    Spark's classes in a file, with which it starts sooner
+`class_archive`    Spark's classes in a file, which shortens its start
 `engine`           slices of work as Spark tasks; `worker_daemon` starts workers with modules loaded
 `packing`          statelake as an archive, for executors without it
 `frames`           tables of a lake as data frames
@@ -10,7 +10,7 @@
 `flink_savepoint`  `spark.read.format("flink_savepoint")`
 =================  ==================================================================
 
-Another data source goes beside `flink_savepoint`.
+A further data source is a module beside `flink_savepoint`.
 """
 
 from statelake.state_core.extras import require_extra

@@ -1,4 +1,4 @@
-"""A class data archive of Spark's classes, with which Spark starts sooner.
+"""A class data archive of Spark's classes, which makes Spark's start shorter.
 
 `python -m statelake.pipelines.spark.class_archive` makes that file (190 MB, a minute), once for
 each version of Java, Spark and Delta. Without a usable file Spark starts as usual.
@@ -20,7 +20,7 @@ import pyspark
 from statelake.pipelines.spark.jars import cache_directory, delta_jars, java_command
 
 SECONDS = 300
-QUIET = "-Xlog:disable", "-Xlog:all=error:stderr"  # a file that can't be used is no matter
+QUIET = "-Xlog:disable", "-Xlog:all=error:stderr"  # an unusable file is ignored
 
 
 def class_archive() -> Path:
@@ -60,13 +60,13 @@ def make_class_archive() -> None:
         jvm: Any = session.sparkContext._gateway  # noqa: SLF001 - nothing else has the process
         session.stop()
         jvm.shutdown()
-        jvm.proc.stdin.close()  # by which it knows that it is to end
+        jvm.proc.stdin.close()  # the JVM ends when its input does
         try:
             jvm.proc.wait(SECONDS)
         except subprocess.TimeoutExpired:
             jvm.proc.kill()
             return
-        with suppress(FileNotFoundError):  # the JVM had a reason, which is none to fail for
+        with suppress(FileNotFoundError):  # the JVM may have made no archive
             part.replace(archive)
 
 

@@ -44,7 +44,7 @@ _LIBRARIES = (
     f"{sys.base_prefix}/lib/python{sys.version_info.major}{sys.version_info.minor}.zip",
 )
 _PACKAGES = {"site-packages", "dist-packages"}
-# what Spark says of executors that can't run a task of ours, and what to do
+# Spark's errors about executors that can't run statelake's tasks, and the remedy for each
 _NOT_READY = (
     (
         re.compile(r"PYTHON_VERSION_MISMATCH|different version in worker|is of Python \d"),
@@ -59,7 +59,7 @@ _NOT_READY = (
     (
         re.compile(r'Cannot run program "([^"]+)"'),
         "the executors can't start Python",
-        "say where it is with --spark-conf spark.pyspark.python=...",
+        "give its path with --spark-conf spark.pyspark.python=...",
     ),
 )
 
@@ -90,7 +90,7 @@ class SparkEngine:
         """
         if not tasks:
             return []
-        # as bytes: what a task holds may be of a module that the worker has yet to load
+        # as bytes: a task's values may be of a module that the worker has yet to load
         packed = [cloudpickle.dumps(task) for task in tasks]  # type: ignore[no-untyped-call]
         rows = pa.table({NUMBER: range(len(tasks)), TASK: pa.array(packed, pa.binary())})
         frame = self.session.createDataFrame(rows).repartitionByRange(len(tasks), NUMBER)
@@ -117,7 +117,7 @@ class SparkEngine:
 
     @contextmanager
     def _reported(self, total: int, progress: Progress) -> Iterator[None]:
-        """Call `progress` as tasks end."""
+        """Call `progress` when a task ends."""
         if not hasattr(self.session, "sparkContext"):
             with self._reported_by_connect(total, progress):
                 yield
@@ -136,7 +136,7 @@ class SparkEngine:
             ended = sum(stage.num_completed_tasks for stage in stages or ())
             progress(min(ended, total), total)
 
-        session: Any = self.session  # of Connect's class
+        session: Any = self.session  # the class of Spark Connect's session
         session.registerProgressHandler(handle)
         try:
             yield
@@ -151,7 +151,7 @@ class SparkEngine:
                 info = tracker.getJobInfo(job)
                 for stage in info.stageIds if info else ():
                     stage_info = tracker.getStageInfo(stage)
-                    # the first stage only hands the tasks out
+                    # the first stage only distributes the tasks
                     if stage_info and stage_info.numTasks == total:
                         finished = max(finished, stage_info.numCompletedTasks)
             progress(min(finished, total), total)
@@ -173,13 +173,13 @@ def _is_installed(place: str) -> bool:
 
 
 class _Guarded(Generic[Task, Result]):
-    """Calls the function, and returns statelake's errors as results: they name file and offset."""
+    """Calls the function, and returns statelake's errors as results, with file and offset."""
 
     def __init__(self, function: Callable[[Task], Result], plugins: tuple[Plugin, ...]) -> None:
         self.function = function
         self.plugins = plugins
-        # a module of the directory that a command was called in is found there by workers too;
-        # what is installed here is none of theirs, which may have it in another version
+        # workers also find modules of the directory in which a command was called; packages
+        # installed here are left out, as a worker may have them in another version
         self.path = tuple(place for place in sys.path if not _is_installed(place))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -59,7 +59,7 @@ def register(session: SparkSession) -> None:
     another; on a cluster the cluster decides.
     """
     context = getattr(session, "sparkContext", None)
-    if context is None:  # of Spark Connect, which takes the Python of its server
+    if context is None:  # Spark Connect runs the Python of its server
         session.dataSource.register(FlinkSavepointDataSource)
         return
     before = context.pythonExec
@@ -75,17 +75,17 @@ class FlinkSavepointDataSource(DataSource):
     """The data source of `spark.read.format("flink_savepoint")`.
 
     Options:
-        path: The savepoint or checkpoint; what `load` is given.
-        operator: Uid, name or id; may be left out where only one has keyed state.
-        state: The state; may be left out where there is only one beside timers.
-        columns: Only these, separated by commas; by default all but the exact bytes (`raw_key`,
+        path: The savepoint or checkpoint; the argument of `load`.
+        operator: Uid, name or id; optional if only one operator has keyed state.
+        state: The state; optional if there is only one beside timers.
+        columns: The columns, separated by commas; by default all but the exact bytes (`raw_key`,
             `raw_value`) of values that a column can't hold.
-        keyGroups: Only these: `17`, or `0-63`, or several separated by commas.
+        keyGroups: The key groups: `17`, or `0-63`, or several separated by commas.
         uids: Operator uids to recognise (Flink < 2.0), separated by commas.
         allowExternal: Directories elsewhere that handles may lead to, separated by commas.
-        plugins: Modules or files that register serializers and decoders of yours.
-        sliceBytes: How much state a partition has, about.
-        pruneByFilter: `true` if the DataFrame is used with one filter only: see above.
+        plugins: Modules or files that register your serializers and decoders.
+        sliceBytes: The approximate number of state bytes of a partition.
+        pruneByFilter: `true` if the DataFrame is used with one filter only (see the module).
     """
 
     @classmethod
@@ -98,13 +98,13 @@ class FlinkSavepointDataSource(DataSource):
         return from_arrow_schema(_Selection.of(self.options).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of the state: of the columns of `schema`, if the user gave one."""
+        """Return a reader of the state, with the columns of `schema` if the user gave one."""
         return FlinkSavepointReader({**self.options, "columns": ",".join(schema.names)})
 
 
 @dataclass(frozen=True)
 class _Selection:
-    """The selection by options. Spark passes their names in lower case."""
+    """Selects by options, whose names Spark passes in lower case."""
 
     operator: Operator
     state: KeyedState
@@ -202,7 +202,7 @@ class _Slice(InputPartition):
 
 
 class _PushFilters:
-    """`pushFilters` for a reader that must not seem to have it.
+    """Descriptor of `pushFilters`, which hides the method from Spark.
 
     Spark refuses a reader whose class overrides the method while push-down is off, though it
     would not call it; it looks at `__func__` to tell. It is only called while push-down is on.
@@ -233,7 +233,7 @@ class FlinkSavepointReader(DataSourceReader):
                 range(key_group.first, key_group.last + 1) for key_group in selection.key_groups
             )
             self._keep({group for groups in inside for group in groups})
-        # an attribute, not a method: see there
+        # an attribute, not a method: see `_PushFilters`
         object.__setattr__(self, "pushFilters", _PushFilters(self))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -323,7 +323,7 @@ def _groups_of(selection: _Selection, values: list[Any]) -> set[int] | None:
     # -0.0 equals 0.0 and 1.0 equals 1.00 for Spark, and for Java's hash they don't
     if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         return None
-    # what a column can't hold is shown as this character
+    # a column shows this character for text that it can't hold
     if any(isinstance(value, str) and "\ufffd" in value for value in values):
         return None
     try:

@@ -1,6 +1,6 @@
 """DataFrames as the rows of new states: Spark evaluates them, and its tasks spill the rows.
 
-No row passes through the driver, except for operator state, which a subtask holds whole anyway.
+No row passes through the driver, except for operator state, which fits into one subtask's memory.
 """
 
 from __future__ import annotations

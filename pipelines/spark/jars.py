@@ -26,7 +26,7 @@ DELTA_JARS = tuple(
 )
 MINIMUM_JAVA = 17
 RETRY_SECONDS = (2.0, 10.0)
-# for JARs without what they depend on: no POM is asked for, nor the POMs that it names
+# for JARs without their dependencies: Ivy requests no POM
 WITHOUT_POMS = (
     '<ivysettings><settings defaultResolver="central"/><resolvers>'
     '<ibiblio name="central" m2compatible="true" usepoms="false"/>'
@@ -35,7 +35,7 @@ WITHOUT_POMS = (
 
 
 class JavaError(StateError):
-    """There is no usable Java."""
+    """Java is missing, or too old."""
 
 
 def cache_directory() -> Path:
@@ -114,7 +114,7 @@ def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
     ivy_file, settings = part / "ivy.xml", part / "ivysettings.xml"
     ivy_file.write_text(module, "utf-8")
     settings.write_text(WITHOUT_POMS, "utf-8")
-    # what is known without its POM is kept apart, as it seems to depend on nothing
+    # JARs resolved without POMs have a cache of their own, where they seem to have no dependencies
     cache = str(cache_directory() / ("ivy" if with_poms else "ivy-alone"))
     command = [
         java_command(), "-jar", str(ivy), "-cache", cache,
@@ -138,7 +138,7 @@ def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
 
 
 def java_command() -> str:
-    """Return the `java` to run: of `JAVA_HOME`, or on the path; empty without one."""
+    """Return the `java` of `JAVA_HOME` or of the PATH; empty without one."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return str(Path(home) / "bin" / "java")

@@ -17,8 +17,8 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.object_stores import S3_SCHEMES
 from statelake.state_core.files.storage_options import options_of_environment, storage_options
 
-HADOOP_VERSION = "3.5.0"  # that of PySpark's own Hadoop
-SDK_VERSION = "2.35.4"  # with which that Hadoop was tested; its bundle has 600 MB of other services
+HADOOP_VERSION = "3.5.0"  # the version of PySpark's own Hadoop
+SDK_VERSION = "2.35.4"  # Hadoop's; its bundle has 600 MB of other services
 SDK_MODULES = (
     "annotations", "apache-client", "arns", "auth", "aws-core", "aws-query-protocol",
     "aws-xml-protocol", "checksums", "checksums-spi", "crt-core", "endpoints-spi", "http-auth",
@@ -37,7 +37,7 @@ S3_JARS = (
 S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 PROVIDER = "aws.credentials.provider"
 PROVIDERS = "org.apache.hadoop.fs.s3a.{}AWSCredentialsProvider"
-# of what delta-rs and AWS's tools call it, to what S3A does
+# by the names of delta-rs and AWS's tools, the names of S3A
 S3A_OPTIONS = {
     "AWS_ENDPOINT_URL": "endpoint",
     "AWS_REGION": "endpoint.region",
@@ -45,9 +45,9 @@ S3A_OPTIONS = {
     "AWS_SECRET_ACCESS_KEY": "secret.key",
     "AWS_SESSION_TOKEN": "session.token",
 }
-# those of one credential: what another place says of one of them belongs to another credential
+# the parts of one credential: two sources of settings are never mixed
 KEYS = {"access.key", "secret.key", "session.token", PROVIDER}
-_OPENED: dict[str, dict[str, str]] = {}  # what S3A knows of a bucket, as long as the JVM lives
+_OPENED: dict[str, dict[str, str]] = {}  # S3A's settings of a bucket, which last as long as the JVM
 
 
 def spark_path(session: SparkSession, directory: Directory) -> str:
@@ -69,7 +69,7 @@ def spark_path(session: SparkSession, directory: Directory) -> str:
         raise StateError(
             "Spark has opened this bucket with other keys, or at another address, and keeps them",
             place=f"s3://{bucket}",
-            remedy="open the one and the other in processes of their own",
+            remedy="open each in a process of its own",
         )
     given = session.conf.getAll
     told = {
@@ -92,11 +92,11 @@ def s3a_settings(directory: Directory) -> dict[str, str]:
     settings = {name: options[key] for key, name in S3A_OPTIONS.items() if options.get(key)}
     virtual = parse_qs(directory.query).get("force_virtual_addressing", ["false"])[-1]
     if "endpoint" in settings and virtual.lower() not in {"true", "1"}:
-        settings["path.style.access"] = "true"  # as Arrow and delta-rs call other stores
+        settings["path.style.access"] = "true"  # as in Arrow and delta-rs
     if "AWS_SKIP_SIGNATURE" in options:
         settings = {name: value for name, value in settings.items() if name not in KEYS}
         settings[PROVIDER] = PROVIDERS.format("Anonymous")
-    elif "access.key" in settings:  # and no token of the environment's, which is of other keys
+    elif "access.key" in settings:  # the environment's token belongs to other keys
         kind = "Temporary" if "session.token" in settings else "Simple"
         settings[PROVIDER] = PROVIDERS.format(kind)
     return settings
@@ -112,7 +112,7 @@ def _bring_s3a(session: SparkSession) -> None:
         return
     loader = session._jsparkSession.sharedState().jarClassLoader()  # noqa: SLF001 - the same
     for jar in sorted(resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS).glob("*.jar")):
-        uri = jar.resolve().as_uri()  # SQL's ADD JAR loads none whose path has a quote or a space
+        uri = jar.resolve().as_uri()  # SQL's ADD JAR refuses paths with a quote or a space
         context._jsc.addJar(uri)  # noqa: SLF001 - for executors, also for those that come later
         loader.addURL(context._jvm.java.net.URI(uri).toURL())  # noqa: SLF001 - for the driver
     configuration.setClassLoader(loader)

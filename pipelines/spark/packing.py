@@ -6,8 +6,8 @@
     site/        the packages: all that `pip install statelake` brings and what is installed of
                  the extras `hdfs` and `kafka`, and compiled kernels
 
-Spark unpacks it on each node, and starts that Python, as `pipelines.spark.session` tells it.
-PySpark itself is not in it: nodes have that with Spark.
+Spark unpacks it on each node, and starts that Python: `pipelines.spark.session` sets it. PySpark
+itself is not part of it: nodes have it with Spark.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import statelake
 from statelake.pipelines.spark.worker_daemon import preload
 from statelake.state_core.errors import StateError
 
-_OF_SPARK = {"pyspark", "py4j", "delta-spark"}  # and the JARs that these bring
-_EXTRAS = ("", "spark", "hdfs", "kafka")  # what tasks may need, as far as it is installed
+_OF_SPARK = {"pyspark", "py4j", "delta-spark"}  # their JARs come with Spark
+_EXTRAS = ("", "spark", "hdfs", "kafka")  # extras that tasks may need, if installed
 _KERNELS = (".nbi", ".nbc")  # machine code as Numba keeps it
 _SCRIPT = """\
 #!/bin/sh
@@ -41,7 +41,7 @@ for python in "$STATELAKE_PYTHON" python{version} python3 python; do
     exec "$python" "$@"
   fi
 done
-echo "what statelake sent is of Python {version}, and this node has none:" \\
+echo "statelake's archive needs Python {version}, which this node does not have:" \\
   "install it, or set STATELAKE_PYTHON to where it is" >&2
 exit 1
 """
@@ -59,9 +59,9 @@ def pack(to: Path) -> int:
     """
     if not to.name.endswith((".tar.gz", ".tgz")):
         raise StateError(
-            "Spark takes an archive for what its name says",
+            "Spark tells an archive's type by its name",
             place=str(to),
-            remedy="let it end in .tar.gz",
+            remedy="choose a name that ends in .tar.gz",
         )
     preload()
     part = to.with_name(f".{to.name}.part")
@@ -109,7 +109,7 @@ def _own_files(home: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _required(name: str) -> set[str]:
-    """Return a distribution and all installed ones that its tasks need."""
+    """Return a distribution and all installed distributions that its tasks need."""
     packages = set(_OF_SPARK)
     left = [name]
     while left:
@@ -133,5 +133,5 @@ def _extra_of(requirement: str) -> str:
 
 
 def described() -> str:
-    """Return what nodes must have in common with this machine to use its archive."""
+    """Return the system, processor and Python version that nodes must share with this machine."""
     return f"Python {_VERSION} on {platform.system()} {platform.machine()}"

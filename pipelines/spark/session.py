@@ -27,7 +27,7 @@ from statelake.state_core.extras import require_extra
 GIVEN_BY_OTHERS = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
 CONNECT = "sc://"
 CONNECT_PORT, CONNECT_SECONDS = 15002, 20.0
-UNPACKED = "statelake"  # the directory of what executors are sent, below their own
+UNPACKED = "statelake"  # the directory of the unpacked archive, below an executor's own
 PYTHON = f"./{UNPACKED}/bin/python"
 QUICK_TO_START = "-XX:TieredStopAtLevel=1"
 JAVA_OPTIONS = (
@@ -51,9 +51,9 @@ def open_session(
     Args:
         application: The application's name in Spark's UI.
         ui: Whether Spark's own web interface is started; on a cluster it always is.
-        slices: Whether it is to run slices, which Python does: executors' JVMs only pass data on,
-            and compile less of their own code.
-        java_options: More options of the JVM; by default those by which it starts sooner.
+        slices: Whether it runs slices in Python: executors' JVMs then only pass data on, and
+            compile less of their own code.
+        java_options: Further options of the JVM; by default those that shorten its start.
 
     Raises:
         JavaError: There is no Java 17.
@@ -94,12 +94,12 @@ def open_session(
 
 
 def _own_settings(java_options: Sequence[str]) -> dict[str, str]:
-    """Return settings of a JVM that this process starts: master, JARs, memory, workers' Python."""
+    """Return settings of this process's own JVM: master, JARs, memory, workers' Python."""
     settings = {
         "spark.master": spark_master() or f"local[{os.cpu_count() or 1}]",
         "spark.jars": ",".join(delta_jars()),
         "spark.driver.extraJavaOptions": " ".join((*JAVA_OPTIONS, *java_options)),
-        # or Spark makes an empty `spark-warehouse` wherever it is started
+        # otherwise Spark makes an empty `spark-warehouse` in the working directory
         "spark.sql.warehouse.dir": (cache_directory().resolve() / "warehouse").as_uri(),
     }
     if not cluster_configured():  # a cluster's executors look for the driver by its own address
@@ -110,7 +110,7 @@ def _own_settings(java_options: Sequence[str]) -> dict[str, str]:
         settings["spark.archives"] = f"{packed}#{UNPACKED}"
         python = python or PYTHON
     if python:
-        os.environ["PYSPARK_PYTHON"] = python  # which PySpark takes before the setting
+        os.environ["PYSPARK_PYTHON"] = python  # PySpark prefers it to the setting
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return settings
 
@@ -125,7 +125,7 @@ def _connected(remote: str, application: str) -> SparkSession:
     """
     require_extra("connect")
     packed = _packed()
-    shown = remote.partition("/;")[0]  # behind it there may be a token
+    shown = remote.partition("/;")[0]  # the rest may have a token
     builder = SparkSession.builder.appName(application).remote(remote)
     for key, value in _given_settings().items():
         builder = builder.config(key, value)
@@ -139,14 +139,14 @@ def _connected(remote: str, application: str) -> SparkSession:
         raise StateError(
             f"no session of Spark Connect ({' '.join(str(error).split())[:300]})",
             place=shown,
-            remedy=f"look whether the server runs there: sc://HOST:{CONNECT_PORT}",
+            remedy=f"check that the server runs at that address: sc://HOST:{CONNECT_PORT}",
         ) from error
     connected: SparkSession = session
     return connected
 
 
 def _require_listener(remote: str) -> None:
-    """Require that a server listens there: the client itself would try for half an hour.
+    """Require that a server listens: the client itself would try for half an hour.
 
     Raises:
         OSError: No server listens.

@@ -1,11 +1,11 @@
 """Spark SQL over a lake, with tables `<job>.<operator>.<state>` at any snapshot.
 
 Names are those of `pipelines.lake.query.table_names`; each stands for the Delta table, pinned to
-the snapshot's version if one is given, or if statelake is writing a newer one. First it is checked
-that the version has exactly the files of the snapshot. Everything else is Spark's own SQL.
+the snapshot's version if one is given, or if statelake is writing a newer one. Before that, the
+version is checked to have exactly the files of the snapshot. Everything else is Spark's own SQL.
 
-Spark opens a table by its path. That there is no link on the way, and that the table's log only
-names files in it, is checked right before; anyone with write access can still change it afterwards.
+Spark opens a table by its path. Right before, the path is checked to have no link, and the table's
+log to name only files of the table; anyone with write access can still change them afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from statelake.pipelines.lake.tables.tables import has_files_of
 from statelake.pipelines.spark.object_stores import spark_path
 from statelake.state_core.errors import StateError
 
-# they print what is raised as well, with its Java trace
+# these loggers also print a raised error, with its Java trace
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -37,18 +37,18 @@ def run_sql(
     """Run a query or a statement.
 
     Args:
-        session: Spark, with Delta.
+        session: The session, with Delta.
         lake: The lake.
         query: A single SQL statement.
         as_of: A snapshot's id: tables have its rows.
         job: A job whose name may be left out of table names.
-        names: The names of tables, instead of these two.
+        names: The names of tables, instead of `as_of` and `job`.
 
     Raises:
         NotFoundError: No job has that snapshot.
         UnsafePathError: The path of a named table leads out of the lake.
-        ConflictError: An erasure has not ended, so that the log of a table is not the snapshot's.
-        StateError: The statement names something that only DuckDB has.
+        ConflictError: An unfinished erasure has changed the log of a table.
+        StateError: The statement names a table that only DuckDB has.
     """
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)

@@ -39,7 +39,7 @@ def preload() -> int:
 
 if __name__ == "__main__":
     preload()
-    # PySpark collects garbage after each task: not among all that was loaded here, which stays
+    # PySpark collects garbage after each task: loaded modules are exempted
     gc.collect()
     gc.freeze()
     manager()

@@ -141,9 +141,12 @@ def finish_deletions(lake: Catalog, jobs: Collection[str] | None = None) -> Free
     Raises:
         DamagedLakeError: A row or a table of one of these jobs is invalid, so that the files that
             it needs are not known.
+        LakeFormatError: This statelake can't write into the lake.
     """
     freed, failed = Freed(), None
-    for token, claim in lake.version().claims.deletions.items():
+    version = lake.version()
+    version.format.refuse_writing(lake.directory.uri)
+    for token, claim in version.claims.deletions.items():
         try:
             freed += carry_out(lake, claim)
             lake.transact(partial(_without, token))

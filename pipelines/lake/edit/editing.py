@@ -237,7 +237,8 @@ class _Edit:
                 (self.metadata.operators, {operator.operator_id for operator in self.operators}),
                 (theirs, {operator.operator_id for operator in other.operators}),
             )
-            operators, copied = merge_operators(lake, self.record.job, other, token, paths)
+            name = self.rewriter.attempt.claim.snapshot_id
+            operators, copied = merge_operators(lake, self.record.job, name, other, token, paths)
             paths += merged_tables(self.record.job, other, paths)
             self.copied += copied
             self.operators += operators

@@ -170,6 +170,7 @@ def add_record(
     Raises:
         ConflictError: Other writers were first each time.
     """
+    lake.refuse_writing()
     directory = StateTable(lake.directory, ERASURE_RECORDS).directory
     text = json.dumps(content, sort_keys=True)
 

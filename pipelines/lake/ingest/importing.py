@@ -52,6 +52,7 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
     UnitRecord,
+    by_span,
 )
 from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.pipelines.lake.tables.unit_writer import table_columns
@@ -350,12 +351,12 @@ class _Import:
                 committed = list(
                     pool.map(
                         lambda target, op=operator, res=slices: self._commit(
-                            op, target, res, previous, token
+                            op, target, res, previous, token, name
                         ),
                         targets,
                     )
                 )
-            committed += self._commit_pieces(operator, pieces, previous, token)
+            committed += self._commit_pieces(operator, pieces, previous, token, name)
             described = describe_operator_states(operator, self.operator_tables, pieces)
             operators.append(_describe_operator(operator, targets, committed, slices, described))
         written = sum(result.written_bytes for group in results.values() for result in group)
@@ -389,23 +390,24 @@ class _Import:
         results: list[SliceResult],
         previous: SnapshotRecord | None,
         token: str,
+        snapshot_id: str,
     ) -> TableRecord:
         """Commit the written and the kept files as the table's next version."""
         partitioning = Partitioning(operator.max_parallelism, target.partition_by)
-        before = {
-            (previous_unit.first, previous_unit.last): previous_unit
-            for previous_unit in previous_units(previous, target.path)
-        }
+        before = by_span(previous_units(previous, target.path))
         units = sorted(
             (
-                unit if unit.path else before[unit.first, unit.last]
+                file
                 for result in results
                 for unit in result.units.get(target.path, [])
+                for file in ([unit] if unit.path else before[unit.first, unit.last])
             ),
             key=lambda unit: unit.first,
         )
         schema = partitioning.table_schema(table_columns(operator.state(target.states[0])))
-        version = self._replace_files(target.path, schema, units, partitioning.column, token)
+        version = self._replace_files(
+            target.path, schema, units, partitioning.column, token, snapshot_id
+        )
         return TableRecord(target.path, version, partitioning.column, units)
 
     def _commit_pieces(
@@ -414,21 +416,22 @@ class _Import:
         pieces: list[SubtaskSpanResult],
         previous: SnapshotRecord | None,
         token: str,
+        snapshot_id: str,
     ) -> list[TableRecord]:
         """Commit the next version of each table of operator state."""
         tables = []
         for state in operator.operator_states:
             path = self.operator_tables[operator.operator_id, state.name]
-            before = {
-                (previous_unit.first, previous_unit.last): previous_unit
-                for previous_unit in previous_units(previous, path)
-            }
+            before = by_span(previous_units(previous, path))
             units = [
-                piece.unit if piece.unit.path else before[piece.unit.first, piece.unit.last]
+                file
                 for piece in pieces
                 if piece.piece.table == path and piece.unit.rows
+                for file in (
+                    [piece.unit] if piece.unit.path else before[piece.unit.first, piece.unit.last]
+                )
             ]
-            version = self._replace_files(path, state.schema, units, None, token)
+            version = self._replace_files(path, state.schema, units, None, token, snapshot_id)
             tables.append(TableRecord(path, version, "", units))
         return tables
 
@@ -439,13 +442,16 @@ class _Import:
         units: list[UnitRecord],
         partition_by: str | None,
         token: str,
+        snapshot_id: str,
     ) -> int:
         """Commit files as the table's next version, and delete the temporary ones."""
         table = self.lake.table(path)
         if self.leaves_files:
             table.remove_others(token, [unit.path for unit in units])
         files = [TableFile.of(unit) for unit in units]
-        return table.replace_files(schema, files, partition_by=partition_by, attempt=token)
+        return table.replace_files(
+            schema, files, partition_by=partition_by, attempt=token, snapshot=snapshot_id
+        )
 
 
 def _describe_operator(

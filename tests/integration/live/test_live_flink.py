@@ -75,7 +75,7 @@ def test_savepoints_are_taken_and_disposed_of(
         time.sleep(0.2)
     cluster.dispose_savepoint(location)
     assert not directory.exists()
-    with pytest.raises(ClusterError, match="is not disposed of: FileNotFoundException"):
+    with pytest.raises(ClusterError, match="is not deleted: FileNotFoundException"):
         cluster.dispose_savepoint(location)
 
 

@@ -225,7 +225,7 @@ def test_neither_runs_and_the_savepoint_is_named(counting: Counting) -> None:
     wrong = {**counting.plan()["new"], "arguments": (counting.name, "text")}
     with pytest.raises(FlinkJobError, match="untouched at file:") as raised:
         counting.rescale(counting.plan(new=wrong, old=wrong))
-    assert "and the old one neither" in str(raised.value)
+    assert "nor the old one" in str(raised.value)
     result = counting.rescale(counting.plan())
     assert result.outcome == PUT_BACK
     counting.goes_on(result)

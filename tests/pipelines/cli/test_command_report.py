@@ -46,7 +46,7 @@ def test_a_savepoint(tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"wrote {target}: ")
     assert list(tmp_path.iterdir()) == [target]
-    assert "|Faults|Nobody looked for faults: make the report with |--check|" in text_of(target)
+    assert "|Faults|Not checked for faults: make the report with |--check|" in text_of(target)
 
 
 def test_the_documentation_shows_what_is_printed(
@@ -69,7 +69,7 @@ def test_for_scripts(tmp_path: Path) -> None:
     assert ran.code == 0
     size = target.stat().st_size
     assert ran.json == {"path": str(target), "bytes": size, "operators": 3, "faults": 0}
-    assert "|Sound: everything was read, and nothing is wrong.|" in text_of(target)
+    assert "|Sound: everything was read, and no fault was found.|" in text_of(target)
 
 
 def test_without_heaviest_keys(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_without_heaviest_keys(tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     assert run("report", MONDAY, "--to", target, "--limit", 0).code == 0
     assert "Heaviest keys" not in text_of(target)
-    assert "|What each subtask gets|" in text_of(target)
+    assert "|Bytes by subtask|" in text_of(target)
 
 
 def test_a_lake(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_faults_are_told_and_the_rest_is_shown(broken: Damaged, tmp_path: Path) 
     assert (ran.code, ran.err) == (NO, "")
     assert ran.out.endswith("; 1 fault\n")
     said = text_of(target)
-    assert "|Faults|1 fault|What is wrong|" in said
+    assert "|Faults|1 fault|Problem|" in said
     assert "|Not all of its state could be read: " in said
     target.unlink()
     ran = run("report", broken.path, "--to", target)
@@ -139,7 +139,7 @@ def test_one_that_can_not_be_opened(broken: Damaged, tmp_path: Path) -> None:
     assert (ran.code, ran.json["operators"]) == (NO, 0)
     said = text_of(target)
     assert "|Can't be opened|" in said
-    assert f"|{ran.json['faults']} faults|What is wrong|" in said
+    assert f"|{ran.json['faults']} faults|Problem|" in said
     assert "|Operators|" not in said
     target.unlink()
     assert run("report", tmp_path / "none", "--to", target, "--check").code == BAD_INPUT

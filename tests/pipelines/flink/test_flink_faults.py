@@ -214,7 +214,7 @@ def test_an_endless_answer_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statelake.pipelines.flink.connection.LARGEST_ANSWER", 1 << 16)
     assert LARGEST_ANSWER > 1 << 20
     with FakeRest([Answer(b"[" + b"1," * (1 << 20))]) as server:
-        assert "an answer of more than" in failure(client(server).jobs)
+        assert "a response of more than" in failure(client(server).jobs)
 
 
 def test_reading_is_tried_again_and_a_change_is_not() -> None:
@@ -293,7 +293,7 @@ def test_a_savepoint_that_takes_too_long_is_left() -> None:
 def test_ids_are_none_that_lead_elsewhere() -> None:
     """No path of the API is made of what is no id."""
     with FakeRest([Answer({})]) as server:
-        assert "no id of Flink's" in failure(
+        assert "is not a Flink id" in failure(
             lambda: client(server).job("../config"), DeclarationError
         )
         assert server.asked == []
@@ -364,7 +364,7 @@ def test_redirects_are_not_followed() -> None:
         moved = Answer("", 302, headers={"Location": f"{other.url}/jobs?x=1"})
         with FakeRest([moved]) as server:
             said = failure(client(server, token="token").jobs)  # noqa: S106
-        assert f"it leads to '{other.url}/jobs'" in said
+        assert f"it redirects to '{other.url}/jobs'" in said
         assert other.asked == []
 
 
@@ -412,18 +412,18 @@ def test_settings_come_from_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "problem"),
     [
-        ({}, "no Flink cluster is named"),
+        ({}, "no Flink cluster is given"),
         ({"": "ftp://host"}, "no URL of a REST API"),
-        ({"": "http://[::1"}, "that is no URL"),
-        ({"": "http://host:port"}, "that is no URL"),
+        ({"": "http://[::1"}, "that is not a URL"),
+        ({"": "http://host:port"}, "that is not a URL"),
         ({"": "http://host?token=secret"}, "a URL with a query"),
         ({"_USER": "ann", "_TOKEN": "secret"}, "a user and a bearer token"),
-        ({"_TIMEOUT": "long"}, "no number of seconds"),
+        ({"_TIMEOUT": "long"}, "is not a number of seconds"),
         ({"_TIMEOUT": "0"}, "no time"),
         ({"_TIMEOUT": "nan"}, "no time"),
-        ({"_HEADERS": '{"a": ["secret"]}'}, "no headers"),
-        ({"_HEADERS": '{"a": "secret"'}, "no headers"),
-        ({"_HEADERS": "secret"}, "no headers"),
+        ({"_HEADERS": '{"a": ["secret"]}'}, "not valid headers"),
+        ({"_HEADERS": '{"a": "secret"'}, "not valid headers"),
+        ({"_HEADERS": "secret"}, "not valid headers"),
         ({"_HEADERS": ": secret"}, "a header without a name"),
         ({"_CA": "/nowhere.pem"}, "there is no file"),
     ],

@@ -28,7 +28,7 @@ NO_CLUSTER = "http://127.0.0.1:1"
 FAULTS = {
     "500": (Answer({"errors": ["java.lang.IllegalStateException: out of order"]}, 500),
             "HTTP 500: IllegalStateException: out of order"),
-    "garbage": (Answer("<html>proxy</html>"), "which is no JSON"),
+    "garbage": (Answer("<html>proxy</html>"), "its response is not JSON"),
     "other JSON": (Answer({"jobs": 7}), "has no jobs"),
 }  # fmt: skip
 Answers = Callable[[str, str], Answer]
@@ -295,7 +295,7 @@ class TestLostJob:
     ) -> None:
         """That is a fault of the configuration, not of the job; the environment may name one."""
         monkeypatch.delenv("STATELAKE_FLINK", raising=False)
-        with pytest.raises(ValueError, match="no Flink cluster is named"):
+        with pytest.raises(ValueError, match="no Flink cluster is given"):
             Dagster(tmp_path, instance).look()
         with FakeRest([overview("RUNNING")]) as rest:
             monkeypatch.setenv("STATELAKE_FLINK", rest.url)

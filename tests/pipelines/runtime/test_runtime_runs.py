@@ -92,7 +92,7 @@ def test_a_source_that_was_rewritten_is_refused(tmp_path: Path) -> None:
     job = alerts.alerts(str(data))
     run_job(job, lake, options())
     (data / "orders" / "000.jsonl").write_text("")
-    with pytest.raises(LakeError, match=r"orders.*only added to"):
+    with pytest.raises(LakeError, match=r"orders.*must only grow"):
         run_job(job, lake, options())
 
 
