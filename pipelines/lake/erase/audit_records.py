@@ -114,8 +114,8 @@ class AuditRecord:
             raise DamagedLakeError(
                 f"record {self.number} of erasures, {fault[0]}: {fault[1]}",
                 place=place,
-                remedy="statelake did not write that: see who else writes into the lake, and take"
-                " the table from a copy",
+                remedy="statelake did not write this record: check who else writes into the lake, "
+                "and restore the table from a copy",
             )
 
 
@@ -153,7 +153,7 @@ def audit_records(lake: Catalog) -> list[AuditRecord]:
 
 
 def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
-    """Return the first record that was changed, or does not follow the one that it followed."""
+    """Return the first record that was changed, or whose predecessor is not the recorded one."""
     previous = ""
     for number, record in enumerate(records):
         if (record.number, record.previous, record.digest) != (number, previous, record.sealed()):
@@ -165,10 +165,10 @@ def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
 def add_record(
     lake: Catalog, kind: str, request: str, requested_by: str, content: Mapping[str, Any]
 ) -> AuditRecord:
-    """Append a record, unless it is of an erasure that has its record already.
+    """Append a record, unless it is the record of an erasure that already has one.
 
     Raises:
-        ConflictError: Other writers were first each time.
+        ConflictError: Other commits came first, again and again.
     """
     directory = StateTable(lake.directory, ERASURE_RECORDS).directory
     text = json.dumps(content, sort_keys=True)

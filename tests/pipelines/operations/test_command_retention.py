@@ -115,7 +115,11 @@ def test_a_hold_outlasts_a_policy(place: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["retain", "--policy", "30 days"], 3, "'30 days' is not a valid part of a retention policy"),
+        (
+            ["retain", "--policy", "30 days"],
+            3,
+            "'30 days' is not a valid part of a retention policy",
+        ),
         (["retain"], 2, "Missing option '--policy'"),
         (["hold"], 2, "Missing argument 'SNAPSHOT'"),
         (["hold", "sunday"], 3, "has no snapshot 'sunday'"),
