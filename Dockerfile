@@ -17,6 +17,7 @@ RUN useradd --uid 10001 --create-home statelake
 USER 10001
 WORKDIR /home/statelake
 ENV PATH=/opt/statelake/bin:$PATH
+RUN statelake warm
 ENTRYPOINT ["statelake"]
 
 FROM ${PYTHON_IMAGE} AS spark
@@ -30,4 +31,5 @@ COPY --from=build-spark /opt/statelake /opt/statelake
 USER 10001
 WORKDIR /home/statelake
 ENV PATH=/opt/statelake/bin:$PATH
+RUN statelake warm
 ENTRYPOINT ["statelake"]

@@ -20,7 +20,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.integration.s3.proxy import ENVIRONMENT, S3Proxy
 from tests.integration.s3.relay import OPERATIONS, Relay, Traffic
 from tests.support.command import run

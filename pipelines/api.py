@@ -44,6 +44,7 @@ from statelake.state_core.printable import printable
 if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.deletions import Freed
     from statelake.pipelines.lake.catalog.dropping import DropPlan, DropResult
+    from statelake.pipelines.lake.catalog.lake_format import LakeFormat, LakeUpgrade
     from statelake.pipelines.lake.edit.committing import CommitResult
     from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit
     from statelake.pipelines.lake.erase.audit_records import AuditRecord
@@ -153,6 +154,27 @@ class Lake:
                 yield from answer.batches
 
         return pa.RecordBatchReader.from_batches(answer.schema, batches())
+
+    @property
+    def format(self) -> LakeFormat:
+        """The format of the lake: its number, its features, and the statelake that wrote it.
+
+        Raises:
+            NotALakeError: There is no lake.
+            LakeFormatError: It is of a newer format than this statelake reads.
+        """
+        return self.catalog.version().format
+
+    def plan_upgrade(self) -> LakeUpgrade:
+        """Say what `upgrade` would change; nothing is written."""
+        return self.catalog.plan_upgrade()
+
+    def upgrade(self) -> LakeUpgrade:
+        """Give the lake the newest format, so that this statelake writes into it.
+
+        It is one commit: before it, all is as it was; after it, an older statelake is refused.
+        """
+        return self.catalog.upgrade()
 
     def plan_clean(self, exports: Iterable[str] = ()) -> Freed:
         """Count what `clean` would delete; nothing is changed.

@@ -282,6 +282,10 @@ class UnreadableTableError(LakeError):
     """A Delta feature that the direct reader lacks."""
 
 
+class LakeFormatError(LakeError):
+    """A lake of a format that this statelake does not read, or does not write."""
+
+
 def did_you_mean(wanted: str, known: Iterable[str]) -> str:
     """Return the question whether a similar name was meant, for the end of a remedy; or nothing.
 

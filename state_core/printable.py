@@ -1,4 +1,4 @@
-"""Text for people: sizes, and names out of untrusted files, escaped for display.
+"""Text for people: sizes, tables, and names out of untrusted files, escaped for display.
 
 Names and values are shown as they are, except invisible characters: line ends and terminal
 controls, changes of text direction, characters without width, half a surrogate pair.
@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
+LONGEST = 120  # characters of a name in a line or in a cell of HTML
+LONGEST_NAME = 5000  # of a name in text, of which a terminal folds the lines
+SHOWN = 100
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -50,3 +55,71 @@ def printable_json(text: str) -> str:
     return _UNPRINTABLE.sub(
         lambda found: "\n" if found[0] == "\n" else json.dumps(found[0])[1:-1], text
     )
+
+
+@dataclass(frozen=True)
+class Table:
+    """A headline and rows of text, which each face prints in its own way.
+
+    Attributes:
+        title: The headline.
+        columns: Their names, behind `<` (left) or `>` (right).
+        rows: The cells of each row.
+        left: How many more rows there are.
+    """
+
+    title: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    left: int = 0
+
+    def __str__(self) -> str:
+        lines = [[column[1:] for column in self.columns], *self.rows]
+        cells = [[printable(cell) for cell in line] for line in lines]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        shown = [
+            "  ".join(
+                cell.rjust(width) if column[0] == ">" else cell.ljust(width)
+                for cell, width, column in zip(line, widths, self.columns, strict=True)
+            ).rstrip()
+            for line in cells
+        ]
+        return "\n".join([printable(self.title), *shown])
+
+    def to_html(self) -> str:
+        """Return it as HTML, all of whose text is escaped, with the first rows of many."""
+        import html  # noqa: PLC0415 - for pages alone
+
+        caption = f"<p>{html.escape(brief(self.title, 2 * LONGEST))}</p>" if self.title else ""
+        if not self.columns:
+            return caption
+        head = "".join(f"<th>{html.escape(column[1:])}</th>" for column in self.columns)
+        cells = (
+            "".join(f"<td>{html.escape(brief(cell, LONGEST))}</td>" for cell in row)
+            for row in self.rows[:SHOWN]
+        )
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        left = len(self.rows) + self.left - SHOWN
+        more = f"<p>... and {left:,} more</p>" if left > 0 else ""
+        return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+class Printed:
+    """A result that prints itself, in Python as by the command."""
+
+    def lines(self) -> Iterable[str | Table]:
+        """Yield what people read."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines()))
+
+
+def brief(name: str, longest: int = LONGEST_NAME) -> str:
+    """Return a name out of a file as a line may have it: cut, what can't be seen escaped."""
+    return printable(name if len(name) <= longest else f"{name[:longest]}...")
+
+
+def kind_text(format_: str, kind: str) -> str:
+    """Return a snapshot's format and kind in words; empty if neither is known."""
+    return " ".join(dict.fromkeys(filter(None, (format_, kind))))

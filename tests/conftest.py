@@ -12,10 +12,13 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from statelake.state_core.serializers.framework import plugins, registry
+from statelake.state_core.kernels import compiler
+from statelake.state_core.serializers.framework import decoders, plugins, registry
 from statelake.state_core.serializers.kryo import decoding
-from statelake.state_core.serializers.opaque import decoders
 from tests.support.savepoints.golden_cases import GOLDEN
+
+# machine code reads what is large, so tests of small snapshots run that; some compare both
+compiler.interpreting = compiler.Interpreting(seconds=0)
 
 settings.register_profile(
     "fast",

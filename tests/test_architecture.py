@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,10 @@ APART = (
     ("state_core.backends.heap", "state_core.backends.rocksdb"),
     ("state_core.checks", "state_core.connectors"),
     ("pipelines.flink", "pipelines.spark"),
+    *(
+        (f"state_core.formats.keyed.{one}", f"state_core.formats.keyed.{other}")
+        for one, other in combinations(("unified", "heap", "rocksdb", "changelog"), 2)
+    ),
 )
 FORBIDDEN = {
     "state_core": ("pyspark", "delta", "deltalake", "dagster", "pipelines"),
@@ -101,7 +106,7 @@ PATHS_BY_HAND = {
         {"pathlib", ".read_text"}, "files that the environment names, and AWS's own",
     ),
     "state_core.formats.reader": ({"Directory"}, USERS_OWN),
-    "state_core.formats.keyed.rocksdb_native": (
+    "state_core.formats.keyed.rocksdb.rocksdb_native": (
         {"pathlib", ".symlink_to", ".write_text"}, OWN_WORKING,
     ),
     "state_core.formats.metadata.state_files": (

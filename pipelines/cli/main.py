@@ -21,7 +21,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.standard_files import cut_off, lose, print_to_the_end
-from statelake.state_core.errors import HeldError, IncompatibleError, NoMatchError, StateError
+from statelake.state_core.errors import (
+    HeldError,
+    IncompatibleError,
+    NoMatchError,
+    StateError,
+    did_you_mean,
+)
 from statelake.state_core.printable import is_text, printable
 
 NO, BAD_INPUT, INTERNAL = 1, 3, 4
@@ -91,6 +97,7 @@ GROUPS = {
         "run": ("run:run", "Run a job of process functions"),
         "checkpoints": ("checkpoints:checkpoints", "Manage checkpoints of running tasks"),
         "spark": ("spark:spark", "Prepare a Spark cluster"),
+        "warm": ("warm:warm", "Compile all kernels ahead"),
         "demo": ("demo:demo", "Run the whole way on bundled savepoints"),
     },
 }
@@ -140,6 +147,16 @@ class _Commands(click.Group):
         names = [name for name in COMMANDS if name.startswith(incomplete)]
         items = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
         return items + click.Command.shell_complete(self, ctx, incomplete)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one is like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = did_you_mean(args[0], COMMANDS).replace("; did", " Did")
+            raise click.UsageError(f"{error.message}{near}", ctx) from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""

@@ -12,9 +12,9 @@ from statelake.state_core.errors import (
     StateError,
     UnsafePathError,
 )
+from statelake.state_core.files.confinement import relative_path
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.object_stores import AZURE_SCHEMES
-from statelake.state_core.files.paths import relative_path
 from statelake.state_core.files.storage_options import location_below
 
 METADATA = "_metadata"

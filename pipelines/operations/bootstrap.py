@@ -16,8 +16,8 @@ by key group, so that it may be larger than memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -52,6 +52,7 @@ from statelake.state_core.formats.writing.new_states import (
     NewOperator,
     NewOperatorState,
 )
+from statelake.state_core.printable import Printed, Table, bytes_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +70,7 @@ URI = "://"
 
 
 @dataclass(frozen=True)
-class BootstrapResult:
+class BootstrapResult(Printed):
     """The result of a bootstrap.
 
     Attributes:
@@ -81,6 +82,28 @@ class BootstrapResult:
     written: WrittenSnapshot
     record: SnapshotRecord | None
     engine: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        snapshot_id = None if self.record is None else self.record.snapshot_id
+        return asdict(self.written) | {"engine": self.engine, "snapshot_id": snapshot_id}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read: lines, and the table of states."""
+        written = self.written
+        entries = sum(state.entries for state in written.states)
+        yield (
+            f"wrote {written.path}: {entries:,} entries in {written.files} files,"
+            f" {bytes_text(written.size)}, _metadata version {written.metadata_version}"
+        )
+        rows = [
+            (state.operator, state.state, state.kind, f"{state.entries:,}")
+            for state in written.states
+        ]
+        yield Table("", ("<operator", "<state", "<kind", ">entries"), rows)
+        if self.record is not None:
+            yield f"imported as {self.record.snapshot_id} of {self.record.job}"
+        yield f"start the job with: flink run -s {written.path} ..."
 
 
 def bootstrap(

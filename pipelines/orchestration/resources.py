@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import dagster as dg
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.state_core.files.paths import relative_path
+from statelake.state_core.files.confinement import relative_path
 from statelake.state_core.files.storage_options import location_below
 
 DEFAULTS = {

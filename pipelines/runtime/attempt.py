@@ -31,7 +31,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.formats.metadata.stream_map import named_files
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.formats.writing.writer import SavepointDirectory
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.process import Job
 from statelake.state_core.process.jobs import OperatorNode, SourceNode
 

@@ -156,6 +156,7 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
     job.build()
     log = RunLog(lake.directory, job.name)
     with _alone(log) as turn:
+        lake.refuse_writing()
         if lake.exists():  # an erasure closes its jobs before it looks for runs
             refuse_during_erasure(lake.version().claims, job.name)
         done = _Run(job, lake, log, turn, given).go()

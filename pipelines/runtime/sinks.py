@@ -20,8 +20,8 @@ from statelake.pipelines.lake.commits.run_log import OUTPUT_DIRECTORY, output_di
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from statelake.pipelines.lake.tables.tables import files_of, open_table
 from statelake.state_core.errors import ConflictError, IncompatibleError
+from statelake.state_core.files.confinement import relative_path
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
-from statelake.state_core.files.paths import relative_path
 
 
 def commit_output(

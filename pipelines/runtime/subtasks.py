@@ -40,7 +40,7 @@ from statelake.state_core.files.filesystem import ConfinedDirectory
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import KeyedHandle, OperatorHandle
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
 from statelake.state_core.process.jobs import OperatorNode
 from statelake.state_core.process.located_keys import locate_keys

@@ -34,7 +34,7 @@ from statelake.state_core.formats.layout.meta_info import (
 )
 from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperatorState
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
 from statelake.state_core.serializers.type_spec import parse_type

@@ -29,13 +29,13 @@ from statelake.state_core.commit.backends.changelog import (
 from statelake.state_core.commit.backends.changelog_backend import ChangelogBackend
 from statelake.state_core.commit.backends.memory_backend import MemoryBackend
 from statelake.state_core.commit.contract.interfaces import (
+    CommitMeasures,
     StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
     TaskRestoreManager,
 )
-from statelake.state_core.commit.contract.measures import CommitMeasures
 from statelake.state_core.commit.records.checkpoint_log import (
     CheckpointLog,
     FileCheckpointLog,

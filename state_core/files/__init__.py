@@ -4,12 +4,11 @@
 `filesystem`        directories, local or remote, and pieces of files
 `object_stores`     file systems by URI: S3 with its options, and how often requests are tried
 `hdfs`              HDFS as a file system of Arrow
-`file_sources`      pieces of files; those of object stores are read with few requests
-`paths`             paths out of data, and where they may lead
-`confinement`       paths followed without any symbolic link
+`file_sources`      bytes with random access, in memory or pieces of files; those of object
+                    stores are read with few requests
+`confinement`       where paths out of data may lead; they are followed without any symbolic link
 `held_directories`  directories of this process, told apart from those of dead ones
 `moves`             bytes that several tasks move into one file
-`byte_sources`      bytes that can be read from anywhere in them
 `wire`              Java's `DataInput` and `DataOutput`, every length checked
 `java_stream`       Java object streams, read without loading a class
 `storage_options`   options of remote file systems, in a URI and by name

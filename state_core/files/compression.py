@@ -34,7 +34,9 @@ from statelake.state_core.errors import (
     UnsupportedFormatError,
 )
 from statelake.state_core.files.filesystem import ByteSource
-from statelake.state_core.kernels import frames
+
+# `kernels.frames` is imported for compressed streams alone
+# ruff: noqa: PLC0415
 
 COMPRESSION_KEY = "execution.checkpointing.snapshot-compression"
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
@@ -162,6 +164,8 @@ class SnappyStream:
 
     def _next_run(self, room: int) -> tuple[npt.NDArray[np.uint8], int]:
         """Return whole chunks with up to `room` bytes of content, or one larger; and their size."""
+        from statelake.state_core.kernels import frames
+
         self._hold(READ_BLOCK)
         progress = np.zeros(4, np.int64)
         while True:
@@ -278,6 +282,8 @@ def compress_pieces(
         parts = [cramjam.snappy.compress_raw(view[a:b]) for a, b in pairwise(bounds.tolist())]
         packed = b"".join(parts)
         packed_bounds = np.cumsum(np.fromiter((0, *map(len, parts)), np.int64, len(bounds)))
+    from statelake.state_core.kernels import frames
+
     frames.frame_pieces(
         np.frombuffer(data, np.uint8), bounds, np.frombuffer(packed, np.uint8), packed_bounds,
         frames.CRC_TABLE, out, at,

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from statelake.state_core.errors import SnapshotError
-from statelake.state_core.files.byte_sources import ByteSource, too_short
 from statelake.state_core.files.compression import StateStream
+from statelake.state_core.files.file_sources import ByteSource, too_short
 
 BLOCK_BYTES = 4 << 20
 

@@ -1,9 +1,9 @@
-"""Pieces of files as byte sources; those of object stores are read with few requests.
+"""Byte sources with random access: in memory, or pieces of files.
 
-Such a file is opened once. Each request costs some ten milliseconds, whatever its size. So
-sequential reads, such as those of key groups, are joined: each asks for twice as much as the one
-before it, up to `MOST_AHEAD`. A random read, such as that of one key, asks for its own bytes alone.
-A large read is split into parts, several at once.
+Files of object stores are read with few requests. Such a file is opened once. Each request costs
+some ten milliseconds, whatever its size. So sequential reads, such as those of key groups, are
+joined: each asks for twice as much as the one before it, up to `MOST_AHEAD`. A random read, such as
+that of one key, asks for its own bytes alone. A large read is split into parts, several at once.
 
 A file that was opened must not change. The version that was opened is known by its ETag, or else by
 its size and modification time. Arrow does not notice when S3 returns less than was asked for, as it
@@ -18,7 +18,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,7 +26,55 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import ChangedFileError, OversizedError, StateError, TruncatedError
-from statelake.state_core.files.byte_sources import too_short
+
+
+class ByteSource(Protocol):
+    """Bytes with random access, readable from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """Name of the source, for messages."""
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Fill `out` with the bytes from `offset` on.
+
+        Raises:
+            TruncatedError: The source is shorter.
+        """
+
+
+@dataclass(frozen=True)
+class InlineSource:
+    """Bytes in memory."""
+
+    name: str
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return len(self.data)
+
+    def read_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
+        """Copy from memory."""
+        content = np.frombuffer(self.data, np.uint8)[offset : offset + out.size]
+        if content.size < out.size:
+            raise too_short(self.name, offset, out.size, content.size)
+        out[:] = content
+
+
+def too_short(name: str, offset: int, wanted: int, found: int) -> TruncatedError:
+    """Return the error of a source that ends too soon."""
+    return TruncatedError(
+        f"{wanted} bytes wanted, {found} there",
+        place=f"{name}, offset {offset}",
+        remedy="the file was cut off: fetch it again",
+    )
+
 
 if TYPE_CHECKING:
     from statelake.state_core.files.filesystem import Directory

@@ -13,24 +13,36 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from copy import copy
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import fs
 
 from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
-from statelake.state_core.files import object_stores as stores
-from statelake.state_core.files.byte_sources import ByteSource, InlineSource, too_short
-from statelake.state_core.files.conditional_puts import put_new
-from statelake.state_core.files.confinement import ConfinedTree, given_to_arrow
-from statelake.state_core.files.file_sources import FileSource, RemoteFile, version_of
-from statelake.state_core.files.paths import relative_path, shortened
-from statelake.state_core.files.storage_options import with_stores_options
+from statelake.state_core.files.confinement import (
+    ConfinedTree,
+    given_to_arrow,
+    relative_path,
+    shortened,
+)
+from statelake.state_core.files.file_sources import (
+    ByteSource,
+    FileSource,
+    InlineSource,
+    RemoteFile,
+    too_short,
+    version_of,
+)
+
+# what reading local files does not need is imported when it is used
+# ruff: noqa: PLC0415
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
 
@@ -49,19 +61,28 @@ class Directory:
     def __init__(self, location: str | os.PathLike[str], filesystem: Any = None) -> None:
         text = self.given = os.fspath(location)
         self.scheme = self.query = self.credentials = self.host = ""
+        self.azure, self.local = False, filesystem is None
         self._is_completed = False  # whether `STATELAKE_STORES` adds to the location
         if filesystem is not None:
+            from pyarrow import fs
+
             ours = isinstance(filesystem, fs.FileSystem)
             self.filesystem = filesystem if ours else fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+            self.local = isinstance(filesystem, fs.LocalFileSystem)
             self.scheme, self.root, authority = self.filesystem.type_name, text, ""
         elif "://" in text or text.startswith("file:"):
+            from statelake.state_core.files import object_stores as stores
+            from statelake.state_core.files.storage_options import with_stores_options
+
             text = with_stores_options(text)
             self._is_completed = text != self.given
             parts = urlsplit(text)
             self.scheme, self.query = parts.scheme, parts.query
             self.credentials, _, authority = parts.netloc.rpartition("@")
+            self.azure = self.scheme in stores.AZURE_SCHEMES
             try:
                 self.filesystem, self.root = stores.open_file_system(text)
+                self.local = self.filesystem.type_name == "local"
             except (OSError, ValueError, pa.ArrowException) as error:
                 problem = stores.first_line(error).replace(parts.netloc, authority)
                 raise SnapshotError(
@@ -70,17 +91,23 @@ class Directory:
                     remedy="check the URI, its options, and the network",
                 ) from error
         else:
-            self.filesystem, self.root = fs.LocalFileSystem(), os.path.abspath(text)
-        self.azure = filesystem is None and self.scheme in stores.AZURE_SCHEMES
+            self.root = os.path.abspath(text)
         if self.azure:  # Azure's URIs may have the container before the account
             self.host, self.root = f"{authority}/", self.root.lstrip("/")
             self.credentials = self.credentials if self.credentials.startswith(":") else ""
         elif filesystem is None and self.scheme and self.root.startswith("/"):
             self.host = authority  # otherwise a path begins with the bucket
         self.root = self.root.rstrip("/") or "/"
-        self.local = isinstance(self.filesystem, fs.LocalFileSystem)
         # where a directory is only a key's prefix, and creating one would write an extra object
-        self.is_object_store = self.filesystem.type_name in {"s3", "gcs", "abfs"}
+        stores_objects = {"s3", "gcs", "abfs"}
+        self.is_object_store = not self.local and self.filesystem.type_name in stores_objects
+
+    @cached_property
+    def filesystem(self) -> Any:
+        """Arrow's file system: a local one is opened when it is used, which few readers need."""
+        from pyarrow import fs
+
+        return fs.LocalFileSystem()
 
     def __repr__(self) -> str:
         return f"Directory({self.uri!r})"
@@ -149,6 +176,8 @@ class Directory:
         except OSError as error:
             if self.local:
                 raise
+            from statelake.state_core.files import object_stores as stores
+
             place = target if isinstance(target, str) else target.base_dir
             raise SnapshotError(
                 f"can't be looked up: {stores.first_line(error)}",
@@ -158,10 +187,14 @@ class Directory:
 
     def exists(self, path: str = "") -> bool:
         """Return whether there is a file or directory of that name."""
-        return bool(self._info(self.full(path)).type != fs.FileType.NotFound)
+        return bool(self._info(self.full(path)).type.name != "NotFound")
 
     def is_file(self, path: str) -> bool:
         """Return whether there is a file of that name."""
+        if self.local:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                return stat.S_ISREG(os.stat(self.full(path)).st_mode)
+            return False
         if self.is_object_store:  # asking for a kind would ask a store for a directory, too
             try:
                 self.filesystem.open_input_file(self.full(path)).close()
@@ -170,7 +203,7 @@ class Directory:
             except OSError as error:
                 raise self.not_read(path, error) from error
             return True
-        return bool(self._info(self.full(path)).type == fs.FileType.File)
+        return bool(self._info(self.full(path)).type.name == "File")
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes.
@@ -179,7 +212,7 @@ class Directory:
             MissingFileError: There is no such file.
         """
         info = self._info(self.full(path))
-        if info.type != fs.FileType.File:
+        if info.type.name != "File":
             raise MissingFileError(
                 "no such file",
                 place=self.full(path),
@@ -202,6 +235,8 @@ class Directory:
         Raises:
             SnapshotError: A file's name is not valid text.
         """
+        from pyarrow import fs
+
         selector = fs.FileSelector(self.full(path), allow_not_found=True)
         infos = self._info(selector)
         try:
@@ -215,6 +250,8 @@ class Directory:
         Raises:
             SnapshotError: A file's name is not valid text.
         """
+        from pyarrow import fs
+
         selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
         infos = self._info(selector)
         prefix = len(self.root) + 1
@@ -285,6 +322,8 @@ class Directory:
 
     def not_read(self, path: str, error: OSError) -> SnapshotError:
         """Return the error for a file that can't be read; on S3 a missing one is any `OSError`."""
+        from statelake.state_core.files import object_stores as stores
+
         missing = isinstance(error, FileNotFoundError)
         if missing or (stores.may_be_missing(self.filesystem, error) and not self.exists(path)):
             return MissingFileError("no such file", place=self.full(path))
@@ -301,6 +340,8 @@ class Directory:
         Raises:
             SnapshotError: The file can't be written there.
         """
+        from statelake.state_core.files import object_stores as stores
+
         target = self.full(path)
         try:
             if not self.is_object_store:
@@ -339,6 +380,8 @@ class Directory:
             tree = ConfinedTree(posixpath.dirname(target))
             return tree.write_new(posixpath.basename(target), data)
         if self.is_object_store:
+            from statelake.state_core.files.conditional_puts import put_new
+
             return put_new(self, path, data)
         handler: Any = getattr(self.filesystem, "handler", None)
         if not hasattr(handler, "write_new"):
@@ -350,7 +393,9 @@ class Directory:
         try:
             return bool(handler.write_new(target, data))
         except OSError as error:
-            raise stores.not_written(error, target) from error
+            from statelake.state_core.files.object_stores import not_written
+
+            raise not_written(error, target) from error
 
     def sync_files(self, paths: Iterable[str]) -> None:
         """Sync files to the disk, and the directories between them and this one.
@@ -375,7 +420,9 @@ class Directory:
         except OSError as error:
             if self.local:
                 raise
-            problem = f"can't be removed: {stores.first_line(error)}"
+            from statelake.state_core.files.object_stores import first_line
+
+            problem = f"can't be removed: {first_line(error)}"
             raise SnapshotError(problem, place=self.full(path)) from error
 
     def delete_tree(self, path: str = "") -> None:

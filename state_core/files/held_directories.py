@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import finalize
 
-from statelake.state_core.files.paths import PART
+from statelake.state_core.files.confinement import PART
 
 KINDS = EXPORT_PREFIX, LOG_PREFIX, SQL_PREFIX = (
     "statelake-export-",

@@ -16,7 +16,6 @@ import pyarrow as pa
 from pyarrow import fs
 
 from statelake.state_core.errors import SnapshotError, StateError
-from statelake.state_core.extras import require_extra
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 AZURE_SCHEMES = ("abfs", "abfss")
@@ -43,6 +42,8 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
     """
     parts = urlsplit(uri)
     if parts.scheme in HDFS_SCHEMES:
+        from statelake.state_core.extras import require_extra  # noqa: PLC0415 - for extras alone
+
         require_extra("hdfs")
         from statelake.state_core.files.hdfs import open_hdfs  # noqa: PLC0415 - an extra
 

@@ -3,7 +3,7 @@
 ==================  ================================================================
 `metadata/`         the `_metadata` file, versions 2 to 6, and the files that it names
 `layout/`           the layout of a state's entries in any file
-`keyed/`            files of keyed state: unified, heap, RocksDB
+`keyed/`            files of keyed state: unified, heap, RocksDB, changelog, timers
 `operator_state/`   files of operator state
 `writing/`          writers of savepoints
 `rewriting/`        conversions of savepoints and values
@@ -13,7 +13,7 @@
 `reader`            `open_snapshot`, the entry point of reading
 ==================  ================================================================
 
-A new checkpoint format is a reader in `keyed/` and a line in `keyed/keyed_files`; a new version of
+A new checkpoint format is a folder in `keyed/` and a line in `keyed/keyed_files`; a new version of
 `_metadata` a row in `metadata/checkpoint_metadata`.
 """
 

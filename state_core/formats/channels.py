@@ -36,7 +36,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import CorruptSnapshotError, NotFoundError
-from statelake.state_core.files.byte_sources import ByteSource
+from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.formats.layout.keyed_layout import raw_column
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state

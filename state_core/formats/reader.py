@@ -18,7 +18,6 @@ from statelake.state_core.errors import (
     UnsupportedFormatError,
 )
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.files.storage_options import with_storage_options
 from statelake.state_core.files.wire import check_names
 from statelake.state_core.formats.contradictions import (
     find_contradictions,
@@ -35,21 +34,25 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     SubtaskState,
+    describe_properties,
     in_flight_bytes,
     raw_bytes,
     read_metadata,
     subtask_bytes,
 )
-from statelake.state_core.formats.metadata.checkpoint_properties import describe_properties
 from statelake.state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
-from statelake.state_core.formats.operator_state.operator_reader import (
-    open_non_keyed,
-    open_operator_files,
-)
 from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind
-from statelake.state_core.model.key_groups import check_parallelism
-from statelake.state_core.model.operator_ids import operator_id_of_uid
-from statelake.state_core.model.snapshot import KeyedFile, KeyedState, Operator, Snapshot
+from statelake.state_core.model.key_groups import check_parallelism, operator_id_of_uid
+from statelake.state_core.model.snapshot import (
+    KeyedFile,
+    KeyedState,
+    Operator,
+    OperatorState,
+    Snapshot,
+)
+
+# what not every snapshot has is imported when one has it
+# ruff: noqa: PLC0415
 
 __all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
 
@@ -77,6 +80,8 @@ def open_snapshot(
             as they can't be resolved.
     """
     if storage_options and not isinstance(location, Directory):
+        from statelake.state_core.files.storage_options import with_storage_options
+
         location = with_storage_options(location, storage_options)
     directory = snapshot_directory(location, filesystem)
     files = StateFiles(directory, tuple(allow_external))
@@ -161,13 +166,12 @@ def _open_operator(state: OperatorMetadata, files: StateFiles, uid_of: dict[str,
         whose = f"operator {label}, subtask {index}"
         keyed_files += _keyed_files(subtask, siblings, whose)
     try:
-        operator_files = open_operator_files(state, files)
-        non_keyed = open_non_keyed(operator_files, files.heads)
+        operator_states, version, compressed = _operator_states(state, files)
         states = _merge_states(keyed_files)
     except StateError as error:
         raise error.within(f"operator {label}") from error
     budget = files.heads.budget
-    budget.spend(STATES, len(states) + len(non_keyed), f"operator {label}")
+    budget.spend(STATES, len(states) + len(operator_states), f"operator {label}")
     COUNTED_CELLS.check(len(states) * state.max_parallelism, f"operator {label}")
     coordinator = state.coordinator.size if state.coordinator is not None else 0
     operator = Operator(
@@ -178,9 +182,9 @@ def _open_operator(state: OperatorMetadata, files: StateFiles, uid_of: dict[str,
         state.max_parallelism,
         tuple(keyed_files),
         states,
-        non_keyed,
-        max((file.header.version for file in operator_files.values()), default=0),
-        any(file.header.compressed for file in operator_files.values()),
+        operator_states,
+        version,
+        compressed,
         len(state.subtasks or {}),
         coordinator,
         sum(_raw_bytes(subtask, files) for subtask in (state.subtasks or {}).values()),
@@ -190,6 +194,26 @@ def _open_operator(state: OperatorMetadata, files: StateFiles, uid_of: dict[str,
     )
     _check_names(operator, f"operator {label}")
     return operator
+
+
+def _operator_states(
+    state: OperatorMetadata, files: StateFiles
+) -> tuple[tuple[OperatorState, ...], int, bool]:
+    """Return an operator's own states, the version of their files, and if these are compressed."""
+    if all(subtask.managed_operator is None for subtask in (state.subtasks or {}).values()):
+        return (), 0, False
+    from statelake.state_core.formats.operator_state.operator_reader import (
+        open_non_keyed,
+        open_operator_files,
+    )
+
+    opened = open_operator_files(state, files)
+    headers = [file.header for file in opened.values()]
+    return (
+        open_non_keyed(opened, files.heads),
+        max((header.version for header in headers), default=0),
+        any(header.compressed for header in headers),
+    )
 
 
 def _check_names(operator: Operator, whose: str) -> None:

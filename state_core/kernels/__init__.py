@@ -9,10 +9,9 @@ entry before a byte behind it is read, and the first row that does not fit is re
 `scan`         walk the unified keyed format: bytes to positions of keys and values
 `skip`         find the ends of values of any type, by a small program per type
 `decode`       fixed-width numbers, strings, byte arrays, masks, into Arrow buffers
-`encode`       the reverse, into a buffer at given positions
+`encode`       the reverse, into a buffer at given positions; pieces of one buffer into another
 `binary_rows`  Flink SQL's rows, with `binary_values`; `binary_rows_encode` is the reverse
 `pojo`         POJOs, field by field
-`copying`      pieces of one buffer into another
 `frames`       Snappy-framed streams, without decompressing them
 `sst`          blocks of RocksDB's tables; `sst_merge` merges entries; `bytes_at` is inlined
 `changes`      changes of the changelog backend, and the changed entries

@@ -12,12 +12,33 @@ Numba's names.
 
 from __future__ import annotations
 
+import importlib
+import logging
+import pkgutil
 import threading
-import warnings
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
 
+import numpy as np
+
+
+@dataclass
+class Interpreting:
+    """What Python's interpreter may run instead of machine code.
+
+    Attributes:
+        size: The largest size of an array.
+        seconds: The processor time in all, for each kernel; a compilation takes longer.
+    """
+
+    size: int = 1 << 17
+    seconds: float = 0.25
+
+
+interpreting = Interpreting()
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
@@ -25,7 +46,8 @@ _ARRAYS = {"U": "uint", "I": "int", "F": "float"}
 _compile_lock = threading.RLock()
 _helpers: dict[Callable[..., Any], dict[str, Any]] = {}
 _native_helpers: dict[Callable[..., Any], Any] = {}
-_warned = False
+_log = logging.getLogger("statelake")
+_said: set[str] = set()
 
 
 def helper(function: _Function) -> _Function:
@@ -43,12 +65,14 @@ def inlined(function: _Function) -> _Function:
 class Kernel:
     """A function that is compiled to machine code once that pays off.
 
+    Until then Python's interpreter runs it over small arrays: a compilation takes a second, and
+    loading Numba takes half of one. `interpreting` says where that ends.
+
     Args:
         function: The Python source of the kernel.
         signature: Its Numba signature, as text.
+        numbers: What `{}` stands for in the signature.
         counted: Whether references to arrays are counted.
-        interpreted: The total size of first arguments, in bytes, up to which Python's interpreter
-            runs it, as loading the machine code would take longer.
     """
 
     def __init__(
@@ -56,15 +80,20 @@ class Kernel:
         function: Callable[..., Any],
         signature: str,
         *,
+        numbers: str = "",
         counted: bool = True,
-        interpreted: int = 0,
     ) -> None:
         self.function = function
-        self.signature = signature
+        self.signature = signature.format(numbers)
         self.options = _OPTIONS if counted else {**_OPTIONS, "_nrt": False}
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
-        self._interpreted = interpreted
+        result, _, types = signature.rstrip(")").partition("(")  # `{}` keeps its width
+        self._returns = result != "void"
+        self._bytes_read = tuple(
+            index for index, word in enumerate(types.split(", ")) if word == "U8R"
+        )
+        self._interpreted_seconds = 0.0
         self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
@@ -72,11 +101,28 @@ class Kernel:
         compiled = self._compiled
         if compiled is not None:
             return compiled(*arguments)
-        if self._interpreted > 0:
-            self._interpreted -= arguments[0].size
-            if self._interpreted >= 0:
-                return self.function(*arguments)
+        if self._interpreted_seconds < interpreting.seconds and all(
+            argument.size <= interpreting.size
+            for argument in arguments
+            if isinstance(argument, np.ndarray)
+        ):
+            began = time.thread_time()
+            result = self.interpret(*arguments)
+            self._interpreted_seconds += time.thread_time() - began
+            return result
         return self.compile()(*arguments)
+
+    def interpret(self, *arguments: Any) -> Any:
+        """Run the Python source.
+
+        Bytes are widened to 64 bits before it reads them, as Numba's arithmetic does it.
+        """
+        widened = list(arguments)
+        for index in self._bytes_read:
+            widened[index] = arguments[index].astype(np.int64)
+        with np.errstate(all="ignore"):  # machine code wraps around in silence
+            result = self.function(*widened)
+        return int(result) if self._returns else None
 
     def compile(self) -> Callable[..., Any]:
         """Compile, or load from the cache."""
@@ -86,19 +132,15 @@ class Kernel:
             return self._compiled
 
 
-def kernel(
-    signature: str, *, counted: bool = True, interpreted: int = 0
-) -> Callable[[Callable[..., Any]], Kernel]:
+def kernel(signature: str, *, counted: bool = True) -> Callable[[Callable[..., Any]], Kernel]:
     """Decorate a function as a kernel of this signature.
 
     Args:
         signature: Its Numba signature, as text.
         counted: Whether references to arrays are counted, which a kernel that creates arrays needs.
             With inlined helpers, counting can take most of the time: it is atomic, at every call.
-        interpreted: The number of bytes that Python's interpreter may read first. The kernel must
-            return the same there, where numbers are not widened automatically.
     """
-    return lambda function: Kernel(function, signature, counted=counted, interpreted=interpreted)
+    return lambda function: Kernel(function, signature, counted=counted)
 
 
 def kernels_by_width(signature: str) -> Callable[[Callable[..., Any]], tuple[Kernel, ...]]:
@@ -115,12 +157,27 @@ def kernels_by_width(signature: str) -> Callable[[Callable[..., Any]], tuple[Ker
         return tuple(
             Kernel(
                 FunctionType(code, names, f"{function.__name__}{numbers[1:]}"),
-                signature.format(numbers),
+                signature,
+                numbers=numbers,
             )
             for numbers in ("U8", "I16", "I32", "I64")
         )
 
     return of_widths
+
+
+def all_kernels() -> list[Kernel]:
+    """Return every kernel, by module."""
+    package = __name__.rpartition(".")[0]
+    modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    found = [
+        value
+        for module in modules
+        for each in vars(importlib.import_module(f"{package}.{module.name}")).values()
+        for value in (each if isinstance(each, tuple) else (each,))
+        if isinstance(value, Kernel)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _compile(
@@ -132,10 +189,18 @@ def _compile(
     compiled: Callable[..., Any]
     try:
         compiled = njit([types], cache=True, **options)(native)
+        if compiled.stats.cache_misses:
+            _say_once(
+                "compiling kernels: each takes a second, once on this machine; `statelake warm`"
+                " compiles all of them ahead"
+            )
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
-        _say_once()
+        _say_once(
+            "compiled kernels can't be cached, as no cache directory is writable: each process"
+            " compiles them again (seconds); set NUMBA_CACHE_DIR to a writable directory"
+        )
         compiled = njit([types], **options)(native)
     return compiled
 
@@ -177,13 +242,7 @@ def _native_helper(function: Callable[..., Any]) -> Any:
     return _native_helpers[function]
 
 
-def _say_once() -> None:
-    global _warned  # noqa: PLW0603 - a warning given once is module state
-    if not _warned:
-        _warned = True
-        warnings.warn(
-            "compiled kernels can't be cached: no writable cache directory, so each process"
-            " compiles them again (seconds); set NUMBA_CACHE_DIR to a writable directory",
-            RuntimeWarning,
-            stacklevel=5,
-        )
+def _say_once(message: str) -> None:
+    if message not in _said:
+        _said.add(message)
+        _log.warning(message)

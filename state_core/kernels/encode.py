@@ -245,3 +245,14 @@ def copy_ranges(data, starts, ends, out, targets):
         at, target = starts[row], targets[row]
         for step in range(ends[row] - at):
             out[np.uintp(target + step)] = data[np.uintp(at + step)]
+
+
+@kernel("void(U8R, I64R, I64R, U8, I64)")
+def copy_pieces(data, starts, ends, out, position):
+    """Copy a piece of each row to the row's position, which moves behind it."""
+    for row in range(starts.size):
+        target = position[row]
+        for at in range(starts[row], ends[row]):
+            out[np.uintp(target)] = data[np.uintp(at)]
+            target += 1
+        position[row] = target

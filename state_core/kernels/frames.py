@@ -68,7 +68,7 @@ def walk_frames(data, starts, contents):
     return count
 
 
-@kernel("int64(U8R, int64, I64)", interpreted=1 << 17)
+@kernel("int64(U8R, int64, I64)")
 def walk_run(data, room, progress):
     """Walk whole chunks with up to `room` bytes of content, or one larger chunk.
 

@@ -36,7 +36,6 @@ def _u16(data, at):
 
 @kernel(
     "int64(U8R, I32R, I64R, I64R, int64, int64, boolean, I64, I16, I64, I64, I64, I64, I64)",
-    interpreted=1 << 17,
 )
 def scan_unified(
     data, groups, starts, ends, prefix, states, whole,

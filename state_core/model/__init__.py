@@ -1,17 +1,14 @@
 """The neutral model of a snapshot: plain values that depend on no format and no engine.
 
 =================  ==================================================================
-`snapshot`         `Snapshot`, `Operator`, `KeyedState`: the objects that users work with
-`operator_state`   operator state: state without a key
+`snapshot`         `Snapshot`, `Operator`, and their states: the objects of users; entries
+                   of files, and pieces of these for tasks
 `handles`          the handles of `_metadata`, which lead to state
 `channels`         channels with records in flight
-`key_groups`       hashes, key groups, and their ranges per subtask
-`operator_ids`     from a uid to an operator's id
+`key_groups`       hashes, key groups, and their ranges per subtask; from a uid to an operator's id
 `redistribution`   the assignment of state to subtasks at another parallelism
-`pieces`           consecutive entries of a file, for one task
 `measure`          counts, bytes and fingerprints of entries, by key group
 `description`      what a snapshot holds, as one value that every face prints
-`showing`          lines and tables of all that, as text and HTML
 =================  ==================================================================
 
 A new kind of handle goes into `handles`, and its bytes into `formats/metadata/handle_codec`.

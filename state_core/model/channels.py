@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from statelake.state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
-from statelake.state_core.files.byte_sources import ByteSource
+from statelake.state_core.files.file_sources import ByteSource
 
 VERSION_BYTES, LENGTH_BYTES = 4, 4
 VERSION = 0

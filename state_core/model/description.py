@@ -20,12 +20,15 @@ import pyarrow as pa
 
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator
-from statelake.state_core.model.operator_state import OperatorState
-from statelake.state_core.model.pieces import CuttableFile
 from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
-from statelake.state_core.model.showing import Table, brief, kind_text
-from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
-from statelake.state_core.printable import bytes_text, printable_json
+from statelake.state_core.model.snapshot import (
+    CuttableFile,
+    KeyedState,
+    Operator,
+    OperatorState,
+    Snapshot,
+)
+from statelake.state_core.printable import Table, brief, bytes_text, kind_text, printable_json
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
 

@@ -2,6 +2,10 @@
 
 Formats fill it, everything else reads it; neither depends on the other. A `KeyedState` returns its
 content as Arrow, whatever backend wrote it and however many files it has.
+
+Operator state has no keys: a list state belongs to subtasks, element by element. A broadcast state
+is one map, with a copy in every subtask: it is shown once, and `disagreeing` returns the subtasks
+whose copy differs.
 """
 
 from __future__ import annotations
@@ -11,36 +15,25 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
-from statelake.state_core.model import showing
-from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
+from statelake.state_core.model.handles import DistributionMode, KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.operator_state import OperatorState, columns_of
+from statelake.state_core.printable import LONGEST, Table, brief, kind_text
 
 if TYPE_CHECKING:
     from statelake.state_core.model.description import SnapshotDescription
 
-__all__ = [
-    "Entries",
-    "KeyedFile",
-    "KeyedState",
-    "Operator",
-    "Snapshot",
-    "StateKind",
-    "StateSlice",
-    "plan_slices",
-]
-
 I64Array: TypeAlias = npt.NDArray[np.int64]
-
 SLICE_BYTES = 32 << 20
 TIMER_PREFIX = "_timer_state/"
+_State = TypeVar("_State", bound="KeyedState | OperatorState")
 
 
 class StateKind(Enum):
@@ -157,6 +150,90 @@ class KeyedFile(Protocol):
 
 
 @dataclass(frozen=True)
+class FilePiece:
+    """Consecutive entries of a file, perhaps only a part of a key group.
+
+    Attributes:
+        key_groups: The key groups of the entries.
+        size: Their approximate size in bytes, as stored.
+        begin: The first entry's place, in the terms of the file's format; None at the beginning of
+            the key groups.
+        end: The place of the entry behind the last; None at the end of the key groups.
+        guessed: Whether the places are guessed: if no entry begins there, reading the piece, or the
+            one before, raises `CorruptSnapshotError`.
+    """
+
+    key_groups: KeyGroupRange
+    size: int
+    begin: Any = None
+    end: Any = None
+    guessed: bool = False
+
+
+class EntryPosition(Protocol):
+    """The position of an entry, in the terms of a file's format."""
+
+    @property
+    def group(self) -> int:
+        """Its key group."""
+
+
+def pieces_between(
+    key_groups: KeyGroupRange,
+    cuts: Sequence[tuple[EntryPosition | None, int]],
+    *,
+    guessed: bool = False,
+) -> list[FilePiece]:
+    """Return the pieces of some key groups.
+
+    Args:
+        key_groups: The key groups.
+        cuts: The start of each piece and the end of the last, each with the number of bytes before
+            it; the first and the last place are None.
+        guessed: Whether the places are guessed.
+    """
+    return [
+        FilePiece(
+            KeyGroupRange(
+                key_groups.first if begin is None else begin.group,
+                key_groups.last if end is None else end.group,
+            ),
+            behind - before, begin, end, guessed,
+        )
+        for (begin, before), (end, behind) in pairwise(cuts)
+    ]  # fmt: skip
+
+
+@runtime_checkable
+class CuttableFile(Protocol):
+    """A `KeyedFile` whose key groups can be read in pieces."""
+
+    def looked_up_bytes(self) -> list[tuple[int, int]]:
+        """Return `group_bytes`, even if that takes reading, as with the indexes of RocksDB."""
+
+    def cut(
+        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
+    ) -> list[FilePiece]:
+        """Cut some key groups into pieces of about `piece_bytes` bytes as stored, in order.
+
+        Args:
+            key_groups: The key groups.
+            piece_bytes: The approximate size of a piece in bytes.
+            guess: Whether the places may be guessed, if that saves reading all entries.
+
+        Raises:
+            SnapshotError: The entries can't be read.
+        """
+
+    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
+        """Yield the entries of a piece; all pieces together have all entries, in order.
+
+        Raises:
+            SnapshotError: The entries can't be read.
+        """
+
+
+@dataclass(frozen=True)
 class StateSlice:
     """A unit of work: some key groups of one file."""
 
@@ -195,10 +272,11 @@ class KeyedState:
     files: tuple[tuple[KeyedFile, int], ...] = field(default=(), compare=False, repr=False)
 
     def __repr__(self) -> str:
-        return showing.keyed_state_line(self)
+        types = types_text(self.key_type, self.user_key_type, self.value_type)
+        return f"<KeyedState {brief(self.name, LONGEST)}: {self.kind.value}, {types}>"
 
     def _repr_html_(self) -> str:
-        return showing.schema_table(repr(self), self.schema).to_html()
+        return schema_table(repr(self), self.schema).to_html()
 
     @property
     def timer_service(self) -> tuple[str, str]:
@@ -324,9 +402,6 @@ def _batches(
             yield file.decode(state, mine, columns)
 
 
-_State = TypeVar("_State", bound="KeyedState | OperatorState")
-
-
 def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:
     """Cut files into slices of about `slice_bytes`, each of whole key groups of one file."""
     slices = []
@@ -342,6 +417,116 @@ def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> l
         if groups:
             slices.append(StateSlice(index, KeyGroupRange(groups[0], groups[-1]), size))
     return slices
+
+
+class OperatorStatePart(Protocol):
+    """One subtask's part of an operator state, in any format."""
+
+    @property
+    def subtask(self) -> int:
+        """The index of the subtask."""
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of a list; 1 for a broadcast state."""
+
+    @property
+    def size(self) -> int:
+        """The stored size of its file in bytes."""
+
+    def decode(self) -> pa.RecordBatch:
+        """Return the elements or entries as typed columns."""
+
+    def encoded(self) -> list[bytes]:
+        """Return the bytes of each element; a broadcast state is one element."""
+
+    def measure(self) -> tuple[int, int]:
+        """Return the elements of a list, or the entries of a broadcast state, and their bytes."""
+
+    def contents(self) -> frozenset[tuple[bytes, bytes]]:
+        """Return the entries of a broadcast state as bytes, unordered."""
+
+
+@dataclass(frozen=True, repr=False)
+class OperatorState:
+    """One registered operator state.
+
+    Attributes:
+        name: Its name.
+        mode: Its redistribution when the job runs at another parallelism.
+        schema: Its decoded columns: `subtask, position, value` of a list, `key, value` of a
+            broadcast state, and the exact bytes of values that a column can't hold.
+        value_type: The Java type of the elements, or of a broadcast state's values.
+        key_type: The Java type of a broadcast state's keys; empty for lists.
+        meta_info: Its meta info, as Flink wrote it.
+        parts: Its parts, by subtask.
+    """
+
+    name: str
+    mode: DistributionMode
+    schema: pa.Schema
+    value_type: str
+    key_type: str = ""
+    meta_info: bytes = field(default=b"", compare=False, repr=False)
+    parts: tuple[OperatorStatePart, ...] = field(default=(), compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        types = types_text(self.key_type, self.value_type)
+        return f"<OperatorState {brief(self.name, LONGEST)}: {self.mode.name}, {types}>"
+
+    def _repr_html_(self) -> str:
+        return schema_table(repr(self), self.schema).to_html()
+
+    @property
+    def broadcast(self) -> bool:
+        """Return whether it is a broadcast state."""
+        return self.mode is DistributionMode.BROADCAST
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of all subtasks, or of copies of a broadcast state."""
+        return sum(part.elements for part in self.parts)
+
+    def batches(self, *, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the content, a subtask at a time; of a broadcast state, one copy.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not what the header describes.
+        """
+        for part in self.parts[:1] if self.broadcast else self.parts:
+            batch = part.decode()
+            yield batch if columns is None else batch.select(list(columns))
+
+    def to_batch_reader(self, *, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Return the content as a stream of record batches, one per subtask.
+
+        Args:
+            columns: The columns to read, in this order; all by default.
+
+        Raises:
+            NotFoundError: There is no such column.
+        """
+        schema = columns_of(self.schema, columns)
+        return pa.RecordBatchReader.from_batches(schema, self.batches(columns=columns))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the content to other libraries, by Arrow's PyCapsule interface."""
+        return self.to_batch_reader().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self, *, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the content as one table; arguments and errors as for `to_batch_reader`."""
+        return self.to_batch_reader(columns=columns).read_all()
+
+    def to_pandas(self, *, columns: Sequence[str] | None = None) -> Any:
+        """The content as a data frame of pandas; arguments and errors as for `to_batch_reader`."""
+        return self.to_arrow(columns=columns).to_pandas()
+
+    def disagreeing(self) -> list[int]:
+        """Return the subtasks whose copy of a broadcast state differs from the first one."""
+        if not self.broadcast or len(self.parts) < 2:
+            return []
+        first = self.parts[0].contents()
+        return [part.subtask for part in self.parts[1:] if part.contents() != first]
 
 
 @dataclass(frozen=True, repr=False)
@@ -385,7 +570,11 @@ class Operator:
     finished: bool = False
 
     def __repr__(self) -> str:
-        return showing.operator_line(self)
+        return (
+            f"<Operator {brief(self.label, LONGEST)}: parallelism {self.parallelism},"
+            f" {self.max_parallelism} key groups, {len(self.keyed_states)} keyed and"
+            f" {len(self.operator_states)} operator states, {self.total_bytes:,} bytes>"
+        )
 
     def _repr_html_(self) -> str:
         from statelake.state_core.model.description import (  # noqa: PLC0415 - it imports this module
@@ -393,7 +582,7 @@ class Operator:
         )
 
         states = describe_operator(self, key_groups=False).states_table()
-        return showing.Table(repr(self)).to_html() + states.to_html()
+        return Table(repr(self)).to_html() + states.to_html()
 
     @property
     def label(self) -> str:
@@ -468,11 +657,15 @@ class Snapshot:
     files: Any = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        return showing.snapshot_line(self)
+        kind = kind_text(self.format, self.kind) or "snapshot"
+        return (
+            f"<Snapshot {brief(self.location, LONGEST)}: {kind}, checkpoint"
+            f" {self.checkpoint_id}, {len(self.operators)} operators, {self.total_bytes:,} bytes>"
+        )
 
     def _repr_html_(self) -> str:
         operators = self.describe(key_groups=False).operators_table()
-        return showing.Table(repr(self)).to_html() + operators.to_html()
+        return Table(repr(self)).to_html() + operators.to_html()
 
     @property
     def total_bytes(self) -> int:
@@ -573,3 +766,30 @@ class Snapshot:
         if refused is not None and not found:
             raise refused
         return {label: tables for label, tables in found.items() if tables}
+
+
+def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """Return the columns of some names, in that order; all of them by default.
+
+    Raises:
+        NotFoundError: There is no such column.
+    """
+    if columns is None:
+        return schema
+    missing = [name for name in columns if name not in schema.names]
+    if missing:
+        raise NotFoundError(
+            f"no column {missing[0]!r}",
+            remedy=f"there are: {', '.join(schema.names)}{did_you_mean(missing[0], schema.names)}",
+        )
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def schema_table(line: str, schema: pa.Schema) -> Table:
+    """Return a table of a state's columns."""
+    return Table(line, ("<column", "<type"), [(column.name, str(column.type)) for column in schema])
+
+
+def types_text(*types: str) -> str:
+    """Return the types of a key, a user key and a value as one text."""
+    return brief(" → ".join(filter(None, types)), LONGEST)

@@ -20,6 +20,7 @@ see `docs/types.md`.
 """
 
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.decoders import Decoder, register_decoder
 from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     register,
@@ -31,7 +32,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     SimpleTypeSerializerSnapshot,
     simple_snapshot,
 )
-from statelake.state_core.serializers.opaque.decoders import Decoder, register_decoder
 
 __all__ = [
     "CompositeTypeSerializerSnapshot",

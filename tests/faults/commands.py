@@ -19,12 +19,14 @@ from deltalake import DeltaTable
 
 from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
 from statelake.pipelines.cli.main import COMMANDS as STATELAKE
+from statelake.pipelines.lake.catalog.lake_format import FORMAT_KEY
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     read_metadata,
     write_metadata,
 )
 from statelake.state_core.model.handles import OperatorHandle, RelativeHandle
+from tests.support.lakes import forge_claim
 from tests.support.people import ALICE, NEW_PROFILE, PROFILE
 
 __all__ = ["COMMANDS", "ERASED", "Command", "clean_up", "copy", "import_of", "prepare_sources"]
@@ -104,6 +106,11 @@ def _delete_rows(world: Path) -> None:
     DeltaTable(str(world / "lake/orders/keyed/users/profile")).delete(f"key = '{KEPT}'")
 
 
+def _of_format_0(world: Path) -> None:
+    """A lake as statelake wrote it before there were formats."""
+    forge_claim(world / "lake", FORMAT_KEY, None)
+
+
 COMMANDS: dict[str, Command] = {
     "first": Command(import_of("monday"), fresh=True),
     "import": Command(import_of("wednesday")),
@@ -153,6 +160,7 @@ COMMANDS: dict[str, Command] = {
         _command("bootstrap ../sources/spec.yaml --to exports/first --job shop --snapshot first"),
         done=(0, 3), steps=True,
     ),
+    "upgrade": Command(_command("lake upgrade"), edits=_of_format_0),
     "sql": Command(
         _command("sql --as-of monday --json", "SELECT * FROM orders.users.profile ORDER BY key"),
     ),

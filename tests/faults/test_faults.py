@@ -41,6 +41,11 @@ def test_a_fault_at_any_call_leaves_a_lake_as_before_or_as_after() -> None:
     assert tried(sweep("--faults", "20", "--commands", "import,drop-all,erase")) == 20
 
 
+def test_an_upgrade_that_is_killed_at_any_call_leaves_a_lake_that_opens() -> None:
+    """It is of the format before, or of the one after, with all that it held."""
+    assert tried(sweep("--faults", "20", "--commands", "upgrade")) == 20
+
+
 @pytest.mark.full
 def test_a_fault_of_any_command_leaves_a_lake_as_before_or_as_after() -> None:
     """Some of each command."""

@@ -13,12 +13,18 @@ from hypothesis import strategies as st
 
 from statelake import open_snapshot
 from statelake.state_core.files.compression import IDENTIFIER, compress_snappy
-from statelake.state_core.formats.keyed.keyed_files import UnifiedKeyedFile
-from statelake.state_core.kernels import binary_rows, binary_rows_encode, decode, encode
-from statelake.state_core.kernels.compiler import Kernel
+from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
+from statelake.state_core.kernels import (
+    binary_rows,
+    binary_rows_encode,
+    compiler,
+    decode,
+    encode,
+)
+from statelake.state_core.kernels.compiler import Interpreting, Kernel
 from statelake.state_core.kernels.frames import CONTENT, walk_run
 from statelake.state_core.kernels.scan import BETWEEN_RUNS, COUNT, DONE, FULL, scan_unified
-from tests.support.savepoints.golden_cases import golden_cases
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 U8Array = npt.NDArray[np.uint8]
 Window = tuple[U8Array, npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -89,8 +95,7 @@ def test_entries_are_found_alike(
     (data, groups, starts, ends), prefix, states = given_window
     end = int(ends.max()) - (0 if whole else cut % int((ends - starts).min()))
     window = (damaged(data, damages)[:end], groups, starts, np.minimum(ends, end))
-    with np.errstate(all="raise"):
-        interpreted = scanned(scan_unified.function, window, prefix, states, rows, whole)
+    interpreted = scanned(scan_unified.interpret, window, prefix, states, rows, whole)
     assert interpreted == scanned(scan_unified.compile(), window, prefix, states, rows, whole)
     if not damages and whole:
         assert interpreted[-1][0] == DONE
@@ -101,10 +106,9 @@ def test_chunks_are_found_alike(damages: list[tuple[int, int]], cut: int, room: 
     """In Snappy frames, also damaged or cut off."""
     data = damaged(np.frombuffer(FRAMES, np.uint8), damages)[: len(FRAMES) - cut]
     answers = []
-    for walk in (walk_run.function, walk_run.compile()):
+    for walk in (walk_run.interpret, walk_run.compile()):
         progress = np.zeros(4, np.int64)
-        with np.errstate(all="raise"):
-            status = int(walk(data, room, progress))
+        status = int(walk(data, room, progress))
         answers.append((status, progress.tolist()))
     assert answers[0] == answers[1]
     if not damages and not cut:
@@ -112,14 +116,41 @@ def test_chunks_are_found_alike(damages: list[tuple[int, int]], cut: int, room: 
 
 
 def test_only_what_is_small_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's interpreter gets so many bytes in all, then machine code takes over for good."""
-    kernel = Kernel(lambda _: "interpreted", "int64(U8R)", interpreted=10)
-    monkeypatch.setattr(kernel, "compile", lambda: lambda _: "compiled")
-    four = np.zeros(4, np.uint8)
-    assert [kernel(four) for _ in range(4)] == ["interpreted"] * 2 + ["compiled"] * 2
-    large = Kernel(lambda _: "interpreted", "int64(U8R)", interpreted=10)
-    monkeypatch.setattr(large, "compile", lambda: lambda _: "compiled")
-    assert [large(np.zeros(11, np.uint8)), large(four)] == ["compiled", "compiled"]
+    """Python's interpreter gets small arrays for a while, then machine code takes over for good."""
+    kernel = Kernel(lambda _: 1, "int64(U8R)")
+    monkeypatch.setattr(kernel, "compile", lambda: lambda _: 2)
+    monkeypatch.setattr(compiler, "interpreting", Interpreting(10, 1e9))
+    four, many = np.zeros(4, np.uint8), np.zeros(11, np.uint8)
+    assert [kernel(four), kernel(many), kernel(four)] == [1, 2, 1]
+    monkeypatch.setattr(compiler, "interpreting", Interpreting(10, 0))
+    assert kernel(four) == 2
+
+
+def test_the_interpreter_reads_bytes_as_machine_code_does() -> None:
+    """A shifted byte is not cut off, and sums wrap around in silence."""
+    shifted = Kernel(lambda data: data[0] << 8, "int64(U8R)")
+    most = np.full(1, 255, np.uint8)
+    assert shifted.interpret(most) == shifted.compile()(most) == 255 << 8
+    stirred = Kernel(lambda words: (words[0] * np.uint64(3)) >> np.uint64(1), "uint64(U64R)")
+    words = np.full(1, (1 << 64) - 1, np.uint64)
+    assert stirred.interpret(words) == stirred.compile()(words)
+
+
+@pytest.mark.thinned(4)
+@pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
+def test_snapshots_are_read_alike(case: GoldenCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All states of what Flink wrote."""
+
+    def contents() -> dict[tuple[str, str], str]:
+        return {  # as text, since a NaN is not equal to itself
+            (operator.operator_id, state.name): repr(state.to_arrow().to_pylist())
+            for operator in open_snapshot(case.snapshot).operators
+            for state in (*operator.keyed_states, *operator.operator_states)
+        }
+
+    compiled = contents()
+    monkeypatch.setattr(Kernel, "__call__", Kernel.interpret)
+    assert contents() == compiled
 
 
 @pytest.mark.parametrize(

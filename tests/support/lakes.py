@@ -31,7 +31,7 @@ from statelake.pipelines.lake.ingest import large_slice_tasks, large_slices
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.tables.tables import StateTable
-from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.keyed.unified import unified_file
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     read_metadata,
@@ -318,6 +318,6 @@ def tiny_pieces(piece_bytes: int = 8000) -> Iterator[None]:
         patch.setattr(large_slices, "LARGE_BYTES", 1)
         patch.setattr(large_slices, "SHARE", 1 << 40)
         patch.setattr(large_slice_tasks, "PIECE_BYTES", piece_bytes)
-        patch.setattr(unified, "TABLE_ROWS", 10)
-        patch.setattr(unified, "WINDOW_BYTES", 20_000)
+        patch.setattr(unified_file, "TABLE_ROWS", 10)
+        patch.setattr(unified_file, "WINDOW_BYTES", 20_000)
         yield

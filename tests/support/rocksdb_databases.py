@@ -20,9 +20,9 @@ from rocksdict import (
 
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.formats.keyed.rocksdb_native import KNOWN_NAME, RocksDBFiles
-from statelake.state_core.formats.keyed.sst_blocks import read_varint
-from statelake.state_core.formats.keyed.sst_file import SstFile
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import KNOWN_NAME, RocksDBFiles
+from statelake.state_core.formats.keyed.rocksdb.sst_blocks import read_varint
+from statelake.state_core.formats.keyed.rocksdb.sst_file import SstFile
 from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     KeyedHeader,

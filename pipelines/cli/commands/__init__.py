@@ -20,6 +20,7 @@
 `checkpoints`        checkpoints of tasks: list, verify, drop, migrate
 `flink/`             live clusters: jobs, savepoints, runs
 `spark`              what a cluster of Spark's needs of statelake
+`warm`               kernels compiled ahead
 `demo`               the guided tour
 `terminal`           what they print with; `plugins`, the option that several share; `times`
 ===================  ================================================================

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import (
-    as_json,
-    bytes_text,
-    json_option,
-    print_table,
-    progress_bar,
-    tell,
-)
+from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
     configured_option,
     engine_option,
@@ -24,7 +15,7 @@ from statelake.pipelines.cli.options import (
     operator_state_version_option,
 )
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.operations.bootstrap import BootstrapResult, bootstrap
+from statelake.pipelines.operations.bootstrap import bootstrap
 
 
 @click.command("bootstrap")
@@ -101,31 +92,4 @@ def bootstrap_command(
             engine=engine,
             progress=progress,
         )
-    if as_json_:
-        record = done.record
-        as_json(
-            asdict(done.written)
-            | {
-                "engine": done.engine,
-                "snapshot_id": None if record is None else record.snapshot_id,
-            }
-        )
-    else:
-        _print(done, job)
-
-
-def _print(done: BootstrapResult, job: str | None) -> None:
-    written = done.written
-    entries = sum(state.entries for state in written.states)
-    tell(
-        f"wrote {written.path}: {entries:,} entries in {written.files} files,"
-        f" {bytes_text(written.size)}, _metadata version {written.metadata_version}",
-        marked=written.path,
-    )
-    rows = [
-        (state.operator, state.state, state.kind, f"{state.entries:,}") for state in written.states
-    ]
-    print_table("", ("<operator", "<state", "<kind", ">entries"), rows)
-    if done.record is not None:
-        tell(f"imported as {done.record.snapshot_id} of {job}", marked=done.record.snapshot_id)
-    tell(f"start the job with: flink run -s {written.path} ...")
+    show(done, as_json_=as_json_, marked=done.written.path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from statelake.pipelines.api import Lake
@@ -16,6 +18,7 @@ def lake() -> None:
     \b
     Examples:
       statelake lake clean --lake /data/lake
+      statelake lake upgrade --lake /data/lake
     """
 
 
@@ -55,3 +58,36 @@ def clean(lake: str, exports: tuple[str, ...], yes: bool, as_json_: bool) -> Non
         tell(f"{freed.files} files are nobody's ({bytes_text(freed.size)}): --yes deletes them")
     else:
         tell("nothing to clean")
+
+
+@lake.command()
+@lake_option
+@click.option("--yes", is_flag=True, help="Do it: without this, only the plan is shown.")
+@json_option
+def upgrade(lake: str, yes: bool, as_json_: bool) -> None:
+    """Give a lake the newest format, so that this statelake writes into it.
+
+    A lake of an older format can be read as it is. An upgrade is one commit, which changes no table
+    of state: until it is done all is as before, and it may be stopped at any point. Afterwards an
+    older statelake is refused.
+
+    Nothing happens without --yes.
+
+    \b
+    Examples:
+      statelake lake upgrade --lake /data/lake
+      statelake lake upgrade --lake /data/lake --yes
+    """
+    opened = Lake(lake)
+    plan = opened.upgrade() if yes else opened.plan_upgrade()
+    if as_json_:
+        as_json(asdict(plan) | {"upgraded": yes and plan.before < plan.after})
+        return
+    if plan.before == plan.after:
+        tell(f"nothing to do: the lake is of format {plan.after}")
+        return
+    what = f"from format {plan.before} to {plan.after}, in one commit"
+    tell(f"upgraded {what}" if yes else f"nothing was upgraded: --yes upgrades {what}")
+    tell(f"  columns of the catalog that are added: {', '.join(plan.columns) or 'none'}")
+    needed = (f"{name} (statelake {since})" for name, since in plan.readers.items())
+    tell(f"  features that readers need then: {', '.join(needed) or 'none'}")

@@ -10,12 +10,12 @@ from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
-    bytes_text,
     json_option,
     json_text,
     plain,
     print_table,
     progress_bar,
+    show,
     tell,
 )
 from statelake.pipelines.cli.options import (
@@ -27,9 +27,6 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.export.rescaling import OperatorPlan
-
-SHOWN_SUBTASKS = 16
 
 
 @click.command()
@@ -116,39 +113,9 @@ def rescale(
     snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
     plans = snapshot.plan_rescale(parallelism, max_parallelism)
     if as_json_:
-        as_json([asdict(plan) for plan in plans])
+        as_json([plan.to_json() for plan in plans])
         return
     for plan in plans:
-        _print(plan)
+        show(plan, as_json_=False, marked="")
     if snapshot.channels():
         tell("it has records in flight: `statelake export` wants --drop-channel-state for that")
-
-
-def _print(plan: OperatorPlan) -> None:
-    (old, old_groups), (new, groups) = plan.old, plan.new
-    about = " (estimated: keys get new key groups)" if plan.estimated else ""
-    title = (
-        f"{plan.operator}: parallelism {old} → {new}, max parallelism {old_groups} → {groups},"
-        f" skew {plan.skew:.3f}{about}"
-    )
-    if any(subtask.entries for subtask in plan.subtasks) or not plan.operator_states:
-        _print_key_groups(plan, title)
-    else:
-        tell(title)
-    for name, counts in plan.operator_states.items():
-        shown = ", ".join(map("{:,}".format, counts[:SHOWN_SUBTASKS]))
-        more = ", …" if len(counts) > SHOWN_SUBTASKS else ""
-        tell(f"  operator state {name}: {shown}{more} elements by subtask")
-
-
-def _print_key_groups(plan: OperatorPlan, title: str) -> None:
-    rows = [
-        (str(subtask.subtask),
-         f"{subtask.first}-{subtask.last}" if subtask.last >= subtask.first else "none",
-         f"{subtask.entries:,}", bytes_text(subtask.state_bytes), bytes_text(subtask.moved_bytes))
-        for subtask in plan.subtasks[:SHOWN_SUBTASKS]
-    ]  # fmt: skip
-    columns = (">subtask", "<key groups", ">entries", ">bytes", ">from other subtasks")
-    print_table(title, columns, rows)
-    if len(plan.subtasks) > SHOWN_SUBTASKS:
-        tell(f"… and {len(plan.subtasks) - SHOWN_SUBTASKS} more (--json shows all)")

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 
 import click
 
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import (
-    as_json,
-    bytes_text,
-    json_option,
-    print_table,
-    progress_bar,
-    tell,
-)
+from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import allow_external_option
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.compression import COMPRESSION_KEY, configured_compression
-from statelake.state_core.formats.rewriting.recompression import Recompression, recompress_snapshot
+from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 
 conf_option = click.option(
     "--conf", multiple=True, metavar="KEY=VALUE", help=f"Flink's {COMPRESSION_KEY}, true or false."
@@ -72,26 +64,4 @@ def compress(
         done = recompress_snapshot(
             savepoint, to, codec, allow_external=allow_external, progress=progress
         )
-    if as_json_:
-        states = [asdict(state) | {"ratio": round(state.ratio, 3)} for state in done.states]
-        as_json({"path": done.path, "compression": done.compression, "states": states})
-    else:
-        _print(done)
-
-
-def _print(done: Recompression) -> None:
-    before = sum(state.before_bytes for state in done.states)
-    after = sum(state.after_bytes for state in done.states)
-    tell(
-        f"wrote {done.path}, compression {done.compression}:"
-        f" {bytes_text(int(after))} of state, {bytes_text(int(before))} before",
-        marked=done.path,
-    )
-    rows = [
-        (state.operator, state.state, bytes_text(int(state.content_bytes)),
-         bytes_text(int(state.after_bytes)), f"{state.ratio:.2f}",
-         f"{bytes_text(int(state.content_bytes / state.seconds))}/s" if state.seconds else "")
-        for state in done.states
-    ]  # fmt: skip
-    columns = ("<operator", "<state", ">content", ">stored", ">ratio", ">speed")
-    print_table("", columns, rows)
+    show(done, as_json_=as_json_, marked=done.path)

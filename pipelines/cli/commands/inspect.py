@@ -10,7 +10,6 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, plain, show
 from statelake.pipelines.cli.options import Reading, reading_options
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.formats.key_weights import heaviest_key
 from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.model.snapshot import Operator
 
@@ -63,6 +62,8 @@ def inspect(
 
 def _with_key(described: OperatorDescription, operator: Operator) -> OperatorDescription:
     """Add the heaviest key of the key group with the most bytes."""
+    from statelake.state_core.formats.key_weights import heaviest_key  # noqa: PLC0415 - if asked
+
     group = next(iter(described.heaviest), None)
     key = None if group is None else heaviest_key(operator, group)
     shown = key and replace(key, key=plain(key.key))

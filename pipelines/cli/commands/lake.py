@@ -108,6 +108,8 @@ def import_command(
         f" ({bytes_text(record.written_bytes)}), kept {done.kept_units}",
         marked=record.snapshot_id,
     )
+    if done.same_as:
+        tell(f"it is the same savepoint as {done.same_as}; `statelake drop` deletes one of them")
     versions = {table.path: table.version for table in record.tables}
     rows = [
         (state.table, str(versions[state.table]), f"{state.entries:,}", _kind(state),

@@ -9,24 +9,13 @@ from typing import Any, Protocol
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
 from statelake.pipelines.engine import Progress as Report
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.times import Times
-from statelake.state_core.model.showing import Table as PrintedTable
+from statelake.state_core.printable import Table as PrintedTable
 from statelake.state_core.printable import printable
 
 __all__ = [
@@ -135,14 +124,20 @@ def as_json(value: Any) -> None:
     click.echo(json_text(plain(value), indent=2))
 
 
-def show(result: Result, *, as_json_: bool) -> None:
-    """Print a result: as JSON for scripts, else its lines and tables, the first line marked."""
+def show(result: Result, *, as_json_: bool, marked: str | None = None) -> None:
+    """Print a result: as JSON for scripts, else its lines and tables.
+
+    Args:
+        result: The result.
+        as_json_: Whether as JSON.
+        marked: What of the first line is marked; all of it by default.
+    """
     if as_json_:
         as_json(result.to_json())
         return
     for number, line in enumerate(result.lines()):
         if isinstance(line, str):
-            tell(line, marked="" if number else line)
+            tell(line, marked="" if number else line if marked is None else marked)
         else:
             print_table(line.title, line.columns, line.rows)
 
@@ -161,6 +156,18 @@ def progress_bar(
     if quiet or not sys.stderr.isatty():
         yield None
         return
+    from rich.progress import (  # noqa: PLC0415 - few commands wait
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
     reached: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
     if of_bytes:
         size = DownloadColumn(binary_units=True)

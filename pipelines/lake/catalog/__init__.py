@@ -4,6 +4,7 @@
 `catalog`             the lake and its `snapshots` table
 `catalog_looks`       a cache of the catalog in one process: reads of an object store are costly
 `catalog_rows`        rows of that table: read, replace, change and delete
+`lake_format`         the format of a lake: who may read it, and who may write it
 `snapshot_names`      `latest`, a date or a prefix, for a snapshot's id
 `claims`              the claims of writers in the catalog's log
 `attempts`            work in progress, which any writer may take back
@@ -18,5 +19,6 @@
 `deletions`           delete files that are no longer needed: named in the log, or found by a sweep
 ====================  ===============================================================
 
-A new column of the catalog is a field of `SnapshotRecord` in `tables/records`.
+A new column of the catalog is a field of `SnapshotRecord` in `tables/records`, and a lake gets it
+when its format is upgraded.
 """

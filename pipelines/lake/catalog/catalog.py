@@ -28,6 +28,7 @@ from deltalake.exceptions import CommitFailedError
 from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
 from statelake.pipelines.lake.catalog.catalog_rows import rows_of, with_columns_of
 from statelake.pipelines.lake.catalog.claims import Claims, is_claim, read_claims
+from statelake.pipelines.lake.catalog.lake_format import LakeUpgrade, own_format, read_format
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from statelake.pipelines.lake.tables.names import (
     SNAPSHOTS,
@@ -96,11 +97,13 @@ class CatalogChange:
         claims: The new claims; None if they stay.
         added: The snapshot that it adds.
         edits: By job, a function of the rows of a file: returns the same object if they stay.
+        upgrades: Whether it gives the lake the newest format.
     """
 
     claims: Claims | None = None
     added: SnapshotRecord | None = None
     edits: Mapping[str, RowsEdit] = field(default_factory=dict)
+    upgrades: bool = False
 
 
 class CatalogVersion:
@@ -111,8 +114,13 @@ class CatalogVersion:
         looks: The reader of its files.
         log: The opened version.
 
+    Raises:
+        LakeFormatError: This statelake can't read the lake.
+
     Attributes:
         number: The version.
+        columns: The columns of its rows.
+        format: The lake's format at that version.
         is_exchanged: Whether a file was missing, since a later version no longer needs it.
     """
 
@@ -123,9 +131,12 @@ class CatalogVersion:
         if metadata.partition_columns != ["job"]:
             raise _no_lake(table.directory.uri)
         self.number = log.version()
+        self.properties: dict[str, str] = dict(metadata.configuration)
+        self.format = read_format(self.properties, table.uri)
+        self.format.refuse_reading(table.directory.uri)
+        self.columns = pa.schema(log.schema().to_arrow())
         self.files = _files(log)
         self.is_exchanged = False
-        self.properties: dict[str, str] = dict(metadata.configuration)
 
     @cached_property
     def claims(self) -> Claims:
@@ -414,11 +425,47 @@ class Catalog:
 
         Raises:
             NotALakeError: There is no lake.
+            LakeFormatError: This statelake can't write into the lake.
             ConflictError: Other writers were first each time.
             DamagedLakeError: The catalog can't be read, or written.
         """
         directory = self._catalog.directory
         return until_committed(lambda: self._committed(decide, create=create), directory)
+
+    def refuse_writing(self) -> None:
+        """Refuse to write into a lake that this statelake can't write.
+
+        Raises:
+            LakeFormatError: It is of an older format, or has an unknown feature.
+        """
+        if self.exists():
+            self.version().format.refuse_writing(self.directory.uri)
+
+    def plan_upgrade(self) -> LakeUpgrade:
+        """Return what `upgrade` would change.
+
+        Raises:
+            NotALakeError: There is no lake.
+            LakeFormatError: It is of a newer format.
+        """
+        version = self.version()
+        return LakeUpgrade.of(version.format, version.columns)
+
+    def upgrade(self) -> LakeUpgrade:
+        """Give the lake the newest format, in one entry of the catalog's log.
+
+        Raises:
+            NotALakeError: There is no lake.
+            LakeFormatError: It is of a newer format.
+        """
+        done: list[LakeUpgrade] = []
+
+        def decide(version: CatalogVersion) -> CatalogChange | None:
+            done.append(LakeUpgrade.of(version.format, version.columns))
+            return CatalogChange(upgrades=True) if done[-1].before < done[-1].after else None
+
+        self.transact(decide)
+        return done[-1]
 
     def transact_to_free(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> int:
         """Run `transact` for a change that frees space: on a full disk a reserve gives way to it.
@@ -450,7 +497,7 @@ class Catalog:
                 raise _no_lake(self.directory.full())
             log = create_table(
                 self._catalog.directory, SNAPSHOT_SCHEMA, partition_by="job",
-                configuration=CONFIGURATION,
+                configuration={**CONFIGURATION, **own_format().to_properties()},
             )  # fmt: skip
             self.reserve()
         version = CatalogVersion(self._catalog, self._looks, log)
@@ -458,7 +505,12 @@ class Catalog:
         if change is None:
             return version.number
         refuse_features(log)
-        commit = self._new_commit(log)
+        columns = version.columns
+        if change.upgrades:
+            columns = with_columns_of(columns, SNAPSHOT_SCHEMA)
+        else:
+            version.format.refuse_writing(self.directory.uri)
+        commit = self._new_commit(columns)
         is_empty = self._edit_rows(version, change.edits, commit)
         if change.added is not None:
             record = replace(change.added, sequence=version.number + 1)
@@ -467,14 +519,15 @@ class Catalog:
         kept = {key: value for key, value in version.properties.items() if not is_claim(key)}
         claims = version.claims if change.claims is None else change.claims
         after = kept | claims.to_properties()
+        if change.upgrades:
+            after |= own_format().to_properties()
         if after != version.properties or commit.schema != log.schema():
             commit.configuration = after
             is_empty = False
         return version.number if is_empty else commit.write(log)
 
-    def _new_commit(self, log: DeltaTable) -> DeltaCommit:
-        """Return an empty commit; a catalog of an older version gets the newest columns."""
-        columns = with_columns_of(pa.schema(log.schema().to_arrow()), SNAPSHOT_SCHEMA)
+    def _new_commit(self, columns: pa.Schema) -> DeltaCommit:
+        """Return an empty commit."""
         return DeltaCommit(self._catalog.directory, columns, "job", CommitProperties())
 
     def _edit_rows(
@@ -510,7 +563,7 @@ class Catalog:
             version = CatalogVersion(self._catalog, self._looks, log)
             files = [file for file in version.files if file.job == job]
             rows = [version.rows(file.path) for file in files]
-            commit = self._new_commit(log)
+            commit = self._new_commit(version.columns)
             together = pa.concat_tables(rows, promote_options="permissive")
             commit.add_rows(_new_file(job, version), together, job)
             for file in files:

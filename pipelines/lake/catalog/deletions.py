@@ -47,12 +47,12 @@ from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.tables.table_log import log_entry
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
 from statelake.state_core.errors import MissingFileError, StateError, UnsafePathError
+from statelake.state_core.files.confinement import is_part
 from statelake.state_core.files.held_directories import (
     left_exports,
     remove_left,
     stale_temporary_directories,
 )
-from statelake.state_core.files.paths import is_part
 
 OLD_NOTES = ("_statelake/attempts", "_statelake/erasures")
 """Directories of older versions of statelake, for claims that are now in the catalog's log."""
@@ -141,9 +141,12 @@ def finish_deletions(lake: Catalog, jobs: Collection[str] | None = None) -> Free
     Raises:
         DamagedLakeError: A row or a table of one of these jobs is invalid, so that the files that
             it needs are not known.
+        LakeFormatError: This statelake can't write into the lake.
     """
     freed, failed = Freed(), None
-    for token, claim in lake.version().claims.deletions.items():
+    version = lake.version()
+    version.format.refuse_writing(lake.directory.uri)
+    for token, claim in version.claims.deletions.items():
         try:
             freed += carry_out(lake, claim)
             lake.transact(partial(_without, token))

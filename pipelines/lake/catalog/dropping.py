@@ -164,8 +164,10 @@ def drop_snapshots(
         NotFoundError: There is no such snapshot.
         DamagedLakeError: A row of the job is invalid, and is not dropped by its name.
         UnsafePathError: A table's path leads out of the lake.
+        LakeFormatError: This statelake can't write into the lake.
     """
     version = lake.version()
+    version.format.refuse_writing(lake.directory.uri)
     dropped, held = _chosen(version, job, snapshot_ids, keep)
     records, _ = version.records(job)
     tables = tables_of_job(lake, job, records)

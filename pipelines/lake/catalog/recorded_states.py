@@ -33,8 +33,7 @@ from statelake.pipelines.lake.tables.unit_writer import table_columns
 from statelake.pipelines.lake.tables.units import KEY_GROUP
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
-from statelake.state_core.model.operator_state import OperatorState, columns_of
-from statelake.state_core.model.snapshot import KeyedState, Operator
+from statelake.state_core.model.snapshot import KeyedState, Operator, OperatorState, columns_of
 
 
 @dataclass(frozen=True, repr=False)

@@ -42,7 +42,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.model.handles import InlineHandle
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.query.session import Session
@@ -208,7 +208,8 @@ class _Edit:
                 (self.metadata.operators, {operator.operator_id for operator in self.operators}),
                 (theirs, {operator.operator_id for operator in other.operators}),
             )
-            operators, copied = merge_operators(lake, self.record.job, other, token, paths)
+            name = self.rewriter.attempt.claim.snapshot_id
+            operators, copied = merge_operators(lake, self.record.job, name, other, token, paths)
             paths += merged_tables(self.record.job, other, paths)
             self.copied += copied
             self.operators += operators

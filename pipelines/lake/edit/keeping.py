@@ -30,9 +30,8 @@ from statelake.state_core.errors import (
     UnknownHashError,
 )
 from statelake.state_core.formats.layout.keys import encode_keys
-from statelake.state_core.formats.rewriting.key_bytes import key_bytes
 from statelake.state_core.formats.writing.rehash import check_key_groups
-from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
 from statelake.state_core.model.key_groups import key_groups_of_hashes
 from statelake.state_core.serializers.framework.base import TypeSerializer
 

@@ -26,7 +26,12 @@ COPIERS = 8
 
 
 def merge_operators(
-    lake: Catalog, job: str, other: SnapshotRecord, token: str, taken: Collection[str]
+    lake: Catalog,
+    job: str,
+    snapshot_id: str,
+    other: SnapshotRecord,
+    token: str,
+    taken: Collection[str],
 ) -> tuple[list[OperatorRecord], int]:
     """The operators of another snapshot, as a snapshot of `job` has them.
 
@@ -36,6 +41,7 @@ def merge_operators(
     Args:
         lake: The lake.
         job: The job of the snapshot that is made.
+        snapshot_id: Its name.
         other: The other snapshot.
         token: The attempt's token.
         taken: The paths of tables that the snapshot has, or may have, of its own.
@@ -50,7 +56,7 @@ def merge_operators(
             if other.job == job and table.path not in taken:
                 tables.append(table)
                 continue
-            copied = _copy_table(lake, job, other.job, table, token, taken)
+            copied = _copy_table(lake, job, snapshot_id, other.job, table, token, taken)
             written += sum(unit.size for unit in copied.units)
             tables.append(copied)
         paths = {old.path: new.path for old, new in zip(operator.tables, tables, strict=True)}
@@ -121,7 +127,13 @@ def _free(path: str, table: TableRecord, taken: Collection[str]) -> str:
 
 
 def _copy_table(
-    lake: Catalog, job: str, other: str, table: TableRecord, token: str, taken: Collection[str]
+    lake: Catalog,
+    job: str,
+    snapshot_id: str,
+    other: str,
+    table: TableRecord,
+    token: str,
+    taken: Collection[str],
 ) -> TableRecord:
     """A version of a table as the next version of the table that stands for it in `job`."""
     path = _free(_path_in(job, other, table.path), table, taken)
@@ -134,7 +146,8 @@ def _copy_table(
     with ThreadPoolExecutor(COPIERS) as pool:
         units = list(pool.map(lambda unit: _copy_unit(source, target, unit, token), table.units))
     copied = replace(table, path=path, units=units)
-    return target.record_files(copied, source.require(table.version).schema(), token)
+    schema = source.require(table.version).schema()
+    return target.record_files(copied, schema, token, snapshot_id)
 
 
 def _path_in(job: str, other: str, path: str) -> str:

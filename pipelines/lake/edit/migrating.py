@@ -51,7 +51,7 @@ from statelake.state_core.formats.rewriting.value_migration import (
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
-from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
+from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
 if TYPE_CHECKING:

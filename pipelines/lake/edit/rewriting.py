@@ -29,6 +29,8 @@ from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
+    UnitRecord,
+    by_span,
 )
 from statelake.pipelines.lake.tables.table_rows import null_counts, open_unit
 from statelake.pipelines.lake.tables.units import Unit
@@ -137,8 +139,13 @@ def layout_of(lake: Catalog, operator: OperatorRecord, table: TableRecord) -> Ta
 
 
 def pieces_of(table: TableRecord) -> list[Piece]:
-    """Cut a whole table into pieces, a file each."""
-    return [Piece(Unit(file.partition, file.first, file.last), (file,)) for file in table.units]
+    """Cut a whole table into pieces: the files of the same key groups, or subtasks, each."""
+    return [piece_of(files) for files in by_span(table.units).values()]
+
+
+def piece_of(files: Sequence[UnitRecord]) -> Piece:
+    """Return the piece of all files of the same key groups, or subtasks."""
+    return Piece(Unit(files[0].partition, files[0].first, files[0].last), tuple(files))
 
 
 @dataclass(frozen=True)
@@ -241,7 +248,7 @@ class TableRewriter:
             named = [file.path for file in files]
             self.lake.table(table.path).remove_others(self.token, named)
         rewritten = self.lake.table(table.path).record_files(
-            replace(table, units=files), layout.schema, self.token
+            replace(table, units=files), layout.schema, self.token, self.attempt.claim.snapshot_id
         )
         return layout.recorded(operator, moved, counts).with_table(rewritten)
 

@@ -114,8 +114,8 @@ class AuditRecord:
             raise DamagedLakeError(
                 f"record {self.number} of erasures, {fault[0]}: {fault[1]}",
                 place=place,
-                remedy="statelake did not write this record: check who else writes into the lake, "
-                "and restore the table from a copy",
+                remedy="statelake did not write that: see who else writes into the lake, and take the"
+                " table from a copy",
             )
 
 
@@ -170,6 +170,7 @@ def add_record(
     Raises:
         ConflictError: Other commits came first, again and again.
     """
+    lake.refuse_writing()
     directory = StateTable(lake.directory, ERASURE_RECORDS).directory
     text = json.dumps(content, sort_keys=True)
 

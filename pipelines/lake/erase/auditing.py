@@ -43,12 +43,14 @@ from statelake.state_core.errors import (
     StateError,
 )
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.printable import Printed, Table, bytes_text
 
 PIECE_BYTES = 64 << 20
 PARQUET = b"PAR1"
 ROCKSDB = bytes.fromhex("f7cff485b741e288")  # the end of one of RocksDB's tables
 SHOWN_HITS = 1000
-NAMED_BY_IT = "[a name with a key]"
+SHOWN = 20  # of hits and of files, to people
+NAMED_BY_IT = "[a name that tells it]"
 _NO_FILES = {"files": 0, "bytes": 0}
 MOST_UNPACKED = 64  # bytes for each of a file's bytes; more are reported, and not searched
 UNPACKED_ROOM = 16 << 20
@@ -72,7 +74,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class AuditResult:
+class AuditResult(Printed):
     """The result of an audit.
 
     Attributes:
@@ -109,6 +111,37 @@ class AuditResult:
     def clean(self) -> bool:
         """Return whether nothing was found, and everything could be searched."""
         return not (self.hits or self.rows or self.not_unpacked or self.unread)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self) | {"clean": self.clean, "record": self.record.to_json()}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read: what was searched, and what was found."""
+        yield Table(
+            f"{self.request}: searched {self.files} files, {bytes_text(self.file_bytes)}, which"
+            f" unpack to {bytes_text(self.unpacked_bytes)}",
+            ("<place", ">files", ">bytes"),
+            [
+                (name, f"{counts['files']:,}", f"{counts['bytes']:,}")
+                for name, counts in self.places.items()
+            ],
+        )
+        if self.forms_left_out:
+            yield f"too short to be searched for: {', '.join(self.forms_left_out)}"
+        for name in self.not_unpacked[:SHOWN]:
+            yield f"not all of it could be unpacked: {name}"
+        if self.unread:
+            yield f"rows of snapshots can't be looked through: {self.unread}"
+        if self.hits:
+            rows = [(hit.file, hit.where, hit.form, str(hit.at)) for hit in self.hits[:SHOWN]]
+            yield Table(f"{len(self.hits)} hits", ("<file", "<where", "<form", ">byte"), rows)
+        if self.only:
+            yield f"only these snapshots were erased from: {', '.join(self.only)}"
+        if self.rows:
+            yield f"{self.rows:,} rows of snapshots have it"
+        if self.clean:
+            yield f"nothing is left; record {self.record.number}, {self.record.digest}"
 
 
 @dataclass

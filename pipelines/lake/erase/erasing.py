@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any
 
 from statelake.pipelines.engine import Engine, LocalEngine, Progress
@@ -73,7 +73,12 @@ from statelake.pipelines.lake.erase.refusals import (
 from statelake.pipelines.lake.erase.requests import ErasureRequest, check_request, words_of
 from statelake.pipelines.lake.erase.task_state import TaskState, all_jobs
 from statelake.pipelines.lake.tables.names import is_edited_file, token_of
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    UnitRecord,
+    by_span,
+)
 from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, sync_attempt
 from statelake.state_core.errors import ConflictError, LakeError, StateError
@@ -372,8 +377,8 @@ class Erasure:
     def note_files(self) -> None:
         """Map each old file to its new one, so that the erasure can continue after a crash."""
         for file, rewritten_file in zip(self.files, self.rewritten, strict=True):
-            new = rewritten_file.files[0] if rewritten_file.files else None
-            self.replaced.setdefault(file.table, {})[file.unit.path] = new
+            replaced = self.replaced.setdefault(file.table, {})
+            replaced.update(zip_longest((unit.path for unit in file.units), rewritten_file.files))
         # the catalog names them before a log does
         sync_attempt(self.lake.directory, self.replaced, self.token)
 
@@ -385,7 +390,7 @@ class Erasure:
             HeldError: There is a hold on a snapshot with erased rows.
         """
         results = {
-            (file.table, file.unit.path): rewritten_file
+            (file.table, file.units[0].path): rewritten_file
             for file, rewritten_file in zip(self.files, self.rewritten, strict=True)
         }
         changed = []
@@ -432,13 +437,13 @@ class Erasure:
             units: list[UnitRecord] = []
             moved: set[int] = set()
             counts: dict[str, list[Any]] = {}
-            for unit in table.units:
-                rewritten = results.get((table.path, unit.path))
+            for (first, last), files in by_span(table.units).items():
+                rewritten = results.get((table.path, files[0].path))
                 if rewritten is None:
-                    units.append(unit)
+                    units += files
                     continue
                 units += rewritten.files
-                moved.update(range(unit.first, unit.last + 1))
+                moved.update(range(first, last + 1))
                 for state, counted in (rewritten.counts or {}).items():
                     counts.setdefault(state, []).extend(counted)
             if moved:

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from statelake.pipelines.lake.tables.records import UnitRecord
 from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
-from statelake.pipelines.lake.tables.tables import ATTEMPT_KEY, StateTable, TableFile
+from statelake.pipelines.lake.tables.tables import ATTEMPT_KEY, SNAPSHOT_KEY, StateTable, TableFile
 from statelake.state_core.errors import DamagedLakeError, UnreadableTableError
 
 Action: TypeAlias = "dict[str, Any]"
@@ -216,7 +216,10 @@ def _cleaned(action: Action) -> Action:
     """Return an action without values of rows: statistics of columns, tags, predicates."""
     if "commitInfo" in action:
         commit_info = action["commitInfo"]
-        kept = {name: commit_info[name] for name in KEPT_OF_COMMITS if name in commit_info}
+        names = [*KEPT_OF_COMMITS]
+        if ATTEMPT_KEY in commit_info:  # then it is the name of a snapshot
+            names.append(SNAPSHOT_KEY)
+        kept = {name: commit_info[name] for name in names if name in commit_info}
         restored = (commit_info.get("operationParameters") or {}).get("version")
         kept["operationParameters"] = {} if restored is None else {"version": restored}
         return {"commitInfo": kept}

@@ -19,9 +19,8 @@ from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError, UnknownHashError
 from statelake.state_core.formats.layout.keyed_layout import KEY
 from statelake.state_core.formats.layout.keys import encode_keys, key_serializer_of
-from statelake.state_core.formats.rewriting.key_bytes import key_bytes
 from statelake.state_core.formats.writing.rehash import check_key_groups
-from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,31 +45,33 @@ def give_own_versions(
     tables = {path for path, files in replaced.items() if any((path, old) in kept for old in files)}
     changed: list[SnapshotRecord] = []
     for of_job in records.values() if tables else ():
-        shown: dict[str, tuple[OperatorRecord, TableRecord]] = {}
+        shown: dict[str, tuple[OperatorRecord, TableRecord, str]] = {}
         for record in of_job:
             operators = []
             for operator in record.operators:
                 new_tables = []
                 for table in operator.tables:
                     if table.path in tables:
-                        shown[table.path] = operator, table
+                        shown[table.path] = operator, table, record.snapshot_id
                         if asked.of_snapshot(record.snapshot_id):
-                            table = _shown(lake, operator, table, token)  # noqa: PLW2901 - the same table at another version
+                            table = _shown(lake, operator, table, token, record.snapshot_id)  # noqa: PLW2901 - the same table at another version
                     new_tables.append(table)
                 operators.append(replace(operator, tables=new_tables))
             new = replace(record, operators=operators)
             if new != record:
                 changed.append(new)
-        for operator, table in shown.values():  # of the newest snapshot that has the table
-            _shown(lake, operator, replace(table, version=-1), token)
+        for operator, table, newest in shown.values():  # the newest snapshot that has the table
+            _shown(lake, operator, replace(table, version=-1), token, newest)
     return changed
 
 
-def _shown(lake: Catalog, operator: OperatorRecord, table: TableRecord, token: str) -> TableRecord:
+def _shown(
+    lake: Catalog, operator: OperatorRecord, table: TableRecord, token: str, snapshot: str
+) -> TableRecord:
     """Return a table at a version with its files, which is created unless it exists."""
     opened = lake.table(table.path)
     paths = {unit.path for unit in table.units}
     for version in {table.version, opened.require().version()}:
         if version >= 0 and {file.path for file in opened.files(version)} == paths:
             return replace(table, version=version)
-    return opened.record_files(table, layout_of(lake, operator, table).schema, token)
+    return opened.record_files(table, layout_of(lake, operator, table).schema, token, snapshot)

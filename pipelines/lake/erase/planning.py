@@ -10,8 +10,12 @@ from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.pieces import Piece
-from statelake.pipelines.lake.edit.rewriting import RewriteTask, Transform, layout_of
+from statelake.pipelines.lake.edit.rewriting import (
+    RewriteTask,
+    Transform,
+    layout_of,
+    piece_of,
+)
 from statelake.pipelines.lake.edit.selecting import find_state, tables_of
 from statelake.pipelines.lake.edit.sql_editing import refuse_no_condition, rows_where, session_over
 from statelake.pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met
@@ -25,6 +29,7 @@ from statelake.pipelines.lake.tables.records import (
     SnapshotRecord,
     TableRecord,
     UnitRecord,
+    by_span,
 )
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
@@ -32,18 +37,18 @@ from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file with rows to erase.
+    """A file with rows to erase, or several of the same key groups.
 
     Attributes:
         table: The path of its table below the lake.
-        unit: The file's record.
+        units: The records of the files.
         rows: By state, the number of rows that are dropped or lose elements.
         dropped: The number of rows that are dropped.
         task: The task that rewrites it.
     """
 
     table: str
-    unit: UnitRecord
+    units: tuple[UnitRecord, ...]
     rows: Mapping[str, int]
     dropped: int
     task: RewriteTask
@@ -154,9 +159,9 @@ class ErasurePlan:
 
 @dataclass
 class _SharedFile:
-    """A file that snapshots share, and one of these snapshots."""
+    """A file that snapshots share, or several of the same key groups; and one of the snapshots."""
 
-    unit: UnitRecord
+    units: tuple[UnitRecord, ...]
     record: SnapshotRecord
     operator: OperatorRecord
     table: TableRecord
@@ -234,11 +239,10 @@ class Planner:
         tasks: list[RewriteTask] = []
         looked_at: list[_SharedFile] = []
         for file in shared:
-            unit = Unit(file.unit.partition, file.unit.first, file.unit.last)
-            transforms = self._transforms(file, unit)
-            if transforms and not all(transform.foresee(unit) for transform in transforms):
+            piece = piece_of(file.units)
+            transforms = self._transforms(file, piece.unit)
+            if transforms and not all(transform.foresee(piece.unit) for transform in transforms):
                 layout = layout_of(self.lake, file.operator, file.table)
-                piece = Piece(unit, (file.unit,))
                 tasks.append(
                     RewriteTask(
                         layout, tuple(transforms), (piece,), "", self.lake.location, file.table
@@ -248,21 +252,21 @@ class Planner:
         self._refuse_unknown()
         counts = self.engine.map(_rows_going, tasks, progress)
         found_files = [
-            (file, FoundFile(file.table.path, file.unit, met, dropped, task))
+            (file, FoundFile(file.table.path, file.units, met, dropped, task))
             for file, task, (met, dropped) in zip(looked_at, tasks, counts, strict=True)
             if met
         ]
         return self._plan(shared, found_files), [file for _, file in found_files]
 
     def _shared_files(self) -> list[_SharedFile]:
-        files: dict[tuple[str, str], _SharedFile] = {}
+        files: dict[tuple[str, ...], _SharedFile] = {}
         for record in self._all():
             for operator in record.operators:
                 for table in operator.tables:
-                    for unit in table.units:
-                        name = table.path, unit.path
+                    for units in by_span(table.units).values():
+                        name = table.path, *(unit.path for unit in units)
                         if name not in files:
-                            files[name] = _SharedFile(unit, record, operator, table)
+                            files[name] = _SharedFile(tuple(units), record, operator, table)
                         files[name].owners.append((record.job, record.snapshot_id))
         return list(files.values())
 
@@ -334,7 +338,7 @@ class Planner:
                 name = file.record.job, file.operator.label, state
                 entry = states.setdefault(name, FoundState(*name))
                 entry.rows += rows
-                entry.files += 1
+                entry.files += len(going.units)
                 owners.setdefault(name, set()).update(snapshot for _, snapshot in file.owners)
         for name, entry in states.items():
             entry.snapshots = len(owners[name])
@@ -352,8 +356,9 @@ class Planner:
                 states.values(), key=lambda state: (state.job, state.operator, state.state)
             ),
             rows=sum(entry.rows for entry in states.values()),
-            files=len(found_files) + sum(of_task.files for of_task in of_tasks.rows),
-            file_bytes=sum(going.unit.size for _, going in found_files)
+            files=sum(len(going.units) for _, going in found_files)
+            + sum(of_task.files for of_task in of_tasks.rows),
+            file_bytes=sum(unit.size for _, going in found_files for unit in going.units)
             + sum(of_task.file_bytes for of_task in of_tasks.rows),
             snapshots_found=sorted(everywhere),
             notes=[
@@ -366,7 +371,9 @@ class Planner:
             ],
             emptied_states=self._emptied_states(shared, found_files),
             elsewhere=self._elsewhere() + of_tasks.elsewhere,
-            kept_for=self._kept_for({(going.table, going.unit.path) for _, going in found_files}),
+            kept_for=self._kept_for(
+                {(going.table, unit.path) for _, going in found_files for unit in going.units}
+            ),
             partial_matches=[
                 f"{of_task.area}/{of_task.name} of {of_task.job}"
                 for of_task in of_tasks.rows
@@ -406,7 +413,7 @@ class Planner:
         """Return the states that would have no rows left after a predicate."""
         rows: Counter[str] = Counter()
         for file in shared:
-            rows[file.table.path] += file.unit.rows
+            rows[file.table.path] += sum(unit.rows for unit in file.units)
         going: Counter[str] = Counter()
         for _, found_file in found_files:
             going[found_file.table] += found_file.dropped

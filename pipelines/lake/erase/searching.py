@@ -13,7 +13,7 @@ import pyarrow as pa
 from statelake.pipelines.lake.erase.needles import Needle
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.files.filesystem import ByteSource
-from statelake.state_core.formats.keyed.sst_file import SstFile
+from statelake.state_core.formats.keyed.rocksdb.sst_file import SstFile
 from statelake.state_core.kernels.search import BLOCK_BYTES, SHIFT_BITS, find_any, hashes_of
 
 AT_ONCE = 1024

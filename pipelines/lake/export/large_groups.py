@@ -83,25 +83,28 @@ def plan_pieces(tables: Sequence[TableRows], key_group: int, piece_bytes: int) -
 def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list[GroupPiece]:
     whole = [GroupPiece(key_group, table)]
     kinds = {table.parse(meta_info)[0].kind for _, meta_info in table.states}
-    if StateKind.TIMERS in kinds or len(table.units) > 1:
-        return whole  # several states in one file, or rows in an unknown order
-    sizes = _row_groups(table, table.units[0], key_group)
-    if sum(sizes.values()) <= piece_bytes or len(sizes) == 1:
+    if StateKind.TIMERS in kinds:
+        return whole  # several states in one file
+    sizes = [
+        (unit, row_group, size)
+        for unit in table.units
+        for row_group, size in _row_groups(table, unit, key_group).items()
+    ]
+    if sum(size for _, _, size in sizes) <= piece_bytes or len(sizes) == 1:
         return whole
-    cut: list[list[int]] = [[]]
-    total = 0
-    for row_group, size in sizes.items():
-        if total and total + size > piece_bytes:
-            cut.append([])
-            total = 0
-        cut[-1].append(row_group)
-        total += size
+    cut: list[tuple[UnitRecord, list[int], int]] = []
+    for unit, row_group, size in sizes:
+        if cut and cut[-1][0] is unit and cut[-1][2] + size <= piece_bytes:
+            _, row_groups, total = cut.pop()
+            cut.append((unit, [*row_groups, row_group], total + size))
+        else:
+            cut.append((unit, [row_group], size))
     return [
         GroupPiece(
-            key_group, table, tuple(row_groups), sum(sizes[at] for at in row_groups),
+            key_group, replace(table, units=(unit,)), tuple(row_groups), total,
             begins_state=index == 0, ends_state=index == len(cut) - 1,
         )
-        for index, row_groups in enumerate(cut)
+        for index, (unit, row_groups, total) in enumerate(cut)
     ]  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from statelake.pipelines.lake.tables.describing import group_totals
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
@@ -15,10 +17,13 @@ from statelake.state_core.model.redistribution import (
     skew_of,
     spread_evenly,
 )
+from statelake.state_core.printable import Printed, Table, bytes_text
+
+SHOWN_SUBTASKS = 16  # to people
 
 
 @dataclass(frozen=True)
-class OperatorPlan:
+class OperatorPlan(Printed):
     """The plan of one operator.
 
     Attributes:
@@ -40,6 +45,36 @@ class OperatorPlan:
     skew: float
     subtasks: list[SubtaskPlan]
     operator_states: dict[str, list[int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read: the first subtasks, and the elements of operator state."""
+        (old, old_groups), (new, groups) = self.old, self.new
+        about = " (estimated: keys get new key groups)" if self.estimated else ""
+        title = (
+            f"{self.operator}: parallelism {old} → {new}, max parallelism {old_groups} → {groups},"
+            f" skew {self.skew:.3f}{about}"
+        )
+        if any(subtask.entries for subtask in self.subtasks) or not self.operator_states:
+            rows = [
+                (str(each.subtask),
+                 f"{each.first}-{each.last}" if each.last >= each.first else "none",
+                 f"{each.entries:,}", bytes_text(each.state_bytes), bytes_text(each.moved_bytes))
+                for each in self.subtasks[:SHOWN_SUBTASKS]
+            ]  # fmt: skip
+            columns = (">subtask", "<key groups", ">entries", ">bytes", ">from other subtasks")
+            yield Table(title, columns, rows)
+            if len(self.subtasks) > SHOWN_SUBTASKS:
+                yield f"… and {len(self.subtasks) - SHOWN_SUBTASKS} more (--json shows all)"
+        else:
+            yield title
+        for name, counts in self.operator_states.items():
+            shown = ", ".join(map("{:,}".format, counts[:SHOWN_SUBTASKS]))
+            more = ", …" if len(counts) > SHOWN_SUBTASKS else ""
+            yield f"  operator state {name}: {shown}{more} elements by subtask"
 
 
 def plan_rescale(

@@ -82,7 +82,8 @@ class SliceResult:
     """The result of a slice.
 
     Attributes:
-        units: By table, the files that hold its rows; those that were not written have no path.
+        units: By table, the files that hold its rows; one without a path stands for those of its
+            key groups in the previous snapshot.
         key_groups: By state, entries and bytes of each key group.
         written_bytes: The size of the written files.
     """

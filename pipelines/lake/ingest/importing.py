@@ -52,6 +52,7 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
     UnitRecord,
+    by_span,
 )
 from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.pipelines.lake.tables.unit_writer import table_columns
@@ -82,6 +83,7 @@ class ImportResult:
         written_units: Files that were written.
         engine: The engine that ran it.
         times: The times of its stages.
+        same_as: The job's snapshot before, if it is of the same savepoint; otherwise empty.
     """
 
     record: SnapshotRecord
@@ -90,6 +92,7 @@ class ImportResult:
     written_units: int = 0
     engine: str = ""
     times: Times | None = None
+    same_as: str = ""
 
 
 def import_snapshot(
@@ -215,7 +218,10 @@ class _Import:
         units = [unit for table in record.tables for unit in table.units]
         written = sum(attempt.token in unit.path for unit in units)
         times = self.stopwatch.times()
-        return ImportResult(record, True, len(units) - written, written, engine.name, times)
+        kept = len(units) - written
+        is_same = previous is not None and previous.digest == self.digest
+        same_as = previous.snapshot_id if previous is not None and is_same else ""
+        return ImportResult(record, True, kept, written, engine.name, times, same_as)
 
     def _previous(self) -> SnapshotRecord | None:
         """Return the snapshot whose files this one may share; None if it is not known."""
@@ -345,12 +351,12 @@ class _Import:
                 committed = list(
                     pool.map(
                         lambda target, op=operator, res=slices: self._commit(
-                            op, target, res, previous, token
+                            op, target, res, previous, token, name
                         ),
                         targets,
                     )
                 )
-            committed += self._commit_pieces(operator, pieces, previous, token)
+            committed += self._commit_pieces(operator, pieces, previous, token, name)
             described = describe_operator_states(operator, self.operator_tables, pieces)
             operators.append(_describe_operator(operator, targets, committed, slices, described))
         written = sum(result.written_bytes for group in results.values() for result in group)
@@ -384,23 +390,24 @@ class _Import:
         results: list[SliceResult],
         previous: SnapshotRecord | None,
         token: str,
+        snapshot_id: str,
     ) -> TableRecord:
         """Commit the written and the kept files as the table's next version."""
         partitioning = Partitioning(operator.max_parallelism, target.partition_by)
-        before = {
-            (previous_unit.first, previous_unit.last): previous_unit
-            for previous_unit in previous_units(previous, target.path)
-        }
+        before = by_span(previous_units(previous, target.path))
         units = sorted(
             (
-                unit if unit.path else before[unit.first, unit.last]
+                file
                 for result in results
                 for unit in result.units.get(target.path, [])
+                for file in ([unit] if unit.path else before[unit.first, unit.last])
             ),
             key=lambda unit: unit.first,
         )
         schema = partitioning.table_schema(table_columns(operator.state(target.states[0])))
-        version = self._replace_files(target.path, schema, units, partitioning.column, token)
+        version = self._replace_files(
+            target.path, schema, units, partitioning.column, token, snapshot_id
+        )
         return TableRecord(target.path, version, partitioning.column, units)
 
     def _commit_pieces(
@@ -409,21 +416,22 @@ class _Import:
         pieces: list[SubtaskSpanResult],
         previous: SnapshotRecord | None,
         token: str,
+        snapshot_id: str,
     ) -> list[TableRecord]:
         """Commit the next version of each table of operator state."""
         tables = []
         for state in operator.operator_states:
             path = self.operator_tables[operator.operator_id, state.name]
-            before = {
-                (previous_unit.first, previous_unit.last): previous_unit
-                for previous_unit in previous_units(previous, path)
-            }
+            before = by_span(previous_units(previous, path))
             units = [
-                piece.unit if piece.unit.path else before[piece.unit.first, piece.unit.last]
+                file
                 for piece in pieces
                 if piece.piece.table == path and piece.unit.rows
+                for file in (
+                    [piece.unit] if piece.unit.path else before[piece.unit.first, piece.unit.last]
+                )
             ]
-            version = self._replace_files(path, state.schema, units, None, token)
+            version = self._replace_files(path, state.schema, units, None, token, snapshot_id)
             tables.append(TableRecord(path, version, "", units))
         return tables
 
@@ -434,13 +442,16 @@ class _Import:
         units: list[UnitRecord],
         partition_by: str | None,
         token: str,
+        snapshot_id: str,
     ) -> int:
         """Commit files as the table's next version, and delete the temporary ones."""
         table = self.lake.table(path)
         if self.leaves_files:
             table.remove_others(token, [unit.path for unit in units])
         files = [TableFile.of(unit) for unit in units]
-        return table.replace_files(schema, files, partition_by=partition_by, attempt=token)
+        return table.replace_files(
+            schema, files, partition_by=partition_by, attempt=token, snapshot=snapshot_id
+        )
 
 
 def _describe_operator(

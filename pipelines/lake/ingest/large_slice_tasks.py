@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from statelake.pipelines.lake.ingest.import_slice import (
@@ -13,17 +11,13 @@ from statelake.pipelines.lake.ingest.import_slice import (
     opened_snapshot,
     slice_name,
 )
-from statelake.pipelines.lake.tables.joined_files import join_files
-from statelake.pipelines.lake.tables.names import new_folder
-from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
+from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from statelake.pipelines.lake.tables.units import SLICE_BYTES, Partitioning
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
-from statelake.state_core.files.moves import Move, move_all
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.pieces import CuttableFile, FilePiece
-from statelake.state_core.model.snapshot import KeyedFile
+from statelake.state_core.model.snapshot import CuttableFile, FilePiece, KeyedFile
 
 PIECE_BYTES = SLICE_BYTES
 
@@ -53,11 +47,12 @@ class PieceTask:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file, by its table, its path below that, and its bytes."""
+    """A file, by its table, its path below that, its bytes and its rows."""
 
     table: str
     path: str
     size: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -66,44 +61,23 @@ class PieceResult:
 
     Attributes:
         measure: Its entries, in its own key groups alone; None if it was measured before.
-        parts: The file of each table of which it has rows.
+        files: The file of each table of which it has rows.
     """
 
     measure: Measure | None
-    parts: list[WrittenFile]
+    files: list[WrittenFile]
 
 
 class WrongGuess:
     """A wrong guess: no entry begins, or ends, at that offset."""
 
 
-@dataclass(frozen=True)
-class MoveTask:
-    """Task: move files of pieces into a file that has the rows before theirs."""
-
-    moves: list[Move]
-
-
-@dataclass(frozen=True)
-class JoinTask:
-    """Task: join several files of a table, in a store where files can't be extended."""
-
-    lake: str
-    table: str
-    attempt: str
-    paths: list[str]
-
-
 def task_name(task: object) -> str:
     """Return the name of a task in messages."""
     if isinstance(task, ImportTask):
         return slice_name(task)
-    if isinstance(task, CutTask | PieceTask):
-        return f"a part of {slice_name(task.whole)}"
-    if isinstance(task, MoveTask):
-        return f"joining {task.moves[0].to}"
-    assert isinstance(task, JoinTask)  # noqa: S101 - there is no other kind
-    return f"joining a file of {task.table}"
+    assert isinstance(task, CutTask | PieceTask)  # noqa: S101 - there is no other kind
+    return f"a part of {slice_name(task.whole)}"
 
 
 def cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
@@ -132,6 +106,7 @@ def _import_piece(task: PieceTask) -> PieceResult:
         for target in whole.targets
     }
     table_of = {name: target.path for target in whole.targets for name in target.states}
+    count = dict.fromkeys(writers, 0)
     last = whole.key_groups.last
     for entries in phase_of_each("read", file.entries_of(task.piece)):
         if measure is not None:
@@ -142,36 +117,26 @@ def _import_piece(task: PieceTask) -> PieceResult:
             if len(of_state) and state.name in table_of:
                 with phase("decoded"):
                     rows = table_batch(state, file.decode(index, of_state))
+                table = table_of[state.name]
+                count[table] += len(rows)
                 with phase("wrote"):
-                    writers[table_of[state.name]].append(rows, last)
+                    writers[table].append(rows, last)
     with phase("wrote"):
-        written = [WrittenFile(table, *writer.close(last)) for table, writer in writers.items()]
-    return PieceResult(measure, [part for part in written if part.path])
+        written = [
+            WrittenFile(table, *writer.close(last), count[table])
+            for table, writer in writers.items()
+        ]
+    return PieceResult(measure, [file for file in written if file.path])
 
 
-def run_task(
-    task: PieceTask | MoveTask | JoinTask,
-) -> PieceResult | WrittenFile | WrongGuess | None:
-    """Run a task of a large slice."""
-    if isinstance(task, PieceTask):
-        try:
-            return _import_piece(task)
-        except StateError:
-            if task.piece.guessed:  # if the file is damaged, cutting it raises the error
-                return WrongGuess()
-            raise
-    with phase("joined"):
-        if isinstance(task, JoinTask):
-            path = new_path(task.attempt, task.paths)
-            size = join_files(table_directory(task.lake, task.table), task.paths, path)
-            return WrittenFile(task.table, path, size)
-        move_all(task.moves)
-    return None
-
-
-def new_path(attempt: str, paths: Sequence[str]) -> str:
-    """Return an unused path of the attempt, for the file into which files of a table are joined."""
-    return f"{DATA_DIRECTORY}/{new_folder(attempt)}/{posixpath.basename(paths[0])}"
+def import_piece(task: PieceTask) -> PieceResult | WrongGuess:
+    """Measure a piece, and write its rows, unless its offsets were guessed wrong."""
+    try:
+        return _import_piece(task)
+    except StateError:
+        if task.piece.guessed:  # if the file is damaged, cutting it raises the error
+            return WrongGuess()
+        raise
 
 
 def _file(whole: ImportTask) -> KeyedFile:

@@ -1,11 +1,9 @@
-"""A slice that is too large for one task: read in pieces, whose rows become one file again.
+"""A slice that is too large for one task: read in pieces, each of which writes files of its own.
 
 A key group is in one slice, so that one with most of the bytes would delay all the others. If its
-file can be read in pieces, one task finds where these begin, others write the rows of one piece
-each, and the last tasks join their files: one file of each table, with the rows as one task would
-have written them. On a local disk most files are joined while the last pieces are written.
-
-Until then parts are files of the attempt that no log names. The commit deletes them.
+file can be read in pieces, one task finds where these begin, and others write the rows of one piece
+each. The files of a table, in the order of the pieces, have the rows that one task would have
+written into one file. They all name the key groups of the slice, and the fingerprint of all.
 """
 
 from __future__ import annotations
@@ -26,36 +24,27 @@ from statelake.pipelines.lake.ingest.import_slice import (
 from statelake.pipelines.lake.ingest.large_slice_tasks import (
     PIECE_BYTES,
     CutTask,
-    JoinTask,
-    MoveTask,
     PieceResult,
     PieceTask,
     WrittenFile,
     WrongGuess,
     cut_or_import,
-    new_path,
-    run_task,
+    import_piece,
     task_name,
 )
-from statelake.pipelines.lake.tables.joined_files import MovedFiles
 from statelake.pipelines.lake.tables.records import UnitRecord, key_group_records
-from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.lake.tables.units import Partitioning
 from statelake.pipelines.times import Stopwatch
-from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.files.moves import Move, plan_moves
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.pieces import CuttableFile, FilePiece
-from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.model.snapshot import CuttableFile, FilePiece, Operator
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 LARGE_BYTES = 2 * PIECE_BYTES
 SHARE = 64  # a smaller share of all bytes delays nothing
-HUGE_BYTES = 4 << 30  # but is cut on local disks, where reading and moving bytes is cheap
-CUT_SPEED, MEASURE_SPEED, MOVE_SPEED = 16, 4, 2  # relative to the speed of an import
-LATE_PIECES = 4  # a fourth of them is written while the files of the others are moved
+HUGE_BYTES = 4 << 30  # but is cut on local disks, where it is cheap to read bytes again
+CUT_SPEED, MEASURE_SPEED = 16, 4  # relative to the speed of an import
 
 
 def large_bytes(operators: Iterable[Operator], *, local: bool) -> int:
@@ -152,14 +141,7 @@ def _import_large(stages: _Stages, slices: Sequence[_LargeSlice]) -> None:
         return [work for large in slices if not large.guessed_wrong for work in of(large)]
 
     stages.run(works(_LargeSlice.to_measure))
-    pieces = works(_LargeSlice.to_write)
-    early = len(pieces)
-    if slices and slices[0].is_local:
-        early -= early // LATE_PIECES
-    stages.run(pieces[:early])
-    late = [work for work in pieces[early:] if not work.large_slice.guessed_wrong]
-    stages.run([*works(_LargeSlice.to_move), *late])
-    stages.run(works(_LargeSlice.to_join))
+    stages.run(works(_LargeSlice.to_write))
 
 
 @dataclass(frozen=True)
@@ -167,7 +149,7 @@ class _Work:
     """A task of a large slice, and its cost as a number of imported bytes."""
 
     large_slice: _LargeSlice
-    task: PieceTask | MoveTask | JoinTask
+    task: PieceTask
     weight: int
 
 
@@ -199,7 +181,7 @@ class _Stages:
         """Run tasks, and pass each result to its slice, in order."""
         if works:
             results = self.map(
-                run_task, [work.task for work in works], [work.weight for work in works]
+                import_piece, [work.task for work in works], [work.weight for work in works]
             )
             for work, result in zip(works, results, strict=True):
                 work.large_slice.take(result)
@@ -226,12 +208,8 @@ class _LargeSlice:
         self.whole = whole
         self.pieces = pieces
         self.measures: list[Measure] = []
-        self.parts: dict[str, list[WrittenFile]] = {}
-        self.moved: dict[str, MovedFiles] = {}
-        self.moves: list[Move] = []
         self.files: list[WrittenFile] = []
         self.guessed_wrong = False
-        self.is_local = Directory(whole.lake).confined().local
 
     def to_measure(self) -> list[_Work]:
         """Return the tasks that measure its pieces, if there are known files to compare."""
@@ -259,53 +237,20 @@ class _LargeSlice:
             if not measured or self.measures[at].rows(names, piece.key_groups)
         ]
 
-    def take(self, result: PieceResult | WrittenFile | WrongGuess | None) -> None:
+    def take(self, result: PieceResult | WrongGuess) -> None:
         """Take the result of the next task."""
-        self.guessed_wrong |= isinstance(result, WrongGuess)
-        if isinstance(result, WrittenFile):
-            self.files.append(result)
-        if not isinstance(result, PieceResult):
+        if isinstance(result, WrongGuess):
+            self.guessed_wrong = True
             return
         if result.measure is not None:
             self.measures.append(result.measure)
-        for part in result.parts:
-            self.parts.setdefault(part.table, []).append(part)
-            if part.table in self.moved:
-                self.moves.append(self.moved[part.table].add(part.path))
-            elif self.is_local:
-                directory = table_directory(self.whole.lake, part.table)
-                self.moved[part.table] = MovedFiles(directory, part.path)
-
-    def to_move(self) -> list[_Work]:
-        """Return the tasks that move files of pieces behind the first, on a local disk."""
-        tasks = plan_moves(self.moves)
-        self.moves = []
-        return [
-            _Work(self, MoveTask(moves), sum(move.size for move in moves) // MOVE_SPEED)
-            for moves in tasks
-        ]
-
-    def to_join(self) -> list[_Work]:
-        """Return the tasks that join the parts of a table; a single part is the file itself."""
-        works = []
-        for table, parts in self.parts.items():
-            paths = [part.path for part in parts]
-            if len(parts) == 1:
-                self.files += parts
-            elif table in self.moved:
-                last, size = self.moved[table].end(new_path(self.whole.attempt, paths))
-                self.files.append(WrittenFile(table, paths[0], size))
-                self.moves.append(last)
-            else:
-                task = JoinTask(self.whole.lake, table, self.whole.attempt, paths)
-                works.append(_Work(self, task, sum(part.size for part in parts) // MOVE_SPEED))
-        return [*works, *self.to_move()]
+        self.files += result.files
 
     def result(self) -> SliceResult:
         """Return the result of the slice."""
         measure = self._measure
         units = {
-            target.path: [self._unit(target)]
+            target.path: self._units(target)
             for target in self.whole.targets
             if measure.rows(self._states(target), self.whole.key_groups)
         }
@@ -329,19 +274,26 @@ class _LargeSlice:
         unit = self._unit(target)
         return unit.rows > 0 and target.known.get((unit.first, unit.last)) != unit.fingerprint
 
+    def _units(self, target: TableTarget) -> list[UnitRecord]:
+        """Return the files of a table; one without a path for those of the previous snapshot."""
+        unit = self._unit(target)
+        return [
+            replace(unit, path=file.path, rows=file.rows, size=file.size)
+            for file in self.files
+            if file.table == target.path
+        ] or [unit]
+
     def _unit(self, target: TableTarget) -> UnitRecord:
-        """Return the only file of a table; without a path if it is the previous snapshot's."""
+        """Return the record of one file with all rows of a table, without a path."""
         states, within = self._states(target), self.whole.key_groups
         span = self._measure.span(states, within)
         partitioning = Partitioning(self.whole.max_parallelism, target.partition_by)
-        files = [file for file in self.files if file.table == target.path]
-        path, size = (files[0].path, files[0].size) if files else ("", 0)
         return UnitRecord(
-            path,
+            "",
             partitioning.partition_of(span.first),
             span.first,
             span.last,
             self._measure.rows(states, span),
-            size,
+            0,
             self._measure.fingerprint(states, span),
         )

@@ -6,6 +6,7 @@ an address, load an extension, or read Python's variables, and no query can chan
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ from statelake.pipelines.lake.query.table_names import (
     resolve_names,
     shown_name,
 )
-from statelake.state_core.errors import LakeError, StateError
+from statelake.state_core.errors import LakeError, StateError, did_you_mean
 from statelake.state_core.files.held_directories import SQL_PREFIX, HeldDirectory, held_temporary
 
 CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
@@ -43,6 +44,9 @@ CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
 }
 READING = ("SELECT", "EXPLAIN")
 BATCH_ROWS = 1 << 16
+_SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
+_CATALOG_NAMES = [f"{CATALOG}.{name}" for name in CATALOG_TABLES]
+_NO_TABLE = re.compile(r".*Table with name (?P<name>.+?) does not exist.*")
 ONLY_SPARK = "write it as DuckDB does, or let Spark run it: --engine spark"
 
 
@@ -151,6 +155,10 @@ class Session:
             self._end()
             self.names.forget()
         kind = self.kind_of(query)
+        if _SHOW_TABLES.fullmatch(query):
+            names = [*(table.name for table in self.names), *_CATALOG_NAMES]
+            batch = pa.RecordBatch.from_pydict({"name": pa.array(names, pa.string())})
+            return Answer(batch.schema, iter([batch]))
         if kind not in READING:
             raise QueryError(
                 f"{kind.replace('_', ' ')} is not run here, as it does not only read",
@@ -209,8 +217,9 @@ class Session:
             if len(parts) == 2 and parts[0].lower() == CATALOG:
                 name = parts[1].lower()
                 if name not in CATALOG_TABLES:
-                    known = ", ".join(f"{CATALOG}.{table_name}" for table_name in CATALOG_TABLES)
-                    raise QueryError(f"no table {'.'.join(parts)}", remedy=f"there are {known}")
+                    wanted, known = ".".join(parts), ", ".join(_CATALOG_NAMES)
+                    near = did_you_mean(wanted, _CATALOG_NAMES)
+                    raise QueryError(f"no table {wanted}", remedy=f"there are {known}{near}")
                 if register:
                     rows = catalog_table(self.lake, name)
                     self.connection.register(f"{CATALOG}.{name}", rows)
@@ -316,6 +325,10 @@ class Session:
         problem = " ".join(text.split())
         if isinstance(error, OSError) or "parquet" in problem.lower():
             return LakeError(f"a file of a table can't be read ({problem})")
+        if missing := _NO_TABLE.fullmatch(problem):  # DuckDB would name tables of its own
+            name = missing["name"].strip('"')
+            near = did_you_mean(name, [table.name for table in self.names])
+            return QueryError(f"no table {name}", remedy=f"{self.names.remedy}{near}")
         refused = f"DuckDB refused the query: {problem}"
         if isinstance(error, duckdb.PermissionException):
             remedy = "a query reads the lake's tables and nothing else; Spark may: --engine spark"

@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import DeclarationError
-from statelake.state_core.formats.rewriting.key_bytes import key_bytes
-from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
 from statelake.state_core.kernels.hashing import fingerprint_entries
 
 U64Array: TypeAlias = npt.NDArray[np.uint64]

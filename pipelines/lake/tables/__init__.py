@@ -9,7 +9,7 @@
 `parquet_bounds`      bounds on the unpacked size of a file, and files that keep them
 `units`               the distribution of key groups over files
 `unit_writer`         rows into files
-`joined_files`        several files joined into one, by their footers (`thrift_compact`)
+`thrift_compact`      the heads of Parquet's pages
 `table_rows`          files into rows; `key_rows`, those of one key
 `operator_tables`     tables of operator state
 `describing`          what a snapshot holds, as `Snapshot.describe` says it of a savepoint

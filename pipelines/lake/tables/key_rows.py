@@ -28,8 +28,7 @@ from statelake.pipelines.lake.tables.unit_writer import table_columns
 from statelake.pipelines.lake.tables.units import KEY_GROUP
 from statelake.state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, RAW_KEY, KeyedLayout
 from statelake.state_core.formats.layout.keys import encode_key
-from statelake.state_core.formats.rewriting.key_bytes import key_bytes
-from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState
 from statelake.state_core.serializers.framework.base import TypeSerializer

@@ -26,8 +26,7 @@ from statelake.state_core.errors import LakeError, MissingFileError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
-from statelake.state_core.model.operator_state import OperatorState, OperatorStatePart
-from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.model.snapshot import Operator, OperatorState, OperatorStatePart
 
 PIECE_BYTES = 64 << 20
 ROW_GROUP = 1 << 20

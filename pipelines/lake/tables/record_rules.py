@@ -242,13 +242,13 @@ def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) 
         yield where, f"partitioned by {table.partition_by!r}"
         return
     end = operator.max_parallelism if keyed else operator.parallelism
-    reached, before = -1, (-1, -1)
+    span, before = (-1, -1), (-1, -1)
     for unit in sorted(table.units, key=lambda record: record.first):
         if not unit.first <= unit.last < end:
             yield where, f"{unit.path} of {unit.first} to {unit.last}, and there are {end}"
-        if unit.first <= reached:
+        if unit.first <= span[1] and not (keyed and (unit.first, unit.last) == span):
             yield where, f"two files of {unit.first}"
-        reached = unit.last
+        span = unit.first, unit.last
         if not keyed:
             if unit.partition != -1:
                 yield where, f"{unit.path} in partition {unit.partition}"

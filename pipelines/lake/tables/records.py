@@ -33,7 +33,10 @@ class KeyGroupRecord:
 
 @dataclass
 class UnitRecord:
-    """One file of a table, and its content: the unit in which tables are rewritten.
+    """One file of a table, and its content.
+
+    Key groups with very many rows have several files, each with the same first and last key group,
+    in the order of their rows: together they are the unit in which tables are rewritten.
 
     Attributes:
         path: Its path below the table.
@@ -42,7 +45,8 @@ class UnitRecord:
         last: The last key group that it may hold.
         rows: The number of its rows.
         size: The file's bytes.
-        fingerprint: A hash of its content, whatever the order of entries; empty if unknown.
+        fingerprint: A hash of the content of its key groups, in all their files, whatever the order
+            of entries; empty if unknown.
     """
 
     path: str
@@ -62,6 +66,14 @@ class TableRecord:
     version: int
     partition_by: str
     units: list[UnitRecord] = field(default_factory=list, repr=False)
+
+
+def by_span(units: Iterable[UnitRecord]) -> dict[tuple[int, int], list[UnitRecord]]:
+    """Return files by their first and last key group, or subtask, in the order of their rows."""
+    spans: dict[tuple[int, int], list[UnitRecord]] = {}
+    for unit in units:
+        spans.setdefault((unit.first, unit.last), []).append(unit)
+    return spans
 
 
 @dataclass

@@ -29,7 +29,7 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import KeyedState, StateKind
 from statelake.state_core.serializers.framework.columns import I64Array
-from statelake.state_core.serializers.opaque.decoders import DECODED
+from statelake.state_core.serializers.framework.decoders import DECODED
 
 FETCHED_BYTES = 16 << 20
 

@@ -41,8 +41,8 @@ from statelake.state_core.errors import (
     UnreadableTableError,
     UnsafePathError,
 )
+from statelake.state_core.files.confinement import relative_path
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
-from statelake.state_core.files.paths import relative_path
 
 DATA_DIRECTORY = "_data"
 FOREVER = "interval 36500 days"
@@ -50,9 +50,11 @@ CONFIGURATION: Mapping[str, str | None] = {
     "delta.logRetentionDuration": FOREVER,
     "delta.deletedFileRetentionDuration": FOREVER,
     "delta.enableExpiredLogCleanup": "false",
+    "statelake.note": "made by statelake; change it with statelake",
 }
 READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 ATTEMPT_KEY = "statelake.attempt"
+SNAPSHOT_KEY = "userMetadata"  # which DESCRIBE HISTORY shows
 _LOG_ENTRY = re.compile(r"\d{20}\.json", re.ASCII)
 
 
@@ -221,6 +223,7 @@ class StateTable:
         *,
         partition_by: str | None,
         attempt: str,
+        snapshot: str = "",
     ) -> int:
         """Replace the whole content of the table by these files, as one new version.
 
@@ -232,6 +235,7 @@ class StateTable:
             files: All its files.
             partition_by: The partition column.
             attempt: A token of the caller's, kept in the log, by which its commit is found.
+            snapshot: The name of the snapshot with this content, kept in the log.
 
         Returns:
             The version. If the files are the latest version's already, that one.
@@ -242,7 +246,7 @@ class StateTable:
         new_files = {file.path: file for file in files}
 
         def commit() -> int | None:
-            properties = _properties(attempt)
+            properties = _properties(attempt, snapshot)
             change = DeltaCommit(self.directory, schema, partition_by, properties)
             table = self.open()
             if table is None:
@@ -251,6 +255,9 @@ class StateTable:
                 change.create(CONFIGURATION)
                 return 0
             present = {file.path: file for file in files_of(table)}
+            before = table.metadata().configuration
+            if CONFIGURATION.keys() - before.keys():  # made in a lake of format 0
+                change.configuration = {**CONFIGURATION, **before}
             same_schema = table.schema() == change.schema
             if same_schema and present.keys() == new_files.keys():
                 return table.version()
@@ -265,12 +272,15 @@ class StateTable:
 
         return until_committed(commit, self.directory)
 
-    def record_files(self, record: TableRecord, schema: pa.Schema, attempt: str) -> TableRecord:
+    def record_files(
+        self, record: TableRecord, schema: pa.Schema, attempt: str, snapshot: str
+    ) -> TableRecord:
         """Commit a record's files as a version, and return its record: see `replace_files`."""
         files = [TableFile.of(unit) for unit in record.units]
         version = self.replace_files(
-            schema, files, partition_by=record.partition_by or None, attempt=attempt
-        )
+            schema, files, partition_by=record.partition_by or None, attempt=attempt,
+            snapshot=snapshot,
+        )  # fmt: skip
         return replace(record, version=version)
 
 
@@ -469,6 +479,7 @@ def _unreadable(problem: str, place: str) -> DamagedLakeError:
     return DamagedLakeError(" ".join(problem.split()), place=place)
 
 
-def _properties(attempt: str) -> CommitProperties:
+def _properties(attempt: str, snapshot: str) -> CommitProperties:
     """Return properties without delta-rs's retries, which would add files to another writer's."""
-    return CommitProperties(custom_metadata={ATTEMPT_KEY: attempt})
+    named = {SNAPSHOT_KEY: snapshot} if snapshot else {}
+    return CommitProperties(custom_metadata={ATTEMPT_KEY: attempt, **named})

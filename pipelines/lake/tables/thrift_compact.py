@@ -1,4 +1,4 @@
-"""Read and write Thrift's compact protocol, as far as Parquet's footers need it.
+"""Read Thrift's compact protocol, as far as the heads of Parquet's pages need it.
 
 Unknown fields are kept: a struct is its fields by number, each with its kind on the wire.
 
@@ -115,73 +115,3 @@ class _Reader:
     def _zigzag(self, at: int) -> tuple[int, int]:
         value, at = self._varint(at)
         return value >> 1 ^ -(value & 1), at
-
-
-def write_struct(fields: Fields) -> bytes:
-    """Write a struct as `read_struct` returns it; nested structs may be written bytes already."""
-    out = bytearray()
-    _write_struct(fields, out)
-    return bytes(out)
-
-
-def _write_struct(fields: Fields, out: bytearray) -> None:
-    before = 0
-    for number, (kind, value) in sorted(fields.items()):
-        if 0 < number - before < 16:
-            out.append((number - before) << 4 | kind)
-        else:
-            out.append(kind)
-            _write_zigzag(number, out)
-        before = number
-        if kind not in (TRUE, FALSE):
-            _write_value(kind, value, out)
-    out.append(0)
-
-
-def _write_value(kind: int, value: Any, out: bytearray) -> None:
-    if kind in NUMBERS:
-        _write_zigzag(value, out)
-    elif kind in (TRUE, FALSE, BYTE):
-        out.append(value)
-    elif kind == DOUBLE:
-        out += value
-    elif kind == BINARY:
-        _write_varint(len(value), out)
-        out += value
-    elif kind in (LIST, SET):
-        _write_list(value[0], value[1], out)
-    elif kind == MAP:
-        _write_map(value[0], value[1], value[2], out)
-    elif isinstance(value, bytes):
-        out += value
-    else:
-        _write_struct(value, out)
-
-
-def _write_list(kind: int, elements: list[Any], out: bytearray) -> None:
-    count = len(elements)
-    out.append(min(count, SHORT_LIST) << 4 | kind)
-    if count >= SHORT_LIST:
-        _write_varint(count, out)
-    for element in elements:
-        _write_value(kind, element, out)
-
-
-def _write_map(keys: int, values: int, pairs: list[tuple[Any, Any]], out: bytearray) -> None:
-    _write_varint(len(pairs), out)
-    if pairs:
-        out.append(keys << 4 | values)
-    for key, value in pairs:
-        _write_value(keys, key, out)
-        _write_value(values, value, out)
-
-
-def _write_varint(value: int, out: bytearray) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _write_zigzag(value: int, out: bytearray) -> None:
-    _write_varint(value << 1 if value >= 0 else (-value << 1) - 1, out)

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.pieces import CuttableFile
-from statelake.state_core.model.snapshot import KeyedFile
+from statelake.state_core.model.snapshot import CuttableFile, KeyedFile
 
 MAX_PARTITIONS = 128
 FILE_BYTES = 1 << 20

@@ -39,8 +39,7 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import write_keyed_header
 from statelake.state_core.formats.writing.writer import KeyedPart, keyed_handle
-from statelake.state_core.kernels.copying import copy_pieces
-from statelake.state_core.kernels.encode import write_values_heads
+from statelake.state_core.kernels.encode import copy_pieces, write_values_heads
 from statelake.state_core.kernels.skip import UNKNOWN, count_delimited, locate_delimited
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
 from statelake.state_core.model.snapshot import StateKind

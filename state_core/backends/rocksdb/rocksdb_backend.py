@@ -44,7 +44,7 @@ from statelake.state_core.backends.states.savepoints import SavepointStrategy
 from statelake.state_core.backends.states.snapshots import FullSnapshotResources, SnapshotRun
 from statelake.state_core.backends.states.tables import Table
 from statelake.state_core.backends.states.timer_queues import OrderedTimerQueue
-from statelake.state_core.formats.keyed.rocksdb_native import KNOWN_NAME
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import KNOWN_NAME
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.formats.metadata.state_files import StateFiles

@@ -34,8 +34,8 @@ from statelake.state_core.formats.writing.unified_encode import StateRows, encod
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, StateKind
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
-from statelake.state_core.serializers.framework.restored import as_key
-from statelake.state_core.serializers.opaque.decoders import undecoded
+from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.opaque_values import as_key
 
 BATCH_ROWS = 1 << 16
 

@@ -6,9 +6,7 @@
 `keyed_entries`    entries of keyed state, one by one if necessary
 `operators`        an operator's own data: handles, ranges, parallelism
 `operator_parts`   operator state, element for element
-`channels`         records in flight
-`checking`         `check_snapshot`
-`spilled`          sound entries on their way into a new savepoint
+`checking`         `check_snapshot`, with records in flight
 `salvaged_states`  the states of a salvaged operator
 `salvage`          `salvage_snapshot`
 =================  =================================================================

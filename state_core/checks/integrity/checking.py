@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from statelake.state_core.bounds import Budget
-from statelake.state_core.checks.integrity.channels import examine_channels
 from statelake.state_core.checks.integrity.findings import (
     Checked,
     Fault,
@@ -25,10 +24,11 @@ from statelake.state_core.checks.integrity.operators import (
     keyed_streams,
     open_operator,
 )
-from statelake.state_core.errors import StateError
+from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.java_stream import read_java_stream
 from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.channels import channels_among, read_channels
 from statelake.state_core.formats.contradictions import find_contradictions, label_of
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     FIRST_WITH_PROPERTIES,
@@ -37,11 +37,12 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.reader import METADATA_FILE, snapshot_directory
+from statelake.state_core.model.channels import Channel
 from statelake.state_core.model.handles import (
     KeyGroupRange,
     StreamHandle,
 )
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 
 Progress = Callable[[int, int], None]
 
@@ -250,3 +251,54 @@ def _streams(metadata: CheckpointMetadata) -> list[StreamHandle]:
                 streams += keyed_streams(keyed) if keyed is not None else []
             streams += [channel.stream for channel in (*subtask.inputs, *subtask.outputs)]
     return [stream for stream in streams if stream is not None]
+
+
+def examine_channels(
+    metadata: CheckpointMetadata, labels: Mapping[str, str], files: StateFiles, found: Findings
+) -> bool:
+    """Note the faults of channel state; return whether it has no fault.
+
+    Args:
+        metadata: The snapshot's `_metadata`.
+        labels: The labels of operators, by their ids.
+        files: The snapshot's files.
+        found: Collects the findings.
+    """
+    channels = channels_among(metadata.operators, files.open, labels)
+    noted: set[str] = set()
+    places: set[tuple[str, str]] = set()
+    for channel in channels:
+        found.checked.size += channel.size
+        where = Place(channel.operator, channel.subtask)
+        try:
+            _refuse_twice(channel, places)
+            channel.buffers()
+        except StateError as error:
+            if str(error) not in noted:
+                noted.add(str(error))
+                found.fault(FaultKind.FILE, where, error)
+    found.checked.handles += len({channel.file for channel in channels})
+    if noted:
+        for channel in channels:
+            where = Place(channel.operator, channel.subtask)
+            found.lose(where, "records in flight: some are damaged", size=channel.size)
+        return False
+    for elements in read_channels(channels):
+        where = Place(elements.channel.operator)
+        if elements.whole:
+            found.skip(where, "values of records in flight, whose type no snapshot says")
+        else:
+            found.skip(where, "records in flight that can't be told apart")
+    return True
+
+
+def _refuse_twice(channel: Channel, places: set[tuple[str, str]]) -> None:
+    """Refuse a duplicate channel, as Flink does, since the order of its buffers is unknown."""
+    place = channel.operator_id, channel.place
+    if place in places:
+        raise CorruptSnapshotError(
+            "a channel that is named twice",
+            place=channel.place,
+            remedy="Flink does not restore it: take another checkpoint, or salvage this one",
+        )
+    places.add(place)

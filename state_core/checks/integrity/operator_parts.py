@@ -33,8 +33,8 @@ from statelake.state_core.formats.operator_state.operator_states import (
 )
 from statelake.state_core.model.handles import OperatorHandle, PartitionOffsets
 from statelake.state_core.serializers.framework.columns import Cursor
+from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
-from statelake.state_core.serializers.opaque.decoders import undecoded
 
 
 @dataclass

@@ -23,10 +23,10 @@ from statelake.state_core.checks.integrity.findings import Findings, Loss, Place
 from statelake.state_core.checks.integrity.keyed_sources import KeyedSource
 from statelake.state_core.checks.integrity.operators import OperatorExamined
 from statelake.state_core.checks.integrity.salvaged_states import (
+    EntrySpill,
     salvage_keyed,
     salvage_operator_states,
 )
-from statelake.state_core.checks.integrity.spilled import EntrySpill
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats.contradictions import find_contradictions
 from statelake.state_core.formats.metadata.checkpoint_metadata import (

@@ -20,8 +20,8 @@ from typing import Protocol
 from statelake.state_core.commit.records.clocks import now_millis
 from statelake.state_core.commit.stores.local_disk import join
 from statelake.state_core.errors import DeletedBlobError, MissingFileError, UnsafePathError
+from statelake.state_core.files.confinement import PART, shortened
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.files.paths import PART, shortened
 
 THIRTY_DAYS_MS = 30 * 24 * 3600 * 1000
 CHUNK = 1 << 20

@@ -17,8 +17,7 @@ from typing import NamedTuple, Protocol
 
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CheckpointRecordError, MissingFileError
-from statelake.state_core.files.confinement import ConfinedTree
-from statelake.state_core.files.paths import relative_path
+from statelake.state_core.files.confinement import ConfinedTree, relative_path
 
 BATCH_BYTES = 1 << 18
 SEGMENT_BYTES = 1 << 26

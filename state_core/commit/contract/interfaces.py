@@ -19,14 +19,14 @@ The methods without an underscore check that order: a backend implements those w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, Lock
 from typing import Any, ClassVar
 
 from statelake.state_core.commit.contract.futures import Pool, wait_for
-from statelake.state_core.commit.contract.measures import CommitMeasures
 from statelake.state_core.commit.records.clocks import now_nanos
 from statelake.state_core.commit.records.records import (
     Checkpoint,
@@ -35,6 +35,42 @@ from statelake.state_core.commit.records.records import (
 )
 from statelake.state_core.commit.stores.task_stores import TaskStores
 from statelake.state_core.errors import CommitOrderError, RestoreInterruptedError
+
+
+class CommitMeasures:
+    """Counters by name, from several threads.
+
+    ===================  ==========================================================
+    `commits`            begun commits
+    `commits_skipped`    commits skipped since one was running, for no longer than the delay
+    `commits_blocked`    commits that blocked processing, since the previous one was late
+    `snapshot_ms`        time of snapshots, while nothing was processed
+    `upload_ms`          time of uploads, during processing
+    `bytes_sent`         bytes uploaded to blob stores
+    `bytes_saved`        bytes that existed already
+    `files_sent`         files uploaded
+    `files_saved`        files that existed already
+    `bytes_restored`     bytes downloaded from blob stores
+    `changes_restored`   changes read from changelogs
+    ===================  ==========================================================
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def add(self, name: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        with self._lock:
+            self._counts[name] += amount
+
+    def __getitem__(self, name: str) -> int:
+        return self._counts[name]
+
+    def as_dict(self) -> dict[str, int]:
+        """Return all counters."""
+        with self._lock:
+            return dict(self._counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from typing import Protocol
 
 from statelake.state_core.commit.stores.durable_writing import write_out
 from statelake.state_core.errors import MissingFileError
-from statelake.state_core.files.confinement import ConfinedTree
-from statelake.state_core.files.paths import PART, relative_path
+from statelake.state_core.files.confinement import PART, ConfinedTree, relative_path
 
 # large, as an uploading thread may wait for the interpreter at every chunk
 CHUNK = 1 << 22

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from statelake.state_core.commit.stores.local_disk import LocalDisk, join
 from statelake.state_core.errors import CorruptSnapshotError, MissingFileError, UnsafePathError
-from statelake.state_core.files.paths import shortened
+from statelake.state_core.files.confinement import shortened
 
 _LENGTHS = struct.Struct(">Ii")  # of the key, and of the value: -1 for a deletion
 MANIFEST = "SEGMENTS"

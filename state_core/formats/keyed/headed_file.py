@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,17 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 from statelake.state_core.bounds import COLUMNS_IN_ALL, Budget
-from statelake.state_core.errors import StateError
+from statelake.state_core.errors import OversizedError, StateError
+from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
-from statelake.state_core.formats.layout.keys import encode_key, rows_of_key
-from statelake.state_core.formats.layout.meta_info import KeyedHeader, read_keyed_header
+from statelake.state_core.formats.layout.meta_info import (
+    KeyedHeader,
+    StateMetaInfo,
+    read_keyed_header,
+)
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import Entries, KeyedState
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.restored import count_columns, restore_key
+from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
 
 
 @dataclass(frozen=True)
@@ -42,21 +47,41 @@ class Head:
         return restore_key(self.header.key_serializer.snapshot)
 
     @cached_property
+    def readable(self) -> tuple[tuple[KeyedLayout, KeyedState] | StateError, ...]:
+        """The layout of each state's entries and its description, or why there is none."""
+        found: list[tuple[KeyedLayout, KeyedState] | StateError] = []
+        for state in self.header.states:
+            if found and isinstance(found[-1], OversizedError):
+                found.append(found[-1])  # it would cost as much
+            else:
+                found.append(self._readable(state))
+        return tuple(found)
+
+    def _readable(self, state: StateMetaInfo) -> tuple[KeyedLayout, KeyedState] | StateError:
+        try:
+            layout = layout_of(state, self.key)
+            if self.budget is not None:
+                columns = count_columns(layout.schema)
+                self.budget.spend(COLUMNS_IN_ALL, columns, f"state {state.name!r}")
+            return layout, describe_state(state, layout)
+        except StateError as error:
+            return error
+
+    @cached_property
     def layouts(self) -> tuple[KeyedLayout, ...]:
         """The layout of each state's entries."""
-        layouts = []
-        for state in self.header.states:
-            layouts.append(layout_of(state, self.key))
-            if self.budget is not None:
-                columns = count_columns(layouts[-1].schema)
-                self.budget.spend(COLUMNS_IN_ALL, columns, f"state {state.name!r}")
-        return tuple(layouts)
+        return tuple(layout for layout, _ in self._all())
 
     @cached_property
     def states(self) -> tuple[KeyedState, ...]:
         """Its states, by id."""
-        pairs = zip(self.header.states, self.layouts, strict=True)
-        return tuple(describe_state(state, layout) for state, layout in pairs)
+        return tuple(state for _, state in self._all())
+
+    def _all(self) -> Iterator[tuple[KeyedLayout, KeyedState]]:
+        for found in self.readable:
+            if isinstance(found, StateError):
+                raise copy(found)
+            yield found
 
 
 def read_head(source: DataInput) -> Head:
@@ -124,6 +149,8 @@ class HeadedFile(ABC):
 
     def encode_key(self, key: object) -> EncodedKey:
         """Return a key as its serializer writes it, with its key group."""
+        from statelake.state_core.formats.layout.keys import encode_key  # noqa: PLC0415
+
         return encode_key(self.head.key, key, self.max_parallelism)
 
     @abstractmethod
@@ -143,6 +170,8 @@ class HeadedFile(ABC):
     def _of_key(
         self, batches: Iterator[Entries], key: EncodedKey, states: Collection[int] | None
     ) -> Iterator[Entries]:
+        from statelake.state_core.formats.layout.keys import rows_of_key  # noqa: PLC0415
+
         for entries in batches:
             for state in np.unique(entries.state_of).tolist():
                 if states is None or state in states:
@@ -150,3 +179,29 @@ class HeadedFile(ABC):
                     rows = rows_of_key(self.layouts[state], of_state, key)
                     if rows.size:
                         yield of_state.take(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupSpan:
+    """The position of one key group's bytes in the file."""
+
+    group: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class SpannedFile(HeadedFile):
+    """A keyed file that knows where each key group is.
+
+    Attributes:
+        source: The file's bytes.
+        spans: Its key groups that have data, ascending.
+    """
+
+    source: ByteSource
+    spans: tuple[KeyGroupSpan, ...]
+
+    def group_bytes(self) -> list[tuple[int, int]]:
+        """Return key groups and their bytes as stored."""
+        return [(span.group, span.end - span.start) for span in self.spans]

@@ -17,8 +17,8 @@ Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,15 +27,14 @@ import numpy as np
 from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.keyed.headed_file import Head, HeadedFile, read_head
-from statelake.state_core.formats.keyed.raw_timers import (
-    RawTimersFile,
-    holds_timers,
-    raw_spans,
-    read_timers_header,
+from statelake.state_core.formats.keyed.headed_file import (
+    Head,
+    HeadedFile,
+    KeyGroupSpan,
+    read_head,
 )
-from statelake.state_core.formats.keyed.unified import KeyGroupSpan, UnifiedFile, spans_of
-from statelake.state_core.formats.layout.meta_info import SerializerEntry
+from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile, spans_of
+from statelake.state_core.formats.layout.meta_info import KeyedHeader, SerializerEntry
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import (
     ChangelogByteHandle,
@@ -48,15 +47,77 @@ from statelake.state_core.model.handles import (
     KeyGroupsKind,
     StreamHandle,
 )
-from statelake.state_core.model.key_groups import EncodedKey, prefix_bytes
-from statelake.state_core.model.pieces import FilePiece
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.key_groups import prefix_bytes
 
 # readers of other formats are imported when a handle wants them
 # ruff: noqa: PLC0415
 
 if TYPE_CHECKING:
-    from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
+    from statelake.state_core.formats.keyed.timers.raw_timers import RawTimersFile
+
+
+class Opening:
+    """The steps of opening a file: each raises an error at the first fault.
+
+    A check overrides them to note faults, and goes on with what is left.
+    """
+
+    def stream(self, stream: StreamHandle, files: StateFiles, *, part: bool) -> ByteSource | None:
+        """Open the bytes of a handle; None if there are none.
+
+        Args:
+            stream: The handle.
+            files: The files of the snapshot.
+            part: Whether the file may appear in several handles, each for other key groups.
+        """
+        return files.open(stream, part=part)
+
+    def head(self, source: ByteSource | None, end: int | None, files: StateFiles) -> Head | None:
+        """Read the head of a file, which ends at an offset or before; None if that is impossible.
+
+        Args:
+            source: The file; None if it can't be opened.
+            end: The offset; None for the end of the file.
+            files: The files of the snapshot.
+        """
+        assert source is not None  # noqa: S101 - or `stream` has raised an error
+        return files.heads.read(source, source.size if end is None else end, read_head)
+
+    def spans(
+        self, handle: KeyGroupsHandle, header: KeyedHeader, source: ByteSource, end: int | None
+    ) -> list[KeyGroupSpan]:
+        """Return the positions of key groups that have data, ascending.
+
+        Args:
+            handle: The handle with their offsets.
+            header: The header of the file.
+            source: The file.
+            end: The end of the last key group; None for the end of the file.
+        """
+        size = source.size if end is None else end
+        spans = spans_of(handle.first, handle.offsets, size, source.name)
+        for span in spans:
+            if span.start < header.size:
+                raise DataInput(b"", source.name).fault(
+                    f"key group {span.group} at offset {span.start}, inside the header"
+                )
+        return spans
+
+    def is_heap(
+        self, source: ByteSource, handle: KeyGroupsHandle, spans: Sequence[KeyGroupSpan]
+    ) -> bool:
+        """Return whether a file is in the heap's format: all key groups begin with their numbers.
+
+        Args:
+            source: The file.
+            handle: The file's handle.
+            spans: The positions of its key groups.
+        """
+        whole = len(spans) == len(handle.offsets)
+        return whole and all(begins_with_number(source, span) for span in spans)
+
+
+STRICT = Opening()
 
 
 def open_keyed(
@@ -64,6 +125,7 @@ def open_keyed(
     files: StateFiles,
     max_parallelism: int,
     siblings: Siblings | None = None,
+    opening: Opening = STRICT,
 ) -> HeadedFile | None:
     """Open one keyed handle; return None if it has no data.
 
@@ -72,24 +134,28 @@ def open_keyed(
         files: The files of the snapshot.
         max_parallelism: The number of key groups.
         siblings: All handles of the operator, as a changelog may need some of them.
+        opening: The steps. A materialized snapshot with changes is always opened strictly.
 
     Raises:
         SnapshotError: The keyed state can't be read.
     """
     siblings = siblings or Siblings((handle,), files, max_parallelism)
-    if isinstance(handle, ChangelogHandle):
-        return _open_changelog(handle, siblings)
-    return _open_backend(handle, siblings)
+    if not isinstance(handle, ChangelogHandle):
+        return _open_backend(handle, siblings, opening)
+    base = all_in_base(handle)
+    if base is not None:
+        return _open_backend(base, siblings, opening, part=True)
+    return _open_changelog(handle, siblings)
 
 
 def _open_backend(
-    handle: KeyedHandle, siblings: Siblings, *, part: bool = False
+    handle: KeyedHandle, siblings: Siblings, opening: Opening = STRICT, *, part: bool = False
 ) -> HeadedFile | None:
     """Open a backend's own file; `part` if siblings may have other parts of it."""
     if isinstance(handle, KeyGroupsHandle):
-        return _open_key_groups(handle, siblings, part=part)
+        return _open_key_groups(handle, siblings, opening, part=part)
     if isinstance(handle, IncrementalHandle):
-        return _open_rocksdb(handle, siblings, part=part)
+        return _open_rocksdb(handle, siblings, opening, part=part)
     raise CorruptSnapshotError(
         f"a {type(handle).__name__} where a backend's own handle should be",
         place=siblings.files.metadata_path,
@@ -107,7 +173,7 @@ def is_timers(handle: KeyedHandle | None, files: StateFiles) -> bool:
 
 def open_raw_timers(
     handle: KeyedHandle | None, files: StateFiles, max_parallelism: int
-) -> HeadedFile | None:
+) -> RawTimersFile | None:
     """Open raw keyed state that consists of timers; return None for other state, or without timers.
 
     Raises:
@@ -116,13 +182,18 @@ def open_raw_timers(
     timers = _raw_timers(handle, files)
     if timers is None:
         return None
+    from statelake.state_core.formats.keyed.timers.raw_timers import (
+        RawTimersFile,
+        read_timers_header,
+    )
+
     handle, source, spans = timers
     header = read_timers_header(source, spans)
     if header is None:
         return None
-    file = RawTimersFile(source, header, spans)
-    head = Head(header)
-    return RawTimersKeyedFile(source.name, head, handle.key_groups, max_parallelism, file)
+    return RawTimersFile(
+        source.name, Head(header), handle.key_groups, max_parallelism, source, spans
+    )
 
 
 def _raw_timers(
@@ -131,14 +202,20 @@ def _raw_timers(
     """Return a handle of timers, its file, and its key groups' positions; otherwise None."""
     if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
         return None
+    from statelake.state_core.formats.keyed.timers.raw_timers import holds_timers, raw_spans
+
     source = files.open(handle.stream)
     spans = raw_spans(handle, source.size, source.name)
     return (handle, source, spans) if holds_timers(source, spans) else None
 
 
 def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile | None:
-    from statelake.state_core.formats.keyed import changelog
-    from statelake.state_core.formats.keyed.change_log import read_log
+    from statelake.state_core.formats.keyed.changelog.change_log import read_log
+    from statelake.state_core.formats.keyed.changelog.changelog_file import (
+        ChangelogKeyedFile,
+        head_with,
+        key_of_timers,
+    )
 
     files, max_parallelism = siblings.files, siblings.max_parallelism
     opened = [_open_backend(wrapped, siblings, part=True) for wrapped in _wrapped(handle)]
@@ -148,7 +225,7 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
         return None
     if not log.sets and len(bases) == 1 and bases[0].key_groups == handle.key_groups:
         return bases[0]
-    key = bases[0].header.key_serializer if bases else changelog.key_of_timers(log) or siblings.key
+    key = bases[0].header.key_serializer if bases else key_of_timers(log) or siblings.key
     if key is None:
         raise UnsupportedFormatError(
             "a log of changes before anything was materialized, of an operator that set no timers:"
@@ -158,8 +235,8 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
             " materialization (state.changelog.periodic-materialize.interval)",
         )
     name = f"{bases[0].name if bases else log.sets[0].file.name} (with a log of changes)"
-    head = changelog.head_with(bases, log, key)
-    return changelog.ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
+    head = head_with(bases, log, key)
+    return ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
 
 
 def all_in_base(handle: ChangelogHandle) -> KeyedHandle | None:
@@ -208,8 +285,8 @@ class Siblings:
         Raises:
             SnapshotError: A handle can't be read.
         """
-        from statelake.state_core.formats.keyed.change_log import read_log
-        from statelake.state_core.formats.keyed.changelog import key_of_timers
+        from statelake.state_core.formats.keyed.changelog.change_log import read_log
+        from statelake.state_core.formats.keyed.changelog.changelog_file import key_of_timers
 
         for handle in self.handles:
             if not isinstance(handle, ChangelogHandle):
@@ -241,200 +318,56 @@ class Siblings:
 
 
 def _open_key_groups(
-    handle: KeyGroupsHandle, siblings: Siblings, *, part: bool
+    handle: KeyGroupsHandle, siblings: Siblings, opening: Opening, *, part: bool
 ) -> HeadedFile | None:
     if handle.stream is None:
         return None
     files, max_parallelism = siblings.files, siblings.max_parallelism
-    source = files.open(handle.stream, part=part)
-    spans = tuple(spans_of(handle.first, handle.offsets, source.size, source.name))
-    part = part and bool(spans)
-    if part:
-        last = max(spans, key=lambda span: span.start)
-        end = siblings.end_behind(handle.stream, last.start)
-        if end is not None and end <= source.size:
-            part = False
-            spans = tuple(replace(span, end=end) if span == last else span for span in spans)
-    first = min(spans, key=lambda span: span.start, default=None)
-    begin = source.size if first is None else first.start
-    head = files.heads.read(source, begin, read_head)
-    header = head.header
-    if first is not None and first.start < header.size:
-        raise DataInput(b"", source.name).fault(
-            f"key group {first.group} at offset {first.start}, inside the header"
-        )
-    if handle.kind is not KeyGroupsKind.SAVEPOINT and is_heap(source, handle, spans):
-        name, groups = source.name, handle.key_groups
-        return HeapKeyedFile(name, head, groups, max_parallelism, source, spans, part)
-    unified = UnifiedFile(source, header, spans, prefix_bytes(max_parallelism))
-    return UnifiedKeyedFile(source.name, head, handle.key_groups, max_parallelism, unified)
+    source = opening.stream(handle.stream, files, part=part)
+    begin = min((at for at in handle.offsets if at > 0), default=None)
+    head = opening.head(source, begin, files)
+    if source is None or head is None:
+        return None
+    end = siblings.end_behind(handle.stream, max(handle.offsets, default=0)) if part else None
+    if end is not None and end > max(source.size, handle.stream.size):
+        end = None
+    spans = tuple(opening.spans(handle, head.header, source, end))
+    opened = source.name, head, handle.key_groups, max_parallelism, source, spans
+    if handle.kind is KeyGroupsKind.SAVEPOINT or not opening.is_heap(source, handle, spans):
+        return UnifiedKeyedFile(*opened)
+    from statelake.state_core.formats.keyed.heap.heap_native import HeapKeyedFile
+
+    return HeapKeyedFile(*opened, part and end is None, source.size >= handle.stream.size)
 
 
-def is_heap(
-    source: ByteSource,
-    handle: KeyGroupsHandle,
-    spans: Sequence[KeyGroupSpan],
-    *,
-    damaged: bool = False,
-) -> bool:
-    """Return whether a file is in the heap's format, where key groups begin with their numbers.
-
-    Args:
-        source: The file.
-        handle: The file's handle.
-        spans: The positions of its key groups.
-        damaged: Whether it may be damaged: then most key groups must exist and begin with their
-            numbers, otherwise all.
-    """
-    if not damaged and len(spans) < len(handle.offsets):
+def begins_with_number(source: ByteSource, span: KeyGroupSpan) -> bool:
+    """Return whether a key group begins with its number, as in the heap's format."""
+    head = np.empty(4, np.uint8)
+    if span.end - span.start < len(head):
         return False
-    numbered, head = 0, np.empty(4, np.uint8)
-    for span in spans:
-        if span.end - span.start >= len(head):
-            source.read_into(span.start, head)
-            numbered += int.from_bytes(head.tobytes(), "big") == span.group
-        if not damaged and not numbered:
-            return False
-    if damaged:
-        empty = sum(offset == 0 for offset in handle.offsets)
-        return 2 * numbered > len(spans) and 2 * empty < len(handle.offsets)
-    return numbered == len(spans)
+    source.read_into(span.start, head)
+    return int.from_bytes(head.tobytes(), "big") == span.group
 
 
 def _open_rocksdb(
-    handle: IncrementalHandle, siblings: Siblings, *, part: bool
+    handle: IncrementalHandle, siblings: Siblings, opening: Opening, *, part: bool
 ) -> HeadedFile | None:
-    from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
-
     if handle.meta is None:
         return None
     files, max_parallelism = siblings.files, siblings.max_parallelism
-    meta = files.open(handle.meta, part=part)
-    head = files.heads.read(meta, meta.size, read_head)
-    listed = (*handle.shared, *handle.private)
-    sources = tuple(
-        (name, files.open(stream, part=part)) for name, stream in listed if stream is not None
+    meta = opening.stream(handle.meta, files, part=part)
+    listed = [(name, file) for name, file in (*handle.shared, *handle.private) if file is not None]
+    opened = [(name, opening.stream(file, files, part=part)) for name, file in listed]
+    head = opening.head(meta, None, files)
+    if meta is None or head is None:
+        return None
+    from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import (
+        RocksDBFiles,
+        RocksDBKeyedFile,
     )
+
+    sources = tuple((name, source) for name, source in opened if source is not None)
     name = f"{meta.name} (RocksDB, {len(sources)} files)"
-    prefix = prefix_bytes(max_parallelism)
-    database = RocksDBFiles(name, head.header, sources, handle.key_groups, prefix)
+    within = handle.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
+    database = RocksDBFiles(name, head.header, sources, within, prefix_bytes(max_parallelism))
     return RocksDBKeyedFile(name, head, handle.key_groups, max_parallelism, database)
-
-
-@dataclass(frozen=True)
-class UnifiedKeyedFile(HeadedFile):
-    """A `KeyedFile` in the unified format."""
-
-    file: UnifiedFile
-
-    def group_bytes(self) -> list[tuple[int, int]]:
-        """Return key groups and their bytes as stored."""
-        return [(span.group, span.end - span.start) for span in self.file.spans]
-
-    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """Yield all entries of some key groups."""
-        return self.file.entries(key_groups)
-
-    def cut(
-        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
-    ) -> list[FilePiece]:
-        """Cut some key groups into pieces."""
-        guessed = self.file.guess(key_groups, piece_bytes) if guess else []
-        return guessed or self.file.cut(key_groups, piece_bytes)
-
-    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
-        """Yield the entries of a piece."""
-        return self.file.entries_of(piece)
-
-    def looked_up_bytes(self) -> list[tuple[int, int]]:
-        """Return `group_bytes`, which comes from the handle."""
-        return self.group_bytes()
-
-
-@dataclass(frozen=True)
-class HeapKeyedFile(HeadedFile):
-    """A `KeyedFile` in the heap backend's own format."""
-
-    source: ByteSource
-    spans: tuple[KeyGroupSpan, ...]
-    part: bool = False
-
-    def group_bytes(self) -> list[tuple[int, int]]:
-        """Return key groups and their bytes as stored."""
-        return [(span.group, span.end - span.start) for span in self.spans]
-
-    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """Yield all entries of some key groups, in the unified format."""
-        from statelake.state_core.formats.keyed.heap_native import HeapFile
-
-        file = HeapFile(
-            self.source, self.header, self.layouts, self.spans, self.part, self.max_parallelism
-        )
-        return file.entries(key_groups)
-
-
-@dataclass(frozen=True)
-class RawTimersKeyedFile(HeadedFile):
-    """A `KeyedFile` that contains only timers, beside another one."""
-
-    file: RawTimersFile
-
-    def group_bytes(self) -> list[tuple[int, int]]:
-        """Return key groups and their bytes as stored."""
-        return [(span.group, span.end - span.start) for span in self.file.spans]
-
-    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """Yield all timers of some key groups."""
-        return self.file.entries(key_groups)
-
-
-@dataclass(frozen=True)
-class RocksDBKeyedFile(HeadedFile):
-    """A `KeyedFile` that is a RocksDB instance."""
-
-    database: RocksDBFiles
-
-    @property
-    def is_spread_evenly(self) -> bool:
-        """True: handles name files, and these don't list their key groups."""
-        return True
-
-    def group_bytes(self) -> list[tuple[int, int]]:
-        """Return key groups with an even share of the files' bytes, as more takes reading."""
-        count = len(self.key_groups)
-        share, rest = divmod(self.database.size, max(1, count))
-        return [(self.key_groups.first + i, share + (i < rest)) for i in range(count)]
-
-    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """Yield all entries of some key groups."""
-        return self.database.entries(key_groups)
-
-    def cut(
-        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
-    ) -> list[FilePiece]:
-        """Cut some key groups into pieces, without guessing, as only indexes are read."""
-        return self.database.cut(key_groups, piece_bytes)
-
-    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
-        """Yield the entries of a piece."""
-        return self.database.entries_of(piece)
-
-    def looked_up_bytes(self) -> list[tuple[int, int]]:
-        """Return key groups and their bytes as stored, from the indexes of the tables."""
-        return self.database.stored_bytes
-
-    def entries_of_key(
-        self, key: EncodedKey, states: Collection[int] | None = None
-    ) -> Iterator[Entries]:
-        """Yield the entries of one key, which RocksDB finds by the indexes of its tables.
-
-        A timer's key follows its timestamp, so all timers of the key group are read.
-        """
-        if key.key_group is None:
-            yield from super().entries_of_key(key, states)
-            return
-        for state in range(len(self.states)) if states is None else states:
-            timers = self.layouts[state].kind is StateKind.TIMERS
-            begins = b"" if timers else key.encoded
-            batches = self.database.entries_from(state, key.key_group, begins)
-            yield from self._of_key(batches, key, (state,))

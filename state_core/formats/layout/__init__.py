@@ -2,10 +2,8 @@
 
 ========================  ===========================================================
 `meta_info`               a file's description of its states
-`headers`                 the header of a file, whose length is not stored
-`keyed_layout`            entries to typed columns and back
+`keyed_layout`            entries to typed columns and back, rows to their bytes
 `keyed_states`            the layout of a state, from its meta info
-`row_writer`              rows to the bytes of entries
 `keys`                    keys as bytes, and the entries of a key
 `conforming`              a user's column, cast to the type of a state
 `state_compatibility`     the compatibility of a state with a new serializer

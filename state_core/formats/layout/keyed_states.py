@@ -39,10 +39,14 @@ from statelake.state_core.serializers.composite.wrappers import (
     TtlSerializerSnapshot,
 )
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.decoders import described_type, undecoded
+from statelake.state_core.serializers.framework.opaque_values import (
+    as_key,
+    restore_bounded,
+    restore_key,
+)
 from statelake.state_core.serializers.framework.registry import changes
-from statelake.state_core.serializers.framework.restored import as_key, restore_bounded, restore_key
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
-from statelake.state_core.serializers.opaque.decoders import described_type, undecoded
 
 _KINDS = {
     "VALUE": StateKind.VALUE,

@@ -21,9 +21,13 @@ from statelake.state_core.errors import (
     UnsupportedFormatError,
 )
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keyed_layout import (
+    KeyedLayout,
+    RowPart,
+    RowWriter,
+    trailer_sizes,
+)
 from statelake.state_core.formats.layout.meta_info import parse_key_serializer
-from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter, trailer_sizes
 from statelake.state_core.kernels.encode import copy_ranges
 from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
 from statelake.state_core.model.key_groups import EncodedKey, key_group_of
@@ -35,8 +39,7 @@ from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
 )
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
-from statelake.state_core.serializers.framework.restored import restore_key
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer, restore_key
 
 TIMESTAMP_BYTES = 8
 COMPARED_BYTES = 32  # bytes of a key to compare in all entries, before the rest

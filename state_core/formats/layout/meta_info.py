@@ -16,8 +16,10 @@ Source: `KeyedBackendSerializationProxy`, `StateMetaInfoSnapshotReadersWriters` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from statelake.state_core.bounds import STATES
 from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
@@ -28,11 +30,9 @@ from statelake.state_core.serializers import (
     registered_classes,
     write_serializer_snapshot,
 )
-from statelake.state_core.serializers.framework.config_snapshots import (
-    ADAPTER_VERSION,
-    read_parameterless,
-)
-from statelake.state_core.serializers.opaque.unknown_classes import read_whole
+from statelake.state_core.serializers.framework.registry import ADAPTER_VERSION
+
+_Read = TypeVar("_Read")
 
 KEYED_VERSION = 6
 SNAPSHOT_WRAPPER_VERSION = 2
@@ -158,7 +158,7 @@ def read_state_meta_infos(
 
 def parse_keyed_header(encoded: bytes) -> KeyedHeader:
     """Return the header in these bytes; unknown classes are carried."""
-    return read_whole(DataInput(encoded, "keyed header"), read_keyed_header)
+    return _read_whole(DataInput(encoded, "keyed header"), read_keyed_header)
 
 
 def write_keyed_header(header: KeyedHeader, out: DataOutput) -> None:
@@ -201,7 +201,7 @@ def parse_state_meta_info(encoded: bytes, what: str = "state meta info") -> Stat
         encoded: The bytes of `write_state_meta_info`.
         what: Its name in messages.
     """
-    return read_whole(DataInput(encoded, what), read_state_meta_info)
+    return _read_whole(DataInput(encoded, what), read_state_meta_info)
 
 
 def write_state_meta_info(state: StateMetaInfo, out: DataOutput) -> None:
@@ -234,6 +234,10 @@ def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
     version = source.read_int()
     if version == LEGACY_WRAPPER_VERSION:
         try:
+            from statelake.state_core.serializers.framework.config_snapshots import (  # noqa: PLC0415
+                read_parameterless,
+            )
+
             return serializer_entry(read_parameterless(source, registered_classes()))
         except StateError as error:
             raise error.within(whose) from error
@@ -250,7 +254,13 @@ def read_serializer_entry(source: DataInput, whose: str) -> SerializerEntry:
 def parse_key_serializer(encoded: bytes) -> SerializerEntry:
     """Return the key serializer in these bytes; an unknown class is carried."""
     source = DataInput(encoded, "key serializer")
-    return read_whole(source, lambda content: read_serializer_entry(content, "the key"))
+    return _read_whole(source, lambda content: read_serializer_entry(content, "the key"))
+
+
+def _read_whole(source: DataInput, read: Callable[[DataInput], _Read]) -> _Read:
+    from statelake.state_core.serializers.opaque.unknown_classes import read_whole  # noqa: PLC0415
+
+    return read_whole(source, read)
 
 
 def serializer_entry(snapshot: TypeSerializerSnapshot) -> SerializerEntry:

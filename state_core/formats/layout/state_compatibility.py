@@ -31,7 +31,7 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_key_serializer,
     parse_state_meta_info,
 )
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,

@@ -1,4 +1,4 @@
-"""The handles of state in `_metadata`, byte for byte both ways.
+"""The handles of state in `_metadata`, and of the streams in them, byte for byte both ways.
 
 Source: `MetadataV2V3SerializerBase`, `ChannelStateHandleSerializerV1` and `V2` in
 `org.apache.flink.runtime.checkpoint.metadata`. A handle begins with a tag byte and has no length,
@@ -9,36 +9,40 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from statelake.state_core.bounds import HANDLE_NESTING
+from statelake.state_core import bounds
+from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.metadata.stream_codec import (
-    read_longs,
-    read_offsets,
-    read_range,
-    read_size,
-    read_stream_handle,
-    unknown_handle,
-    write_longs,
-    write_offsets,
-    write_stream_handle,
-)
 from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,
     ChannelHandle,
     DistributionMode,
+    EmptySegmentHandle,
+    FileHandle,
     IncrementalHandle,
+    InlineHandle,
     KeyedHandle,
     KeyGroupsHandle,
     KeyGroupsKind,
     MergedChannelPart,
+    NestedKeyGroupsHandle,
     OperatorHandle,
     PartitionOffsets,
+    RelativeHandle,
+    SegmentHandle,
     StreamHandle,
 )
 
 NULL = 0
+# of streams
+INLINE = 1
+FILE = 2
+NESTED_KEY_GROUPS = 3
+RELATIVE = 6
+SEGMENT = 15
+EMPTY_SEGMENT = 16
+# of state
 KEY_GROUPS = 3
 OPERATOR = 4
 INCREMENTAL = 5
@@ -53,6 +57,119 @@ CHANGELOG_V2 = 14
 SEGMENT_OPERATOR = 17
 
 MERGED_CHANNEL_KINDS = (3, 4)
+NOT_WRITTEN = -1
+
+
+def read_stream_handle(source: DataInput, depth: int = 0) -> StreamHandle | None:
+    """Read a stream handle, or None for the null tag."""
+    tag = source.read_unsigned_byte()
+    if tag == NULL:
+        return None
+    if tag == INLINE:
+        name = source.read_utf()
+        return InlineHandle(name, source.read_bytes(source.read_length("bytes of inlined state")))
+    if tag == FILE:
+        size = read_size(source)
+        return FileHandle(source.read_utf(), size)
+    if tag == RELATIVE:
+        path = source.read_utf()
+        return RelativeHandle(path, read_size(source))
+    if tag == SEGMENT:
+        start, size = read_size(source), read_size(source)
+        scope = source.read_int()
+        return SegmentHandle(start, size, scope, source.read_utf(), source.read_utf())
+    if tag == EMPTY_SEGMENT:
+        return EmptySegmentHandle()
+    if tag == NESTED_KEY_GROUPS and depth < bounds.HANDLE_NESTING.most:
+        first, offsets = read_offsets(source)
+        return NestedKeyGroupsHandle(first, offsets, read_stream_handle(source, depth + 1))
+    raise unknown_handle(source, "stream", tag)
+
+
+def write_stream_handle(handle: StreamHandle | None, out: DataOutput) -> None:
+    """Write a stream handle."""
+    if handle is None:
+        out.write_byte(NULL)
+    elif isinstance(handle, InlineHandle):
+        out.write_byte(INLINE)
+        out.write_utf(handle.name)
+        out.write_int(len(handle.data))
+        out.write_bytes(handle.data)
+    elif isinstance(handle, FileHandle):
+        out.write_byte(FILE)
+        out.write_long(handle.size)
+        out.write_utf(handle.uri)
+    elif isinstance(handle, RelativeHandle):
+        out.write_byte(RELATIVE)
+        out.write_utf(handle.path)
+        out.write_long(handle.size)
+    elif isinstance(handle, SegmentHandle):
+        out.write_byte(SEGMENT)
+        out.write_long(handle.start)
+        out.write_long(handle.size)
+        out.write_int(handle.scope)
+        out.write_utf(handle.uri)
+        out.write_utf(handle.logical_id)
+    elif isinstance(handle, EmptySegmentHandle):
+        out.write_byte(EMPTY_SEGMENT)
+    else:
+        out.write_byte(NESTED_KEY_GROUPS)
+        write_offsets(handle.first, handle.offsets, out)
+        write_stream_handle(handle.stream, out)
+
+
+def unknown_handle(source: DataInput, what: str, tag: int) -> UnsupportedFormatError:
+    """Return the error for a tag that no Flink up to 2.3 writes."""
+    return UnsupportedFormatError(
+        f"unknown {what} handle, tag {tag}",
+        place=source.place,
+        remedy="the file is damaged, or written by a Flink newer than 2.3",
+    )
+
+
+def read_size(source: DataInput) -> int:
+    """Read a number of bytes."""
+    size = source.read_long()
+    if size < 0:
+        raise source.fault(f"a state of {size} bytes")
+    return size
+
+
+def read_longs(source: DataInput) -> tuple[int, ...]:
+    """Read a count, and as many numbers."""
+    return source.read_longs(source.read_length("offsets", 8))
+
+
+def write_longs(values: tuple[int, ...], out: DataOutput) -> None:
+    """Write a count, and the numbers."""
+    out.write_int(len(values))
+    for value in values:
+        out.write_long(value)
+
+
+def read_range(source: DataInput) -> tuple[int, int]:
+    """Read the first of some key groups, and their number."""
+    first, count = source.read_int(), source.read_int()
+    if first < 0 or count < 0 or first + count > bounds.KEY_GROUPS.most:
+        raise source.fault(f"{count} key groups from {first} on, and there are at most 32768")
+    return first, count
+
+
+def read_offsets(source: DataInput) -> tuple[int, tuple[int, ...]]:
+    """Read the first key group, and the offset of each; -1 for one that raw state does not have."""
+    first, count = read_range(source)
+    offsets = source.read_longs(count)
+    if offsets and min(offsets) < NOT_WRITTEN:
+        raise source.fault(f"a key group at offset {min(offsets)}")
+    return first, offsets
+
+
+def write_offsets(first: int, offsets: tuple[int, ...], out: DataOutput) -> None:
+    """Write the first key group, and the offset of each."""
+    out.write_int(first)
+    out.write_int(len(offsets))
+    for offset in offsets:
+        out.write_long(offset)
 
 
 def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
@@ -67,7 +184,7 @@ def read_keyed_handle(source: DataInput, depth: int = 0) -> KeyedHandle | None:
         return KeyGroupsHandle(KeyGroupsKind(tag), first, offsets, stream, handle_id)
     if tag in (INCREMENTAL, INCREMENTAL_V2):
         return _read_incremental(source, tag == INCREMENTAL_V2)
-    if tag in (CHANGELOG, CHANGELOG_V2) and depth < HANDLE_NESTING.most:
+    if tag in (CHANGELOG, CHANGELOG_V2) and depth < bounds.HANDLE_NESTING.most:
         return _read_changelog(source, tag == CHANGELOG_V2, depth)
     if tag == CHANGELOG_BYTES:
         return _read_changelog_bytes(source)

@@ -30,13 +30,13 @@ from statelake.state_core.errors import StateError, UnsupportedFormatError
 from statelake.state_core.files.compression import PlainStream, SnappyStream
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.layout.headers import Heads
 from statelake.state_core.formats.layout.meta_info import (
     LEAST_META_BYTES,
     StateMetaInfo,
     read_state_meta_infos,
     write_state_meta_info,
 )
+from statelake.state_core.formats.metadata.state_files import Heads
 from statelake.state_core.kernels.frames import walk_frames
 from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array

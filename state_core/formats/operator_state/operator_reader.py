@@ -11,14 +11,13 @@ import pyarrow as pa
 from statelake.state_core.bounds import COLUMNS_IN_ALL, Budget
 from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataOutput
-from statelake.state_core.formats.layout.headers import Heads
 from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
     parse_state_meta_info,
     write_state_meta_info,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
-from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.metadata.state_files import Heads, StateFiles
 from statelake.state_core.formats.operator_state.operator_file import (
     OperatorFile,
     open_operator_file,
@@ -27,10 +26,10 @@ from statelake.state_core.formats.operator_state.operator_states import (
     OperatorLayout,
     operator_layout,
 )
-from statelake.state_core.model.operator_state import OperatorState, OperatorStatePart
+from statelake.state_core.model.snapshot import OperatorState, OperatorStatePart
+from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.opaque_values import count_columns
 from statelake.state_core.serializers.framework.registry import changes
-from statelake.state_core.serializers.framework.restored import count_columns
-from statelake.state_core.serializers.opaque.decoders import undecoded
 
 
 @dataclass(frozen=True)

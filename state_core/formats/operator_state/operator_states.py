@@ -20,7 +20,12 @@ import pyarrow.compute as pc
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError
 from statelake.state_core.files.compression import IDENTIFIER, compress_pieces
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.layout.keyed_layout import exact_rows, raw_column
+from statelake.state_core.formats.layout.keyed_layout import (
+    RowPart,
+    RowWriter,
+    exact_rows,
+    raw_column,
+)
 from statelake.state_core.formats.layout.meta_info import (
     DISTRIBUTION_MODE,
     KEY_SERIALIZER,
@@ -28,7 +33,6 @@ from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,
 )
-from statelake.state_core.formats.layout.row_writer import RowPart, RowWriter
 from statelake.state_core.formats.operator_state.operator_file import (
     ElementBounds,
     OperatorFile,
@@ -40,7 +44,7 @@ from statelake.state_core.model.handles import DistributionMode, PartitionOffset
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array
-from statelake.state_core.serializers.framework.restored import restore_bounded, restore_key
+from statelake.state_core.serializers.framework.opaque_values import restore_bounded, restore_key
 
 SUBTASK, POSITION, KEY, VALUE = "subtask", "position", "key", "value"
 RAW_KEY, RAW_VALUE = "raw_key", "raw_value"

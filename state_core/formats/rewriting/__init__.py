@@ -3,7 +3,6 @@
 ========================  ===========================================================
 `value_migration`         a state's values for another serializer
 `kryo_upgrade`            values of Flink 1's Kryo for Flink 2
-`key_bytes`               keys alone, to select rows
 `recompression`           a savepoint with another compression
 ========================  ===========================================================
 

@@ -17,10 +17,10 @@ from statelake.state_core.formats.operator_state.operator_states import ElementR
 from statelake.state_core.formats.rewriting.value_migration import rewritten_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
-from statelake.state_core.serializers.opaque.decoders import undecoded
 
 TTL_BYTES = 8
 DELIMITER = b","

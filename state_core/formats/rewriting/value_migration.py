@@ -39,7 +39,7 @@ from statelake.state_core.serializers.composite.null_fields import NullField, nu
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import Cursor, U8Array, list_offsets
 from statelake.state_core.serializers.framework.compatibility import Compatibility
-from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
+from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
 

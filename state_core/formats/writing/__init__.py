@@ -1,7 +1,7 @@
 """Writing savepoints: entries encoded, sorted by key group, put into files.
 
 ========================  ===========================================================
-`unified_encode`          rows to entries of the unified format
+`unified_encode`          rows to entries of the unified format, or to their keys alone
 `rehash`                  new key groups for keys
 `spills`                  entries sorted on disk
 `writer`                  the files of a savepoint, and its `_metadata`

@@ -67,8 +67,8 @@ from statelake.state_core.model.key_groups import (
     check_parallelism,
     default_max_parallelism,
     key_group_ranges,
+    operator_id_of_uid,
 )
-from statelake.state_core.model.operator_ids import operator_id_of_uid
 from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.composite.namespaces import SingletonSerializer
 

@@ -18,21 +18,19 @@ from typing import TypeAlias
 
 from statelake.state_core.errors import SnapshotError, StateError
 from statelake.state_core.files.compression import IDENTIFIER, compress_snappy
+from statelake.state_core.files.confinement import PART
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.held_directories import HeldDirectory, left_directories, remove_left
 from statelake.state_core.files.moves import Move, move_all, plan_moves
-from statelake.state_core.files.paths import PART
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.keyed_states import as_key_value
 from statelake.state_core.formats.layout.meta_info import KeyedHeader, write_keyed_header
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    read_metadata,
-    write_metadata,
-)
-from statelake.state_core.formats.metadata.checkpoint_properties import (
     canonical_savepoint_properties,
     is_canonical_savepoint,
+    read_metadata,
+    write_metadata,
 )
 from statelake.state_core.formats.metadata.stream_map import named_files
 from statelake.state_core.formats.writing.unified_encode import StateRows, encode_key_groups

@@ -54,8 +54,8 @@ from statelake.state_core.serializers.framework.compatibility import (
     migrate,
     unknown,
 )
+from statelake.state_core.serializers.framework.decoders import DecodedSerializer
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
-from statelake.state_core.serializers.opaque.decoders import DecodedSerializer
 
 NUMBERS = (
     ByteSerializer, ShortSerializer, IntSerializer, LongSerializer, FloatSerializer,

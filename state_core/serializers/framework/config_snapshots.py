@@ -25,7 +25,6 @@ from statelake.state_core.files.java_stream import JavaObject, read_java_stream
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 
-ADAPTER_VERSION = 0x7A53C4F0
 PARAMETERLESS = "org.apache.flink.api.common.typeutils.ParameterlessTypeSerializerConfig"
 BRING_FORWARD = (
     "give the serializer a TypeSerializerSnapshot, restore the savepoint with it in Flink 1.8 to"

@@ -21,10 +21,13 @@ import types
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from statelake.state_core.errors import PluginError, StateError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "statelake.serializers"
 ENVIRONMENT = "STATELAKE_PLUGINS"
@@ -60,6 +63,13 @@ class _State:
 
 _state = _State()
 _forgetting: list[Callable[[], None]] = []  # functions that make modules forget declarations
+
+
+def entry_points(group: str) -> Iterable[EntryPoint]:
+    """Return the entry points of a group of all installed distributions."""
+    from importlib import metadata  # noqa: PLC0415 - it takes time, and few types are unknown
+
+    return metadata.entry_points(group=group)
 
 
 def note_change() -> None:

@@ -20,10 +20,8 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework import plugins
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.built_in import BUILT_IN
-from statelake.state_core.serializers.framework.config_snapshots import (
-    ADAPTER_VERSION,
-    read_config_snapshot,
-)
+
+ADAPTER_VERSION = 0x7A53C4F0  # of snapshots from before Flink 1.7
 
 _SnapshotClass = TypeVar("_SnapshotClass", bound=type[TypeSerializerSnapshot])
 
@@ -181,6 +179,10 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
     class_name = source.read_utf()
     version = source.read_int()
     if version == ADAPTER_VERSION:
+        from statelake.state_core.serializers.framework.config_snapshots import (  # noqa: PLC0415
+            read_config_snapshot,
+        )
+
         return read_config_snapshot(class_name, source, registered_classes())
     snapshot_class = registered_class(class_name)
     if snapshot_class is None:

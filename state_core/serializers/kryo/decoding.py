@@ -22,6 +22,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.framework import plugins
+from statelake.state_core.serializers.framework.decoders import Decoder
 from statelake.state_core.serializers.kryo.columns import Column, column_of
 from statelake.state_core.serializers.kryo.graph import (
     Classes,
@@ -38,7 +39,6 @@ from statelake.state_core.serializers.kryo.java_types import (
 )
 from statelake.state_core.serializers.kryo.objects import ENUMS, classes_of
 from statelake.state_core.serializers.kryo.wire import KryoVersion
-from statelake.state_core.serializers.opaque.decoders import Decoder
 
 # types that hold values of well-known classes, but are never a value's class
 _INTERFACES = frozenset(

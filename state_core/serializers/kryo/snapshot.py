@@ -14,16 +14,16 @@ from __future__ import annotations
 from statelake.state_core.errors import StateError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.registry import register
-from statelake.state_core.serializers.framework.restored import is_key
-from statelake.state_core.serializers.kryo.decoding import KryoDecoder, KryoValues, kryo_decoder
-from statelake.state_core.serializers.kryo.wire import KryoVersion
-from statelake.state_core.serializers.opaque.decoders import (
+from statelake.state_core.serializers.framework.decoders import (
     DecodedSerializer,
     decoder_of,
     is_undecoded,
     opaque_serializer,
 )
+from statelake.state_core.serializers.framework.opaque_values import is_key
+from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.kryo.decoding import KryoDecoder, KryoValues, kryo_decoder
+from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.opaque_bytes import RUNTIME, CarriedSnapshot
 from statelake.state_core.serializers.opaque.optional_map import (
     RawEntry,

@@ -1,8 +1,7 @@
-"""Values that only their class understands: Kryo, unknown classes, and users' decoders.
+"""Values that only their class understands: unknown classes, and the map of names in snapshots.
 
 ====================  ===============================================================
 `opaque_bytes`        serializers whose values are carried as exact bytes
-`decoders`            users' functions that decode such values, or measure their length
 `optional_map`        the map of names in snapshots of POJOs and Kryo
 `unknown_classes`     the end of an unregistered class's snapshot
 ====================  ===============================================================

@@ -11,8 +11,8 @@ from __future__ import annotations
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, incompatible
+from statelake.state_core.serializers.framework.decoders import opaque_serializer
 from statelake.state_core.serializers.framework.registry import register
-from statelake.state_core.serializers.opaque.decoders import opaque_serializer
 
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."
 

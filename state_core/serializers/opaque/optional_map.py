@@ -19,12 +19,12 @@ from statelake.state_core.serializers.framework.compatibility import (
     incompatible,
     unknown,
 )
+from statelake.state_core.serializers.framework.decoders import opaque_serializer
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from statelake.state_core.serializers.opaque.decoders import opaque_serializer
 
 HEADER = 0x4F2C69A3D70
 MIN_ENTRY_BYTES = 4

@@ -19,7 +19,7 @@ from statelake.state_core.errors import StateError, UnknownSerializerError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, unknown
-from statelake.state_core.serializers.opaque.decoders import opaque_serializer
+from statelake.state_core.serializers.framework.decoders import opaque_serializer
 
 _Read = TypeVar("_Read")
 _CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*")

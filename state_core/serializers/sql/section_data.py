@@ -16,6 +16,7 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import encode
 from statelake.state_core.kernels.skip import SIZED
 from statelake.state_core.serializers.basic.text import ByteArraySerializer
+from statelake.state_core.serializers.composite.collections import offsets_of
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
@@ -27,7 +28,6 @@ from statelake.state_core.serializers.framework.columns import (
     fixed_sizes,
     present_rows,
 )
-from statelake.state_core.serializers.framework.element_columns import offsets_of
 from statelake.state_core.serializers.sql.binary.sections import SectionFormat
 from statelake.state_core.serializers.sql.table_data import bytes_hash_codes, locate_sized
 

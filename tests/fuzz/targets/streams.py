@@ -9,12 +9,14 @@ from pathlib import Path
 import cramjam
 import numpy as np
 
-from statelake.state_core.files.byte_sources import InlineSource
 from statelake.state_core.files.compression import SnappyStream, compress_snappy
+from statelake.state_core.files.file_sources import InlineSource
 from statelake.state_core.files.java_stream import read_java_stream, write_java_stream
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
-from statelake.state_core.formats.metadata.checkpoint_properties import describe_properties
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    describe_properties,
+    read_metadata,
+)
 from statelake.state_core.kernels.frames import CRC_TABLE
 from tests.fuzz.targets import Fuzzing, chosen, seeded
 from tests.support.savepoints.golden_cases import GOLDEN, golden_cases

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from statelake.state_core.files.byte_sources import InlineSource
-from statelake.state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
-from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.files.file_sources import InlineSource
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_tables import FamilyTables, OutputBatch
+from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import SubtaskState
 from statelake.state_core.model.handles import IncrementalHandle, InlineHandle, KeyGroupRange
 from tests.fuzz.targets import Fuzzing, chosen, seeded

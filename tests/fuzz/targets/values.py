@@ -17,12 +17,12 @@ from statelake.state_core.model.snapshot import Entries, StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.opaque_values import restore_bounded, restore_key
 from statelake.state_core.serializers.framework.plugins import forget_declarations
 from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
 )
-from statelake.state_core.serializers.framework.restored import restore_bounded, restore_key
 from statelake.state_core.serializers.kryo.decoding import declare_classes
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion

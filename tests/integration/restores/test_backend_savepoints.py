@@ -29,8 +29,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.writing.writer import SavepointDirectory
-from statelake.state_core.model.key_groups import key_group_of, subtask_of
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import key_group_of, operator_id_of_uid, subtask_of
 from statelake.state_core.model.snapshot import StateKind
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.jobs.backend_cases import BACKENDS, Clock, descriptor, write_savepoint

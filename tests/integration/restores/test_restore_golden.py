@@ -16,7 +16,7 @@ from statelake.pipelines.lake.export.large_groups import GroupPiece
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables import unit_writer
 from statelake.state_core.checks.integrity import check_snapshot
-from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.keyed.unified import unified_file
 from statelake.state_core.formats.writing import spills
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.lakes import golden
@@ -158,7 +158,7 @@ def test_flink_restores_key_groups_in_pieces(
     import_snapshot(lake, str(case.snapshot), "j", snapshot_id="all", engine="local")
     export_snapshot(lake, "j", "all", tmp_path / "few", parallelism=1, max_parallelism=3,
                     compression="none", engine="local")  # fmt: skip
-    monkeypatch.setattr(unified, "TABLE_ROWS", 5)
+    monkeypatch.setattr(unified_file, "TABLE_ROWS", 5)
     monkeypatch.setattr(unit_writer, "ROW_GROUP_BYTES", 200)
     import_snapshot(lake, str(tmp_path / "few"), "j", snapshot_id="few", engine="local")
     monkeypatch.setattr(cutting, "SLICE_BYTES", 2000)

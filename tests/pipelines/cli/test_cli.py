@@ -64,12 +64,19 @@ def test_all_commands_are_there() -> None:
         "Change": ["edit", "migrate", "commit", "erase", "audit", "compress", "bootstrap"],
         "Check": ["check", "rescale"],
         "Deploy": ["export", "flink"],
-        "Run": ["run", "checkpoints", "spark", "demo"],
+        "Run": ["run", "checkpoints", "spark", "warm", "demo"],
     }  # fmt: skip
     listed = run("--help").out.partition("Look:")[2]
     titles = {f"{title}:" for title in GROUPS}
     names = [line.split()[0] for line in listed.splitlines() if line.strip()]
     assert [name for name in names if name not in titles] == list(COMMANDS)
+
+
+def test_a_command_that_is_not_there_names_the_one_like_it() -> None:
+    """As for options."""
+    ran = run("imprt", "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert "No such command 'imprt'. Did you mean 'import'?" in ran.err
 
 
 @every_command
@@ -218,6 +225,7 @@ def test_a_commands_own_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) ->
 
 DEMO = Path(cli.__file__).parent / "demo" / "savepoints" / "monday"
 EXTRA = "pyspark,py4j,dagster,filelock,confluent_kafka"
+MOST_MODULES = 90
 SLOW = "deltalake,pandas,numba,llvmlite,yaml"
 
 
@@ -241,6 +249,21 @@ except SystemExit as left:
     found = sorted(name for name in unwanted.split(",") if name in sys.modules)
     print(left.code, *found, file=sys.stderr)
 """
+
+
+def test_inspect_loads_few_modules_of_ours() -> None:
+    """Most of the start of a short command is to load them."""
+    program = (
+        "import sys\n"
+        "from statelake.pipelines.cli.main import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    print(*(name for name in sys.modules if name.split('.')[0] == 'statelake'),"
+        " file=sys.stderr)"
+    )
+    done = process("-c", program, "inspect", DEMO)
+    assert 0 < len(done.stderr.split()) <= MOST_MODULES
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,39 @@ class TestShell:
         assert shell.prompt == "   ...> "
         assert self.said(shell, capsys, "WHERE true;").split() == ["n", "120"]
 
+    @pytest.mark.parametrize("word", ["quit", "exit;", "QUIT", ".quit"])
+    def test_who_wants_to_leave_leaves(self, shell: Shell, word: str) -> None:
+        """By the words of other prompts, too."""
+        with pytest.raises(EOFError):
+            shell.run(word)
+
+    def test_an_order_within_a_statement_is_an_order(
+        self, shell: Shell, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """And what was typed of the statement is forgotten; that is told."""
+        said = self.said(shell, capsys, "SELECT quit", ".tables")
+        assert "forgotten, as it has no semicolon: SELECT quit" in said
+        assert "demo.kinds.total" in said
+        assert shell.typed == []
+        with pytest.raises(EOFError):
+            self.said(shell, capsys, "SELECT 1", ".quit")
+
+    def test_tables_are_shown_by_sql_as_by_the_order(
+        self, shell: Shell, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """`SHOW TABLES` lists the names that a query can use."""
+        named = self.said(shell, capsys, ".tables").split()
+        assert self.said(shell, capsys, "show tables;").split() == ["name", *named]
+
+    def test_a_table_that_is_not_there_names_the_one_like_it(self, shell: Shell) -> None:
+        """Of the lake's tables, not of DuckDB's own."""
+        with pytest.raises(StateError) as refused:
+            shell.run("SELECT * FROM kinds.totl;")
+        assert "pg_" not in str(refused.value)
+        assert "did you mean 'demo.kinds.total'?" in str(refused.value)
+        with pytest.raises(StateError, match=r"did you mean 'statelake\.states'\?"):
+            shell.run("SELECT * FROM statelake.state;")
+
     def test_an_edit(self, shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
         """Statements are kept until they are committed, or abandoned."""
         erase = f"DELETE FROM kinds.total WHERE key = {KEY};"

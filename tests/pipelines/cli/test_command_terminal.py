@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.cli.commands.terminal import as_json, print_table, tell
+import statelake as sl
+from statelake.pipelines.cli.commands.terminal import as_json, plain, print_table, tell
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
-from tests.support.lakes import DEMO
+from tests.support.lakes import DEMO, KINDS, import_as
 
 
 def test_a_name_that_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,3 +77,24 @@ def test_import_says_what_each_state_is(tmp_path: Path) -> None:
         ("timers event_user-timers", ""), ("timers processing_user-timers", ""),
     }  # fmt: skip
     assert not any("timers" in value for _, value in rows)
+
+
+def test_a_second_import_of_a_savepoint_says_of_which_snapshot_it_is_a_copy(tmp_path: Path) -> None:
+    """Under another name it is a snapshot of its own, which the next savepoint is not."""
+    lake = ("--lake", tmp_path / "lake", "--job", "j")
+    for name, savepoint, same in (
+        ("monday", "monday", False), ("copy", "monday", True), ("tuesday", "tuesday", False),
+    ):  # fmt: skip
+        ran = run("import", DEMO / savepoint, *lake, "--snapshot", name)
+        assert ran.code == 0, ran.err
+        assert ("it is the same savepoint as monday" in ran.out) == same
+
+
+def test_python_prints_what_the_command_prints(tmp_path: Path) -> None:
+    """A result has its lines and its JSON; only the spaces between columns may differ."""
+    import_as(Catalog(tmp_path), KINDS, "monday")
+    plans = sl.Lake(tmp_path).job("orders")["monday"].plan_rescale(3)
+    words = ("--lake", tmp_path, "--job", "orders", "--snapshot", "monday", "--parallelism", 3)
+    assert run("rescale", *words).out.split() == " ".join(map(str, plans)).split()
+    shown = run("rescale", *words, "--json").json
+    assert shown == plain([plan.to_json() for plan in plans])

@@ -25,7 +25,9 @@ TASKS = [
         for name in ("archive", "retention", "change", "share", "rescale", "upgrade")
     ),
 ]
-SHOWN = [DOCS / f"{name}.md" for name in ("tutorial", "which-change", "without-statelake")]
+SHOWN = [
+    DOCS / f"{name}.md" for name in ("tutorial", "which-change", "without-statelake", "lake-format")
+]
 MADE = {"commands.md", "examples.md"}  # when the site is built
 
 pytestmark = pytest.mark.usefixtures("own_registry")

@@ -127,6 +127,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     ),
     "audit records": ((sl.Lake.audit_records,), {}, {}),
     "lake clean": ((sl.Lake.clean, sl.Lake.plan_clean), {}, {}),
+    "lake upgrade": ((sl.Lake.upgrade, sl.Lake.plan_upgrade), {}, {}),
     "bootstrap": (
         (sl.Job.bootstrap,),
         {"compress": "an old word for --compression snappy"},
@@ -144,6 +145,7 @@ OTHERS = {
     "spark": "packs this program",
     "shell": "a prompt",
     "demo": "a show",
+    "warm": "compiles this program's kernels",
 }
 
 

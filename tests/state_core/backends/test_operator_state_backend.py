@@ -25,7 +25,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.writing.writer import SavepointDirectory
 from statelake.state_core.model.handles import OperatorHandle
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.support.savepoints.golden_cases import golden_cases
 
 SPLIT, UNION, RULES = "split", "union", "rules"

@@ -22,9 +22,8 @@ from pyarrow import fs
 
 from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from statelake.state_core.files import confinement
-from statelake.state_core.files.confinement import ConfinedTree, written_is_synced
+from statelake.state_core.files.confinement import ConfinedTree, relative_path, written_is_synced
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
-from statelake.state_core.files.paths import relative_path
 
 SECRET = b"not to be read, nor to be changed"
 REFUSED = {

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from statelake import open_snapshot
 from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
-from statelake.state_core.files.byte_sources import ByteSource, InlineSource
+from statelake.state_core.files.file_sources import ByteSource, InlineSource
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.channels import (
     GATES_TRIED,

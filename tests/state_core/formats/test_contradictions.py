@@ -20,7 +20,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
 )
 from statelake.state_core.model.handles import DistributionMode, IncrementalHandle, KeyGroupsHandle
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.support.lakes import entries, golden
 from tests.support.savepoints.contradicting import (
     CONTRADICTIONS,

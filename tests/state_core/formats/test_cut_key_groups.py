@@ -17,15 +17,13 @@ from hypothesis import strategies as st
 from statelake import open_snapshot
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.files.filesystem import InlineSource
-from statelake.state_core.formats.keyed import unified
-from statelake.state_core.formats.keyed.keyed_files import UnifiedKeyedFile
-from statelake.state_core.formats.keyed.unified import UnifiedFile
+from statelake.state_core.formats.keyed.unified import unified_file
+from statelake.state_core.formats.keyed.unified.unified_file import UnifiedFile, UnifiedKeyedFile
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.pieces import FilePiece
-from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.model.snapshot import Entries, FilePiece
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CANONICAL = [case for case in golden_cases() if "canonical" in case.name]
@@ -63,7 +61,7 @@ def test_pieces_are_the_whole(
     case: GoldenCase, compression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pieces of what Flink wrote have its entries, in order, at the same offsets."""
-    monkeypatch.setattr(unified, "TABLE_ROWS", 3)
+    monkeypatch.setattr(unified_file, "TABLE_ROWS", 3)
     recompress_snapshot(case.snapshot, tmp_path / "s", compression)
     cut = 0
     for file in unified_files(tmp_path / "s"):
@@ -217,7 +215,7 @@ def test_a_file_that_changed_in_between(
     large: dict[str, UnifiedFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An entry that is longer than when it was cut is told, with file and offset."""
-    monkeypatch.setattr(unified, "TABLE_ROWS", 1)
+    monkeypatch.setattr(unified_file, "TABLE_ROWS", 1)
     file = large["none"]
     piece = pieces_of(file, 1)[50]
     data = np.empty(file.source.size, np.uint8)

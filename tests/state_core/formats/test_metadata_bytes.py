@@ -22,12 +22,10 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     SubtaskState,
-    read_metadata,
-    write_metadata,
-)
-from statelake.state_core.formats.metadata.checkpoint_properties import (
     canonical_savepoint_properties,
     describe_properties,
+    read_metadata,
+    write_metadata,
 )
 from statelake.state_core.formats.metadata.handle_codec import (
     write_keyed_handle,

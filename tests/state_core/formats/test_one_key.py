@@ -13,8 +13,7 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError
-from statelake.state_core.formats.keyed.keyed_files import RocksDBKeyedFile
-from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBFiles, RocksDBKeyedFile
 from statelake.state_core.formats.layout.keys import decode_keys, keys_of
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedState, Snapshot

@@ -13,8 +13,8 @@ from statelake import open_snapshot
 from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.filesystem import InlineSource
-from statelake.state_core.formats.keyed.keyed_files import RawTimersKeyedFile
-from statelake.state_core.formats.keyed.raw_timers import (
+from statelake.state_core.formats.keyed.headed_file import Head
+from statelake.state_core.formats.keyed.timers.raw_timers import (
     RawTimersFile,
     holds_timers,
     raw_spans,
@@ -66,21 +66,19 @@ def test_windows_are_namespaces(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------- damage
 
 
-def group_bytes(operator: Operator) -> tuple[RawTimersKeyedFile, bytes]:
+def group_bytes(operator: Operator) -> tuple[RawTimersFile, bytes]:
     """A subtask's timers, and all bytes of them."""
     file = next(
-        keyed_file
-        for keyed_file in operator.keyed_files
-        if isinstance(keyed_file, RawTimersKeyedFile)
+        keyed_file for keyed_file in operator.keyed_files if isinstance(keyed_file, RawTimersFile)
     )
-    source = file.file.source
+    source = file.source
     out = np.empty(source.size, np.uint8)
     source.read_into(0, out)
     return file, out.tobytes()
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[RawTimersKeyedFile, bytes]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[RawTimersFile, bytes]:
     """A subtask's timers."""
     path = heap_timers("kinds", tmp_path_factory.mktemp("timers") / "chk")
     return group_bytes(open_snapshot(path).operator("kinds"))
@@ -112,12 +110,12 @@ def test_damage_is_found_and_left_out(what: str, kind: str, tmp_path: Path) -> N
     assert check_snapshot(snapshot.location).sound
     full = next(
         span
-        for span in file.file.spans[1:]
+        for span in file.spans[1:]
         if sum(len(entries) for entries in file.entries(KeyGroupRange(span.group, span.group)))
     )
     end = full.end
     at = {
-        "version": file.file.spans[0].start + 7,
+        "version": file.spans[0].start + 7,
         "identifier": full.start,
         "count": data.index(b"VoidNamespaceSerializerSnapshot", full.start) + 31 + 4 + 3,
         "key": end - 4 - 8 - 1 - 2 if data[end - 4 : end] == bytes(4) else end - 8 - 1 - 2,
@@ -136,18 +134,19 @@ def test_damage_is_found_and_left_out(what: str, kind: str, tmp_path: Path) -> N
 
 
 @given(data=st.data())
-def test_mutated_timers(data: st.DataObject, whole: tuple[RawTimersKeyedFile, bytes]) -> None:
+def test_mutated_timers(data: st.DataObject, whole: tuple[RawTimersFile, bytes]) -> None:
     """An error of ours, or timers; never anything else."""
     file, raw = whole
-    mutated = bytearray(raw[file.file.spans[0].start : file.file.spans[4].end])
+    mutated = bytearray(raw[file.spans[0].start : file.spans[4].end])
     for _ in range(data.draw(st.integers(1, 5))):
         mutated[data.draw(st.integers(0, len(mutated) - 1))] = data.draw(st.integers(0, 255))
     source = InlineSource("timers", bytes(mutated))
-    spans = file.file.spans[:5]
+    spans = file.spans[:5]
     try:
         header = read_timers_header(source, spans)
         if header is not None:
-            for entries in RawTimersFile(source, header, spans).entries():
+            timers = RawTimersFile("", Head(header), KeyGroupRange(0, 4), 128, source, spans)
+            for entries in timers.entries():
                 assert len(entries) > 0
     except StateError:
         return

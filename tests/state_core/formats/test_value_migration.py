@@ -30,9 +30,9 @@ from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.evolution import migrate_value, resolve_decoded
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.pojo import PojoSerializer
+from statelake.state_core.serializers.framework import decoders
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor
-from statelake.state_core.serializers.opaque import decoders
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.held_by_snapshots import encoded
 from tests.support.savepoints.kryo_savepoint import CAR, kryo_snapshot

@@ -15,8 +15,7 @@ from pyarrow import fs
 from statelake import KeyGroupRange, open_snapshot
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.model.handles import ranges_of
-from statelake.state_core.model.operator_state import OperatorState
-from statelake.state_core.model.snapshot import KeyedState
+from statelake.state_core.model.snapshot import KeyedState, OperatorState
 from tests.support.lakes import golden
 from tests.support.savepoints.golden_cases import golden_cases
 

@@ -20,6 +20,7 @@ from statelake.state_core.errors import EncodeError, KeyGroupError, StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.meta_info import read_serializer_entry, serializer_entry
 from statelake.state_core.kernels import skip
+from statelake.state_core.kernels.compiler import Kernel
 from statelake.state_core.serializers import registered_classes
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Target
@@ -295,6 +296,15 @@ def test_any_nesting(found: tuple[Sample, list[bytes]]) -> None:
     """The whole contract for types within types within types."""
     sample, values = found
     check_contract(sample, values, [row % 2 == 0 for row in range(len(values))])
+
+
+@given(found=with_values(any_samples() | samples(1, avro_samples())))
+def test_python_s_interpreter_keeps_the_contract(found: tuple[Sample, list[bytes]]) -> None:
+    """As it runs the kernels over small snapshots."""
+    sample, values = found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Kernel, "__call__", Kernel.interpret)
+        check_contract(sample, values, [row % 2 == 0 for row in range(len(values))])
 
 
 @given(found=with_values(samples(1, avro_samples())))

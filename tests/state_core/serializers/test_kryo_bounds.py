@@ -14,13 +14,16 @@ from statelake.state_core.model.snapshot import Entries, StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.pojo import PojoSerializer
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.decoders import DecodedSerializer, described_type
+from statelake.state_core.serializers.framework.opaque_values import (
+    OpaqueSerializer,
+    restore_bounded,
+    restore_key,
+)
 from statelake.state_core.serializers.framework.plugins import forget_declarations
-from statelake.state_core.serializers.framework.restored import restore_bounded, restore_key
 from statelake.state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.wire import KryoOutput, KryoVersion
-from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, described_type
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 
 pytestmark = pytest.mark.usefixtures("own_registry")

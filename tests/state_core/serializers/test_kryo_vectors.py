@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.plugins import forget_declarations
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
@@ -20,7 +21,6 @@ from statelake.state_core.serializers.kryo.decoding import KryoDecoder, declare_
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
-from statelake.state_core.serializers.opaque.decoders import DecodedSerializer, undecoded
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.kryo_jobs import EVENT, kryo_vectors
 

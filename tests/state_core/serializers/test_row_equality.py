@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.state_core.serializers.framework.row_equality import equal_rows
+from statelake.state_core.serializers.framework.columns import equal_rows
 
 KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "numbers": (pa.int32(), st.integers(0, 2)),

@@ -24,8 +24,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.writing.writer import SavepointDirectory
 from statelake.state_core.model.handles import KeyedHandle
-from statelake.state_core.model.key_groups import key_group_ranges
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import key_group_ranges, operator_id_of_uid
 from statelake.state_core.model.snapshot import StateKind
 
 MakeBackend = Callable[[BackendConfiguration], KeyedStateBackend]

@@ -28,7 +28,7 @@ from statelake.state_core.formats.layout.meta_info import (
     serializer_entry,
     write_state_meta_info,
 )
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.serializers.type_spec import parse_type
 
 __all__ = [

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from statelake import open_snapshot
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.keyed.keyed_files import UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
 from statelake.state_core.formats.layout.keyed_states import layout_of, with_value
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
 from statelake.state_core.formats.writing.unified_encode import StateRows
@@ -26,8 +26,8 @@ from statelake.state_core.formats.writing.writer import (
     keyed_handle,
     write_keyed_part,
 )
+from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from statelake.state_core.serializers.opaque.decoders import undecoded
 from tests.support.lakes import KINDS
 
 __all__ = ["CAR", "CAR_TYPE", "KRYO_STATES", "car", "car_bytes", "kryo_savepoint", "kryo_snapshot"]

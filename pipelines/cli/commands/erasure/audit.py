@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.erasure.erase import Asked, asked_options
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
-    bytes_text,
     json_option,
     print_table,
     progress_bar,
+    show,
     tell,
 )
 from statelake.pipelines.cli.options import answer, lake_option
 from statelake.pipelines.lake.erase.audit_records import broken_record
-from statelake.pipelines.lake.erase.auditing import AuditResult
-
-SHOWN = 20
 
 
 @click.group()
@@ -63,39 +58,8 @@ def erase(
             request, keys=asked.keys, where=asked.predicates, progress=progress
         )
         result = erasure.audit(also, secret=asked.secret)
-    if as_json_:
-        shown = asdict(result)
-        as_json(shown | {"clean": result.clean, "record": result.record.to_json()})
-    else:
-        _print(result)
+    show(result, as_json_=as_json_)
     answer(yes=result.clean)
-
-
-def _print(result: AuditResult) -> None:
-    print_table(
-        f"{result.request}: searched {result.files} files, {bytes_text(result.file_bytes)}, which"
-        f" unpack to {bytes_text(result.unpacked_bytes)}",
-        ("<place", ">files", ">bytes"),
-        [
-            (name, f"{counts['files']:,}", f"{counts['bytes']:,}")
-            for name, counts in result.places.items()
-        ],
-    )
-    if result.forms_left_out:
-        tell(f"too short to be searched for: {', '.join(result.forms_left_out)}")
-    for name in result.not_unpacked[:SHOWN]:
-        tell(f"not all of it could be unpacked: {name}")
-    if result.unread:
-        tell(f"rows of snapshots can't be looked through: {result.unread}")
-    if result.hits:
-        rows = [(hit.file, hit.where, hit.form, str(hit.at)) for hit in result.hits[:SHOWN]]
-        print_table(f"{len(result.hits)} hits", ("<file", "<where", "<form", ">byte"), rows)
-    if result.only:
-        tell(f"only these snapshots were erased from: {', '.join(result.only)}")
-    if result.rows:
-        tell(f"{result.rows:,} rows of snapshots have it")
-    if result.clean:
-        tell(f"nothing is left; record {result.record.number}, {result.record.digest}")
 
 
 @audit.command("records")

@@ -28,7 +28,7 @@ from statelake.pipelines.cli.options import lake_option, snapshot_option
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES
 from statelake.pipelines.lake.query.table_names import TableNames
-from statelake.state_core.errors import StateError
+from statelake.state_core.errors import StateError, did_you_mean
 from statelake.state_core.printable import printable
 
 HISTORY = "STATELAKE_HISTORY"  # the variable that names the file of lines before
@@ -46,7 +46,8 @@ SQL ends with a semicolon, and may go over several lines.
 .commit SNAPSHOT   make it, under this name
 .abandon           forget what was kept
 .help              this
-.quit              leave; so does the end of the input"""
+.quit              leave; so do quit, exit and the end of the input"""
+LEAVING = ("quit", "exit")
 
 
 @click.command()
@@ -125,11 +126,18 @@ class Shell:
             StateError: What the line asks for can't be.
         """
         text = line.strip()
-        if text.startswith(".") and not self.typed:
-            name, _, given = text.partition(" ")
+        name, _, given = text.partition(" ")
+        if not self.typed and text.rstrip(";").lower() in LEAVING:
+            name = ".quit"
+        if name.startswith(".") and (not self.typed or name in self._orders):
+            if self.typed:  # no line of SQL begins with the name of an order
+                tell(f"forgotten, as it has no semicolon: {' '.join(self.typed)}")
+                self.typed = []
             order = self._orders.get(name)
             if order is None:
-                raise StateError(f"no order {name}", remedy=f"there are {' '.join(self._orders)}")
+                near = did_you_mean(name, self._orders)
+                orders = " ".join(self._orders)
+                raise StateError(f"no order {name}", remedy=f"there are {orders}{near}")
             order(given.strip().rstrip(";"))
             return
         if text:

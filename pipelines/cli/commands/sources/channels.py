@@ -31,7 +31,7 @@ from statelake.state_core.formats.channels import (
 )
 from statelake.state_core.model.channels import Channel
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.restored import restore_bounded
+from statelake.state_core.serializers.framework.opaque_values import restore_bounded
 from statelake.state_core.serializers.type_spec import parse_type
 
 SHOWN = 1000  # channels: --json has all

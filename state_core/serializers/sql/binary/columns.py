@@ -16,6 +16,7 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.kernels import binary_values as reading
 from statelake.state_core.kernels.binary_rows import ABSENT, NULL, VALUE
+from statelake.state_core.serializers.composite.collections import offsets_of
 from statelake.state_core.serializers.framework.columns import (
     MAX_COLUMN_BYTES,
     I64Array,
@@ -25,7 +26,6 @@ from statelake.state_core.serializers.framework.columns import (
     present_rows,
     validity,
 )
-from statelake.state_core.serializers.framework.element_columns import offsets_of
 
 U64Array: TypeAlias = npt.NDArray[np.uint64]
 

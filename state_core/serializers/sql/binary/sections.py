@@ -20,6 +20,13 @@ from statelake.state_core.files.wire import check_names
 from statelake.state_core.kernels import binary_rows as reading
 from statelake.state_core.kernels import binary_rows_encode as writing
 from statelake.state_core.kernels.binary_rows import VALUE
+from statelake.state_core.serializers.composite.collections import (
+    elements_of,
+    entries_of,
+    list_array,
+    offsets_of,
+    without_null_keys,
+)
 from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     Cursor,
@@ -29,13 +36,6 @@ from statelake.state_core.serializers.framework.columns import (
     fixed_sizes,
     require_values,
     validity,
-)
-from statelake.state_core.serializers.framework.element_columns import (
-    elements_of,
-    entries_of,
-    list_array,
-    offsets_of,
-    without_null_keys,
 )
 from statelake.state_core.serializers.sql.binary.columns import pad, write_states
 from statelake.state_core.serializers.sql.binary.slots import (

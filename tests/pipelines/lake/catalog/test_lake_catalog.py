@@ -19,6 +19,7 @@ from statelake.pipelines.lake.catalog import catalog
 from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogVersion
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.catalog.lake_format import FORMAT_KEY
 from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
@@ -33,9 +34,15 @@ from statelake.pipelines.lake.tables.records import (
     UnitRecord,
 )
 from statelake.state_core.commit import CommitMeasures
-from statelake.state_core.errors import ConflictError, NotALakeError, NotFoundError, SnapshotError
+from statelake.state_core.errors import (
+    ConflictError,
+    LakeFormatError,
+    NotALakeError,
+    NotFoundError,
+    SnapshotError,
+)
 from statelake.state_core.files.filesystem import Directory
-from tests.support.lakes import add_row, remove_rows
+from tests.support.lakes import add_row, forge_claim, remove_rows
 from tests.support.steps import Step, do_at
 
 MONDAY = datetime(2026, 11, 16, tzinfo=timezone.utc)
@@ -270,18 +277,22 @@ def test_a_store_that_breaks_off_behind_a_commit_makes_no_error_of_it(
 
 
 def test_a_catalog_of_an_older_version_gets_the_new_columns(lake: Catalog, tmp_path: Path) -> None:
-    """With the next snapshot, once; those that it had are as they were."""
+    """When its format is upgraded, once; those that it had are as they were."""
     add_row(lake, record("a", hours=1))
     place = str(tmp_path / "lake" / "snapshots")
     (row,) = DeltaTable(place).to_pyarrow_table().to_pylist()
     (last,) = SNAPSHOT_SCHEMA.names[-1:]
     older = pa.Table.from_pylist([row], SNAPSHOT_SCHEMA).drop_columns([last])
     write_deltalake(place, older, mode="overwrite", schema_mode="overwrite", partition_by=["job"])
+    forge_claim(Path(lake.location), FORMAT_KEY, None)
+    with pytest.raises(LakeFormatError, match="lake upgrade"):
+        add_row(lake, record("b", hours=2))
+    assert lake.upgrade().columns == [last]
     for name, hours in (("b", 2), ("c", 3)):
         add_row(lake, record(name, hours=hours))
     assert ids(lake, "orders") == ["a", "b", "c"]
     assert set(DeltaTable(place).to_pyarrow_table().column_names) == set(SNAPSHOT_SCHEMA.names)
-    assert DeltaTable(place).version() == 4
+    assert DeltaTable(place).version() == 6
     remove_rows(lake, "orders", ["a"])
     assert ids(lake, "orders") == ["b", "c"]
 

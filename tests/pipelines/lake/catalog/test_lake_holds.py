@@ -12,10 +12,11 @@ from statelake import Lake
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.holds import held_snapshots, hold_snapshot, release_snapshot
+from statelake.pipelines.lake.catalog.lake_format import FORMAT_KEY
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.pipelines.lake.query.catalog_tables import catalog_table
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
-from statelake.state_core.errors import HeldError, NoMatchError, NotFoundError
+from statelake.state_core.errors import HeldError, LakeFormatError, NoMatchError, NotFoundError
 from tests.support.forged_lakes import Scene, forged, make_scene
 from tests.support.lakes import (
     DEMO,
@@ -23,6 +24,7 @@ from tests.support.lakes import (
     assert_whole,
     exported,
     files_of,
+    forge_claim,
     import_golden,
     remove_rows,
 )
@@ -131,12 +133,16 @@ def test_a_row_that_is_no_snapshot_may_be_held(tmp_path: Path) -> None:
 
 
 def test_a_lake_of_an_older_version_is_read_and_held(lake: Catalog) -> None:
-    """Its rows have no column of holds; the first hold adds it, and changes no other row."""
+    """Its rows have no column of holds; an upgrade adds it, and a hold changes no other row."""
     place = f"{lake.location}/snapshots"
     older = DeltaTable(place).to_pyarrow_table().drop_columns(["holds"])
     write_deltalake(place, older, mode="overwrite", schema_mode="overwrite", partition_by=["job"])
     assert held_snapshots(lake, "orders") == {}
     before = lake.snapshot("orders", "tuesday")
+    forge_claim(Path(lake.location), FORMAT_KEY, None)
+    with pytest.raises(LakeFormatError):
+        hold_snapshot(lake, "orders", "monday", "case 4711")
+    assert lake.upgrade().columns == ["holds"]
     hold_snapshot(lake, "orders", "monday", "case 4711")
     assert list(held_snapshots(lake, "orders")) == ["monday"]
     assert lake.snapshot("orders", "tuesday") == before

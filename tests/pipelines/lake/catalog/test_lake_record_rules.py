@@ -138,6 +138,29 @@ def test_nothing_is_there_twice(place: Place, row: dict[str, Any]) -> None:
     assert fault_of(row)
 
 
+def test_key_groups_of_one_bucket_may_have_several_files(row: dict[str, Any]) -> None:
+    """All with the same ends; other files have key groups, or subtasks, of their own."""
+    tables = row["operators"][0]["tables"]
+    keyed = next(table for table in tables if table["partition_by"] and len(table["units"]) == 1)
+    other = next(table for table in tables if not table["partition_by"])
+    (unit,) = keyed["units"]
+    before = unit["last"]
+    for table in (keyed, other):
+        half = dict(table["units"][0], path=f"_data/{'0' * 16}/key-groups-00000.parquet", rows=0)
+        table["units"].append(half)
+        if table is keyed:
+            assert "in partition" in fault_of(row)
+            half["last"] = unit["last"] = unit["first"]
+            assert fault_of(row) == ""
+            half["last"] += 1
+            assert "two files of" in fault_of(row)
+            half["last"] -= 1
+    assert "two files of" in fault_of(row)
+    other["units"].pop()
+    unit["last"] = before
+    assert "two files of" in fault_of(row)
+
+
 def test_a_table_of_no_state(row: dict[str, Any]) -> None:
     """Every table is the table of a state that the operator has."""
     tables = row["operators"][0]["tables"]

@@ -21,7 +21,7 @@ from statelake.state_core.errors import (
     StateError,
     UnsupportedFormatError,
 )
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.support.lakes import (
     KINDS,
     LOCAL,

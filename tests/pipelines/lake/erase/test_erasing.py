@@ -247,7 +247,7 @@ def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Catalog) -> No
     assert states["orders", "places", "members"].files == 4
     assert plan.rows == sum(state.rows for state in plan.states)
     assert plan.notes == [("orders", "edited")]
-    assert plan.whole == ["users/friends", "clients/friends"]
+    assert plan.emptied_states == ["users/friends", "clients/friends"]
     assert sum("if it still exists" in place for place in plan.elsewhere) == 4
 
 

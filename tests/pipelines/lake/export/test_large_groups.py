@@ -24,7 +24,7 @@ from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.pipelines.lake.tables import unit_writer
 from statelake.state_core.checks.integrity import check_snapshot
-from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.keyed.unified import unified_file
 from statelake.state_core.formats.writing import spills
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
@@ -72,7 +72,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     write_snapshot(root / "savepoint", [operator], metadata_version=6)
     made = Catalog(root / "lake")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unified, "TABLE_ROWS", 100)
+        patch.setattr(unified_file, "TABLE_ROWS", 100)
         patch.setattr(unit_writer, "ROW_GROUP_BYTES", 5000)
         import_snapshot(made, str(root / "savepoint"), "j", snapshot_id="s", engine="local")
     return made

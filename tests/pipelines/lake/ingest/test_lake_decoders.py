@@ -20,8 +20,8 @@ from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.state_core.errors import EncodeError, IncompatibleError, LakeError
 from statelake.state_core.serializers import Decoder, register_decoder
+from statelake.state_core.serializers.framework import decoders
 from statelake.state_core.serializers.framework.compatibility import Verdict
-from statelake.state_core.serializers.opaque import decoders
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import (
     LOCAL,

@@ -1,28 +1,31 @@
-"""A key group that several tasks import: the lake is as if one had."""
+"""A key group that several tasks import: the lake is as if one had, but for its number of files."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
-from statelake import open_snapshot
+from statelake import Lake, open_snapshot
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.export import cutting
+from statelake.pipelines.lake.export.export_slice import ExportTask
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest import large_slice_tasks, large_slices
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.lake.ingest.large_slice_tasks import CutTask, MoveTask, PieceTask
+from statelake.pipelines.lake.ingest.large_slice_tasks import CutTask, PieceTask
 from statelake.pipelines.lake.ingest.large_slices import large_bytes
 from statelake.pipelines.lake.tables import units
-from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.tables.records import SnapshotRecord, by_span
 from statelake.state_core.errors import CorruptSnapshotError
-from statelake.state_core.files.moves import Move, move_all
-from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.keyed.unified import unified_file
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
@@ -85,22 +88,41 @@ def said(record: SnapshotRecord) -> Any:
 
     def without(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: without(v) for name, v in value.items() if name not in CHANGING}
+            return {
+                name: without(spans(v) if name == "units" else v)
+                for name, v in value.items()
+                if name not in CHANGING
+            }
         return [without(element) for element in value] if isinstance(value, list) else value
+
+    def spans(units: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Files of the same key groups as one."""
+        merged: dict[tuple[int, int], dict[str, Any]] = {}
+        for unit in units:
+            span = unit["first"], unit["last"]
+            rows = merged[span]["rows"] if span in merged else 0
+            merged[span] = unit | {"rows": rows + unit["rows"]}
+        return list(merged.values())
 
     return without(asdict(record))
 
 
 def rows_of(lake: Catalog, record: SnapshotRecord) -> dict[tuple[str, int], pa.Table]:
-    """The rows of every file, by its table and its first key group."""
+    """The rows of every span of key groups, by its table and its first key group, in order."""
     return {
-        (table.path, unit.first): pq.read_table(
-            Path(lake.location, table.path, unit.path), partitioning=None
-        )
+        (table.path, first): pa.concat_tables(
+            pq.read_table(Path(lake.location, table.path, unit.path), partitioning=None)
+            for unit in files
+        ).combine_chunks()
         for operator in record.operators
         for table in operator.tables
-        for unit in table.units
+        for (first, _), files in by_span(table.units).items()
     }
+
+
+def most_files(record: SnapshotRecord) -> int:
+    """The files of the span that has most of them."""
+    return max(len(files) for table in record.tables for files in by_span(table.units).values())
 
 
 def exported(lake: Catalog, to: Path) -> list[bytes]:
@@ -120,11 +142,11 @@ def test_as_one_task_would(tmp_path: Path) -> None:
         with tiny_pieces():
             record = imported(cut, source, engine=engine)
         assert engine.count(PieceTask) > (50 if compression == "none" else 3)
-        assert engine.count(MoveTask) >= 2
+        assert most_files(record) > 2
+        assert most_files(expected) == 1
         assert said(record) == said(expected)
         assert rows_of(cut, record) == rows_of(whole, expected)
         assert files_of(cut) == named(cut)
-        assert len(files_of(cut)) == len(files_of(whole))
         assert exported(cut, tmp_path / "a") == exported(whole, tmp_path / "b")
         for name in ("a", "b"):
             (tmp_path / name).rename(tmp_path / f"{name}-{compression}")
@@ -151,7 +173,7 @@ def test_rocksdbs_own_files(tmp_path: Path) -> None:
     with tiny_pieces(2000):
         record = imported(cut, source, engine=engine)
     assert engine.count(PieceTask) > 5
-    assert engine.count(MoveTask) >= 2
+    assert most_files(record) > 2
     assert said(record) == said(expected)
     assert rows_of(cut, record) == rows_of(whole, expected)
     assert files_of(cut) == named(cut)
@@ -163,7 +185,7 @@ def test_rocksdbs_own_files(tmp_path: Path) -> None:
 
 
 def test_files_are_shared(tmp_path: Path) -> None:
-    """A file stays where its key group is as it was, cut or not, before or now."""
+    """Files stay where their key group is as it was, cut or not, before or now."""
     first, second = savepoint(tmp_path / "1"), savepoint(tmp_path / "2", changed=True)
     lake = Catalog(tmp_path / "lake")
     imported(lake, first, "whole")
@@ -172,7 +194,6 @@ def test_files_are_shared(tmp_path: Path) -> None:
         engine = Noting()
         imported(lake, first, "again", engine)
         assert files_of(lake) == before
-        assert engine.count(MoveTask) == 0
         assert not any(task.measured for task in engine.tasks if isinstance(task, PieceTask))
         engine = Noting()
         imported(lake, second, "changed", engine)
@@ -180,8 +201,9 @@ def test_files_are_shared(tmp_path: Path) -> None:
         assert 0 < sum(task.measured for task in cut) < len(cut) / 3  # of five tables, one
         changed = files_of(lake) - before
         assert {Path(path).parts[3] for path in changed} == {"more"}
-    imported(lake, second, "whole again")
+    again = imported(lake, second, "whole again")
     assert files_of(lake) == before | changed
+    assert most_files(again) > 2
 
 
 def test_a_piece_counts_its_own_key_groups(tmp_path: Path) -> None:
@@ -250,18 +272,16 @@ def test_pieces_that_were_guessed(
         Catalog(tmp_path / "lake"),
         Catalog(tmp_path / "whole"),
     )
-    guess, numbers = unified.UnifiedFile._entry_from, iter(range(1000))
+    guess, numbers = unified_file.UnifiedFile._entry_from, iter(range(1000))
 
     def guessed(*arguments: Any) -> int | None:
         at = guess(*arguments)
         return at if at is None or next(numbers) != wrong else at + 1
 
-    monkeypatch.setattr(unified.UnifiedFile, "_entry_from", guessed)
+    monkeypatch.setattr(unified_file.UnifiedFile, "_entry_from", guessed)
     engine = Noting()
     with tiny_pieces():
         record = imported(lake, source, engine=engine)
-        guesses = [t.piece for t in engine.tasks if isinstance(t, PieceTask) and t.piece.guessed]
-        assert (guesses[-1].end is None) == (wrong is None)  # the last are not begun in vain
         again = imported(lake, hot(tmp_path / "again"), "again", engine)
     assert sum(not task.guess for task in engine.tasks if isinstance(task, CutTask)) == (
         wrong is not None
@@ -275,16 +295,16 @@ def test_pieces_that_were_guessed(
 def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that were written are removed with the attempt, or by the next after a crash."""
     lake, source = Catalog(tmp_path / "lake"), savepoint(tmp_path / "s")
-    calls = iter(range(1000))
+    calls, batch = count(), large_slice_tasks.table_batch
 
-    def failing(moves: list[Move]) -> None:
-        if next(calls) == 1:
-            raise CorruptSnapshotError("broken", place="a place")
-        move_all(moves)
+    def failing(*arguments: Any) -> pa.RecordBatch:
+        if next(calls) == 100:
+            raise OSError("broken")
+        return batch(*arguments)
 
-    monkeypatch.setattr(large_slice_tasks, "move_all", failing)
+    monkeypatch.setattr(large_slice_tasks, "table_batch", failing)
     with tiny_pieces():
-        with pytest.raises(CorruptSnapshotError, match="broken"):
+        with pytest.raises(OSError, match="broken"):
             imported(lake, source)
         assert not files_of(lake)
         imported(lake, source)
@@ -331,3 +351,98 @@ def test_a_huge_slice_is_cut_on_local_disks_whatever_its_share(
     assert large_bytes([operator], local=False) == sum(
         size for file in operator.keyed_files for _, size in file.group_bytes()
     )
+
+
+def test_all_that_reads_or_changes_takes_a_key_group_of_several_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads, SQL, differences, exports, edits, commits and erasures: as of one file."""
+    written = [savepoint(tmp_path / "s"), savepoint(tmp_path / "t", changed=True)]
+    whole, cut = Lake(tmp_path / "whole"), Lake(tmp_path / "cut")
+    for source in written:
+        imported(whole.catalog, source, source.name)
+        with tiny_pieces():
+            record = imported(cut.catalog, source, source.name)
+    assert most_files(record) > 2
+    seen = [seen_of(lake, tmp_path / f"seen-{lake.catalog.directory.location[-3:]}", monkeypatch)
+            for lake in (whole, cut)]  # fmt: skip
+    assert seen[1].keys() == seen[0].keys()
+    for what, expected in seen[0].items():
+        assert seen[1][what] == expected, what
+
+
+def seen_of(lake: Lake, to: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is read of a lake, before and after it is changed in every way."""
+    job = lake.job(JOB, engine="local")
+    snapshot = job["s"]
+    (table,) = (t.path for t in job["t"].record.tables if t.path.endswith("/more"))
+
+    def rows(name: str) -> dict[str, list[Any]]:
+        (operator,) = job[name].operators
+        return {state.name: sorted(map(repr, state.to_arrow().to_pylist()))
+                for state in operator.keyed_states}  # fmt: skip
+
+    def files(name: str, **options: Any) -> list[bytes]:
+        target = to / f"{name}-{len(list(to.glob('*')))}"
+        job[name].export(target, **options)
+        return sorted(path.read_bytes() for path in target.iterdir() if path.name != "_metadata")
+
+    to.mkdir()
+    (operator,) = snapshot.operators
+    uid, names = operator.operator_id, [state.name for state in operator.keyed_states]
+    seen: dict[str, Any] = {
+        "rows": [state.to_arrow() for state in operator.keyed_states],
+        "of a key": [operator.state(name).get(7) for name in names],
+        "sum": job.sql(
+            f'SELECT key_group, sum(user_key), count(*) FROM "{uid}".more'
+            " WHERE key_group > 3 GROUP BY ALL ORDER BY ALL",
+            as_of="t",
+        ).read_all(),
+        "difference": snapshot.diff("t"),
+        "history": [(s.snapshot_id, s.changes) for s in job.history(7).snapshots],
+        "faults": snapshot.check_integrity(),
+        "wider": files("t", parallelism=3),
+        "rehashed": files("t", max_parallelism=100),
+        "sample": files("t", sample=0.5),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(cutting, "SLICE_BYTES", 20_000)
+        patch.setattr(cutting, "CHUNK_BYTES", 6_000)
+        engine = Noting()
+        target = to / "pieces"
+        export_snapshot(lake.catalog, JOB, "t", target, engine=engine)
+        assert sum(isinstance(task, ExportTask) for task in engine.tasks) > 3
+        seen["in pieces"] = sorted(
+            p.read_bytes() for p in target.iterdir() if p.name != "_metadata"
+        )
+    seen["as in pieces"] = files("t")
+    DeltaTable(lake.catalog.table(table).uri).delete("user_key = 60")
+    job.commit("committed", "t")
+    seen["committed"] = rows("committed"), job["t"].diff("committed", examples=0)
+    snapshot.edit("purged").purge(f"{uid}/more", "user_key < 100").purge(
+        f"{uid}/timers", "timestamp > 5"
+    ).save()
+    seen["purged"] = rows("purged"), files("purged"), job["purged"].check_integrity()
+    snapshot.edit_sql("updated", f"UPDATE \"{uid}\".many SET value = 'x'"
+                      " WHERE user_key = 50")  # fmt: skip
+    seen["updated"] = rows("updated")
+    erasure = lake.erase(
+        "r",
+        keys=[7],
+        where={f"{uid}/more": "value = 'changed'"},
+        carried="keep",
+        snapshots=["s", "t"],
+    )
+    plan = erasure.plan()
+    seen["plan"] = plan.rows, plan.snapshots_found
+    erasure.execute()
+    seen["erased"] = rows("s"), rows("t"), rows("purged"), files("t")
+    erasure = lake.erase("r2", keys=[7], carried="keep")
+    erasure.execute()
+    seen["erased everywhere"] = {name: rows(name) for name in ("s", "t", "purged", "committed")}
+    seen["left"] = erasure.audit().rows
+    for record in lake.snapshots():
+        for each in record.tables:
+            files_of_version = lake.catalog.table(each.path).files(each.version)
+            assert {file.path for file in files_of_version} == {u.path for u in each.units}
+    return seen

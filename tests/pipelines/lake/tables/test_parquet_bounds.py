@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
-from statelake.pipelines.lake.tables.thrift_compact import read_struct, write_struct
+from statelake.pipelines.lake.tables.thrift_compact import read_struct
 from statelake.state_core.errors import OversizedError
+from tests.support.thrift import write_struct
 
 MOST = 1 << 20  # of bytes that a bomb has
 

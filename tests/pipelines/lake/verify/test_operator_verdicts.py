@@ -17,7 +17,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import InlineHandle
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.support.lakes import golden, import_as, raw_savepoint
 from tests.support.savepoints.evolving_operators import (
     NEW_HOLDERS,

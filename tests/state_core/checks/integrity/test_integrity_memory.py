@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from statelake.state_core.checks.integrity import check_snapshot
-from statelake.state_core.formats.keyed import unified
+from statelake.state_core.formats.keyed.unified import unified_file
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import damaged
 
@@ -23,7 +23,7 @@ def test_a_key_group_is_forgotten_with_its_fault(
     """Each is read into a window of megabytes: no more than two are there at a time."""
     alive = most = 0
 
-    class Scanner(unified._Scanner):
+    class Scanner(unified_file._Scanner):
         def __init__(self, *arguments: object) -> None:
             nonlocal alive, most
             super().__init__(*arguments)  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ def test_a_key_group_is_forgotten_with_its_fault(
             nonlocal alive
             alive -= 1
 
-    monkeypatch.setattr(unified, "_Scanner", Scanner)
+    monkeypatch.setattr(unified_file, "_Scanner", Scanner)
     snapshot = damaged(golden(name), tmp_path / "savepoint")
     for group in snapshot.groups(0):
         snapshot.change_group(0, group, lambda data: data[:-1])

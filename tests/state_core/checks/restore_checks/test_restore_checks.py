@@ -32,7 +32,7 @@ from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
-from statelake.state_core.model.operator_ids import operator_id_of_uid
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.serializers.framework.compatibility import unknown
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.jobs.declared_jobs import KINDS, OPERATORS

@@ -17,8 +17,8 @@ from statelake.state_core.errors import OversizedError, SnapshotError
 from statelake.state_core.files.compression import compress_snappy
 from statelake.state_core.files.copies import Copies
 from statelake.state_core.files.filesystem import InlineSource
-from statelake.state_core.formats.keyed.change_files import ChangeFile
-from statelake.state_core.formats.keyed.change_log import ChangeLog, _ChangeSet
+from statelake.state_core.formats.keyed.changelog.change_files import ChangeFile
+from statelake.state_core.formats.keyed.changelog.change_log import ChangeLog, _ChangeSet
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.serializers.framework.columns import U8Array
 

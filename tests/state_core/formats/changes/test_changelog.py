@@ -18,14 +18,14 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from statelake.state_core.files.compression import compress_snappy
-from statelake.state_core.formats.keyed.change_tables import (
+from statelake.state_core.formats.keyed.changelog.change_tables import (
     ADD,
     CLEAR,
     MERGE_NS,
     SET_INTERNAL,
     UPDATE_ELEMENT,
 )
-from statelake.state_core.formats.keyed.changelog import ChangelogKeyedFile
+from statelake.state_core.formats.keyed.changelog.changelog_file import ChangelogKeyedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import (
     ChangelogByteHandle,

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from statelake.state_core.errors import UnsupportedFormatError
-from statelake.state_core.formats.keyed.change_tables import table_of
+from statelake.state_core.formats.keyed.changelog.change_tables import table_of
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from statelake import open_snapshot
 from statelake.state_core.checks.integrity import check_snapshot
-from statelake.state_core.formats.keyed.heap_recovery import (
+from statelake.state_core.formats.keyed.heap.heap_recovery import (
     AmbiguousError,
     Chains,
     StateCut,

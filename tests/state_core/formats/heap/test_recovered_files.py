@@ -14,13 +14,13 @@ from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatE
 from statelake.state_core.files.compression import compress_snappy
 from statelake.state_core.files.filesystem import InlineSource
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.keyed.heap_native import HeapFile
-from statelake.state_core.formats.keyed.heap_recovery import (
+from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan
+from statelake.state_core.formats.keyed.heap.heap_native import HeapFile
+from statelake.state_core.formats.keyed.heap.heap_recovery import (
     AmbiguousError,
     entry_starts,
     recover_states,
 )
-from statelake.state_core.formats.keyed.unified import KeyGroupSpan
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from statelake import open_snapshot
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.files.filesystem import Directory, FileSource, InlineSource
-from statelake.state_core.formats.keyed import rocksdb_native
-from statelake.state_core.formats.keyed.keyed_files import RocksDBKeyedFile
-from statelake.state_core.formats.keyed.rocksdb_native import RocksDBFiles
-from statelake.state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
-from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.formats.keyed.rocksdb import rocksdb_native
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBFiles, RocksDBKeyedFile
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_tables import FamilyTables, OutputBatch
+from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.pieces import FilePiece
+from statelake.state_core.model.snapshot import FilePiece
 from statelake.state_core.serializers.framework.columns import U8Array
 from tests.state_core.formats.rocksdb.test_sst_reading import DATABASES, settings_, steps
 from tests.support.rocksdb_databases import (

@@ -19,8 +19,9 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.filesystem import ByteSource, Directory
-from statelake.state_core.formats.keyed import rocksdb_native
-from statelake.state_core.formats.keyed.keyed_files import RocksDBKeyedFile, open_keyed
+from statelake.state_core.formats.keyed.keyed_files import open_keyed
+from statelake.state_core.formats.keyed.rocksdb import rocksdb_native
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBKeyedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import IncrementalHandle, RelativeHandle

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from statelake.state_core.bounds import SST_BYTES
 from statelake.state_core.errors import CorruptSnapshotError, OversizedError, StateError
 from statelake.state_core.files.filesystem import Directory, InlineSource
-from statelake.state_core.formats.keyed import rocksdb_tables, sst_file
-from statelake.state_core.formats.keyed.rocksdb_tables import FamilyTables, OutputBatch
-from statelake.state_core.formats.keyed.sst_file import KeyBounds, SstFile
+from statelake.state_core.formats.keyed.rocksdb import rocksdb_tables, sst_file
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_tables import FamilyTables, OutputBatch
+from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.kernels.sst import CRC_TABLES, block_crcs, unpack_blocks
 from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.rocksdb_databases import Settings, Step, opened, read, tables_in, write

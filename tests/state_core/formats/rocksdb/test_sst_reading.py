@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.state_core.formats.keyed.keyed_files import RocksDBKeyedFile
+from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBKeyedFile
 from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.rocksdb_databases import (
     Settings,

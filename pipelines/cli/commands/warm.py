@@ -1,0 +1,37 @@
+"""`statelake warm`: compile all kernels ahead, for images and new machines."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar
+
+
+@click.command()
+@json_option
+def warm(as_json_: bool) -> None:
+    """Compile all kernels ahead.
+
+    A kernel is compiled when a large snapshot first needs it, and its machine code is cached for
+    this user: in NUMBA_CACHE_DIR, beside the package, or below the home directory. In an image, run
+    this command once, as the user that statelake will run as.
+
+    \b
+    Example:
+      statelake warm
+    """
+    from statelake.state_core.kernels.compiler import all_kernels  # noqa: PLC0415 - NumPy
+
+    began, kernels = time.monotonic(), all_kernels()
+    with progress_bar("compiling", quiet=as_json_) as progress:
+        for done, kernel in enumerate(kernels, 1):
+            kernel.compile()
+            if progress:
+                progress(done, len(kernels))
+    seconds = time.monotonic() - began
+    if as_json_:
+        as_json({"kernels": len(kernels), "seconds": round(seconds, 3)})
+        return
+    click.echo(f"{len(kernels)} kernels are compiled ({seconds:.1f} s)")

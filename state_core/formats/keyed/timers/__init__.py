@@ -1,0 +1,1 @@
+"""Timers that RocksDB jobs keep on the heap: `raw_timers`."""
