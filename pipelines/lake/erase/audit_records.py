@@ -114,8 +114,8 @@ class AuditRecord:
             raise DamagedLakeError(
                 f"record {self.number} of erasures, {fault[0]}: {fault[1]}",
                 place=place,
-                remedy="statelake did not write that: see who else writes into the lake, and take the"
-                " table from a copy",
+                remedy="statelake did not write that: see who else writes into the lake, and take"
+                " the table from a copy",
             )
 
 
