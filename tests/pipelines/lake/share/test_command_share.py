@@ -108,12 +108,12 @@ def test_refused(place: tuple[object, ...], options: list[str], code: int, said:
         ("secret: abc\nstates: {kinds/name: format}", "secret: it is neither {env: NAME} nor"),
         ("secret: {env: NOT_THERE}", "the environment variable NOT_THERE has no secret of 16"),
         ("secret: {file: /not/there}", "secret: /not/there can't be read"),
-        ("states: {kinds/name: scramble}", "'scramble' is none of format, hash, null, keep"),
+        ("states: {kinds/name: scramble}", "'scramble' is not one of format, hash, null, keep"),
         ("states: {kinds/name: {value: drop}}", "a part can't be dropped"),
         ("states: {kinds/name: {vlue: null}}", "it must begin with one of value, user_key"),
         ("states: {kinds/name: {'value[0]': null}}", "it must begin with one of value, user_key"),
         ("keys: {kinds: null}", "masked keys must stay different"),
-        ("keys: {kinds: {constant: 1}}", "1 is none of format, hash, null, keep"),
+        ("keys: {kinds: {constant: 1}}", "1 is not one of format, hash, null, keep"),
     ],
 )
 def test_what_is_no_mask(place: tuple[object, ...], tmp_path: Path, text: str, said: str) -> None:
