@@ -153,7 +153,7 @@ def audit_records(lake: Catalog) -> list[AuditRecord]:
 
 
 def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
-    """Return the first record that was changed, or does not follow the one that it followed."""
+    """Return the first record that was changed, or whose predecessor is not the recorded one."""
     previous = ""
     for number, record in enumerate(records):
         if (record.number, record.previous, record.digest) != (number, previous, record.sealed()):
@@ -165,10 +165,10 @@ def broken_record(records: list[AuditRecord]) -> AuditRecord | None:
 def add_record(
     lake: Catalog, kind: str, request: str, requested_by: str, content: Mapping[str, Any]
 ) -> AuditRecord:
-    """Append a record, unless it is of an erasure that has its record already.
+    """Append a record, unless it is the record of an erasure that already has one.
 
     Raises:
-        ConflictError: Other writers were first each time.
+        ConflictError: Other commits came first, again and again.
     """
     lake.refuse_writing()
     directory = StateTable(lake.directory, ERASURE_RECORDS).directory

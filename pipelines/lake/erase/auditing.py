@@ -176,7 +176,7 @@ def audit_erasure(
         lake: The lake.
         asked: What was erased, under which request. The lake does not know it.
         also: Other places to search: directories or URIs.
-        secret: The one of the erasure, by which it shows that the same was asked.
+        secret: The secret of the erasure, by which its record can be compared with the request.
         progress: Called with (done, total) after each file.
 
     Raises:
@@ -189,7 +189,7 @@ def audit_erasure(
     digest = erasure.to_json()["said"].get("asked", "")
     if digest and secret and digest != keyed_digest(asked, secret):
         raise ConflictError(
-            f"request {asked.request!r} asked for something else, or with another secret",
+            f"request {asked.request!r} had other keys or predicates, or another secret",
             remedy="give the keys, predicates and the secret of the erasure",
         )
     engine = LocalEngine()
@@ -202,9 +202,9 @@ def audit_erasure(
     )
     if not needles:
         raise EncodeError(
-            f"each form of it has less than {LEAST_BYTES} bytes that say something, which are"
-            " anywhere",
-            remedy="look through the snapshots by their structure: `statelake erase` without --yes",
+            f"each of its forms has less than {LEAST_BYTES} significant bytes, which occur "
+            f"everywhere",
+            remedy="search the snapshots by their structure: `statelake erase` without --yes",
         )
     searcher = Searcher(needles)
     tasks = [task for place in ("", *also) for task in _tasks(lake, place, searcher)]
@@ -263,7 +263,7 @@ def _recorded(lake: Catalog, request: str) -> AuditRecord:
     broken = broken_record(records)
     if broken is not None:
         raise DamagedLakeError(
-            f"record {broken.number} is not as it was written, or one before it is gone",
+            f"record {broken.number} was changed, or one before it was removed",
             place=lake.directory.full(),
             remedy="compare it with a copy: `statelake audit records --json`",
         )
@@ -278,7 +278,7 @@ def _tasks(lake: Catalog, place: str, searcher: Searcher) -> Iterator[_Task]:
     """Yield a task for each file of the lake, or of another place."""
     directory = Directory(place).confined() if place else lake.directory
     if place and not directory.exists():
-        raise NotFoundError("there is nothing", place=place, remedy="name a directory")
+        raise NotFoundError("it does not exist", place=place, remedy="give a directory")
     for path, size in directory.files_below():
         name = posixpath.relpath(directory.full(path), directory.root)
         yield _Task(searcher, directory, path, size, f"{place}:{name}" if place else name)

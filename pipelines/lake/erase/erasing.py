@@ -101,7 +101,7 @@ class ErasureResult:
     Attributes:
         request: Its id.
         resumed: Whether an interrupted erasure was continued.
-        said: The content of its record: what was found and deleted.
+        said: The content of its record: the found and the deleted rows and files.
         record: Its record.
     """
 
@@ -217,7 +217,7 @@ class Erasure:
         self._stack = ExitStack()  # resources of the plan, until files are written
 
     def run(self) -> ErasureResult:
-        """Run the steps, or those that are left."""
+        """Run the steps, or the remaining ones."""
         start = self._first_step()
         with self._stack, Heartbeat(self.lake.directory, self.token):
             try:
@@ -248,7 +248,7 @@ class Erasure:
             watch(
                 self.lake.directory,
                 {before.token: before.process},
-                f"erasure {request!r} is going on",
+                f"erasure {request!r} is running",
             )
         refuse_other_snapshots(before.said, self.asked)
         self.claim = replace(
@@ -272,8 +272,8 @@ class Erasure:
         claim = version.claims.erasures.get(self.asked.request)
         if claim is None or claim.token != before:
             raise ConflictError(
-                f"erasure {self.asked.request!r} is gone on with by another process, or has ended",
-                remedy="nothing was changed here; see `statelake audit`",
+                f"erasure {self.asked.request!r} is continued by another process, or has ended",
+                remedy="this process changed nothing; see `statelake audit`",
             )
         return CatalogChange(version.claims.with_erasure(self.asked.request, self.claim))
 
@@ -305,12 +305,12 @@ class Erasure:
             watch(
                 self.lake.directory,
                 {before.token: before.process},
-                f"erasure {request!r} is going on",
+                f"erasure {request!r} is running",
             )
         for claim in self._attempts(version).values():
             raise ConflictError(
                 f"job {claim.job!r} is being written to, for snapshot {claim.snapshot_id!r}",
-                remedy="try again when that is done",
+                remedy="try again when it has ended",
             )
         return CatalogChange(claims.with_erasure(request, self.claim))
 
@@ -323,9 +323,9 @@ class Erasure:
         claim = claims.erasures.get(self.asked.request)
         if claim is None or claim.token != self.token:
             raise ConflictError(
-                f"erasure {self.asked.request!r} was taken for dead, and taken over by another"
-                " process",
-                remedy="let that one end it; or give the same request again",
+                f"erasure {self.asked.request!r} was taken over by another process, which saw no "
+                f"sign of life",
+                remedy="let that process end it; or give the same request again",
             )
         return claim
 
@@ -361,7 +361,7 @@ class Erasure:
             return
         if {file.path for file in table.files()} - named_files(self.records[job], path):
             raise ConflictError(
-                "it was edited and not committed, so that nobody knows what of it is to stay",
+                "it has edits without a commit, so the rows to keep are not known",
                 place=table.uri,
                 remedy="make a snapshot of it with `statelake commit`, or RESTORE TABLE to the"
                 " version of a snapshot",
@@ -413,7 +413,7 @@ class Erasure:
             now = {job: version.records(job)[0] for job in self.claim.jobs}
             if self._attempts(version) or _digests(now) != planned:
                 raise ConflictError(
-                    "a snapshot came or went while rows of all of them were looked through",
+                    "a snapshot was added or dropped during the search",
                     remedy="nothing was changed: give the same request again",
                 )
             claims = version.claims.with_erasure(self.asked.request, done)
@@ -535,7 +535,7 @@ class Erasure:
             self.lake.reserve()
         except StateError as error:
             LOG.warning(
-                "the jobs stay closed until the next command sees that this one has ended: %s",
+                "the jobs stay closed until the next command finds that this one has ended: %s",
                 error,
             )
 

@@ -118,9 +118,9 @@ def _actions(table: StateTable, version: int) -> list[Action]:
         actions = [json.loads(line) for line in lines if line.strip()]
         if all(isinstance(action, dict) and _named(action) is not None for action in actions):
             return actions
-        problem = "an action that is none"
+        problem = "an invalid action"
     except (ValueError, RecursionError) as error:
-        problem = f"no log of Delta's ({error})"
+        problem = f"not a valid Delta log ({error})"
     raise DamagedLakeError(problem, place=table.directory.full(_path(version)))
 
 

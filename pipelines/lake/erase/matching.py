@@ -39,7 +39,7 @@ class ErasedKeys(ListedKeys):
             keys = rows.batch.column(KEY).cast(pa.large_binary())
         else:
             keys = key_bytes(rows)
-        if self.key_groups is not None:  # prove the hash because of which other files are not read
+        if self.key_groups is not None:  # prove the hash by which other files are skipped
             with suppress(UnknownHashError):
                 check_key_groups(rows, self.max_parallelism)
         return kept_rows(rows, pc.invert(pc.is_in(keys, self.keys)))

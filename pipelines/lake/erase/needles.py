@@ -25,7 +25,7 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.formats.layout.keys import encode_keys, key_serializer_of
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
-KRYO_LENGTH = 64  # longer ASCII texts are written like others
+KRYO_LENGTH = 64  # longer ASCII texts are written like other texts
 SHORT = 64  # a shorter text has a length of one byte
 LEAST_BYTES = 5  # without leading and trailing 0x00 and 0xff, which are frequent in numbers
 REDACTED = "[erased]"

@@ -61,22 +61,22 @@ class HeldKeys:
         """Return whether bytes contain a key."""
         return next(self._within.find(data), None) is not None
 
-    def mentions(self, key: bytes, value: bytes | None) -> bool:
+    def pair_has(self, key: bytes, value: bytes | None) -> bool:
         """Return whether a pair contains a key."""
         return self.has(key) or self.has(value or b"")
 
     def goes(self, key: bytes, value: bytes | None) -> bool:
         """Return whether a pair is erased."""
-        return key in self._whole or (self.everything and self.mentions(key, value))
+        return key in self._whole or (self.everything and self.pair_has(key, value))
 
     def going(self, batch: pa.RecordBatch) -> tuple[pa.BooleanArray, pa.BooleanArray]:
         """Return which pairs are erased, and which stay although they contain a key."""
         key, value = (batch.column(name).cast(pa.large_binary()) for name in ("key", "value"))
         equal = pc.is_in(key, self._whole_column)
-        mentioning = pc.or_(self._within_each(key), self._within_each(value))
+        partial = pc.or_(self._within_each(key), self._within_each(value))
         if self.everything:
-            return pc.or_(equal, mentioning), pa.repeat(False, len(batch))
-        return equal, pc.and_(mentioning, pc.invert(equal))
+            return pc.or_(equal, partial), pa.repeat(False, len(batch))
+        return equal, pc.and_(partial, pc.invert(equal))
 
     def _within_each(self, column: pa.Array) -> pa.BooleanArray:
         """Return which values of a column contain a key."""
@@ -108,13 +108,13 @@ class RowsGoing:
     Attributes:
         rows: Their number.
         files: The files with such rows, with their bytes.
-        mentions: The number of rows that stay although they contain a key.
+        partial_matches: The number of rows that stay although they contain a key.
         unread: Files that no version has and that can't be read: of an interrupted write.
     """
 
     rows: int
     files: tuple[tuple[str, int], ...]
-    mentions: int
+    partial_matches: int
     unread: tuple[str, ...] = ()
 
 
@@ -142,31 +142,31 @@ class PairTable:
         """
         if self.table.open() is not None:
             check_log(self.table)
-        rows = mentions = 0
+        rows = partial_matches = 0
         files, unread = [], []
         named = named_files(self.table)
         for path, size in self._files():
             try:
-                going, mentioning = self._counts(path, held)
+                going, partial = self._counts(path, held)
             except StateError:
                 if path in named:
                     raise
                 unread.append(path)  # it was not committed, and never will be
                 continue
             rows += going
-            mentions += mentioning
+            partial_matches += partial
             if going:
                 files.append((path, size))
-        return RowsGoing(rows, tuple(files), mentions, tuple(unread))
+        return RowsGoing(rows, tuple(files), partial_matches, tuple(unread))
 
     def _counts(self, path: str, held: HeldKeys) -> tuple[int, int]:
         """Return how many rows of a file are erased, and how many stay but contain a key."""
-        going = mentions = 0
+        going = partial_matches = 0
         for batch in self._batches(path):
-            for_good, mentioning = held.going(batch)
+            for_good, partial = held.going(batch)
             going += pc.sum(for_good).as_py() or 0
-            mentions += pc.sum(mentioning).as_py() or 0
-        return going, mentions
+            partial_matches += pc.sum(partial).as_py() or 0
+        return going, partial_matches
 
     def erase(self, held: HeldKeys, request: str) -> None:
         """Make every version name files without the erased rows; it may be repeated.
@@ -204,7 +204,7 @@ class PairTable:
             raise
         except (pa.ArrowException, OSError) as error:
             raise DamagedLakeError(
-                f"no file of keys and values ({error})", place=self.table.directory.full(path)
+                f"not a file of keys and values ({error})", place=self.table.directory.full(path)
             ) from error
 
     def _rewritten(self, path: str, held: HeldKeys, request: str, named: set[str]) -> UnitRecord:

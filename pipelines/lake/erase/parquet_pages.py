@@ -43,7 +43,7 @@ def pages_of(data: pa.Buffer) -> Iterator[tuple[str, pa.Buffer | bytes]]:
             for index in range(row_group.num_columns):
                 yield from _pages(data, file, group, row_group.column(index))
     except (OSError, pa.ArrowException, IndexError, ValueError, KeyError) as error:
-        raise DamagedLakeError(f"no Parquet that can be read ({error})") from error
+        raise DamagedLakeError(f"not a readable Parquet file ({error})") from error
 
 
 def _pages(data: pa.Buffer, file: Any, group: int, column: Any) -> Iterator[tuple[str, Any]]:

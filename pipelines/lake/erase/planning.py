@@ -90,13 +90,13 @@ class ErasurePlan:
         snapshots_found: The snapshots with such rows, as job and id.
         notes: Snapshots whose note repeats a word of the request, as job and id.
         opaque: Snapshots with state that can't be searched, as job and id.
-        whole: States of which a predicate is true of every row.
+        emptied_states: States of which a predicate is true of every row.
         elsewhere: Places that may have copies, and can't be changed from here.
         kept_for: Snapshots that were not named but share files with such rows, which stay for
             them; as job and id.
-        mentions: Stores and changelogs with rows that only contain a key.
-        left: Leftovers of runs, which are deleted as a whole.
-        holding: Whether a key is in these leftovers.
+        partial_matches: Stores and changelogs with rows that only contain a key.
+        leftover_runs: Leftovers of runs, which are deleted completely.
+        key_in_leftovers: Whether a key is in these leftovers.
     """
 
     jobs: list[str]
@@ -108,12 +108,12 @@ class ErasurePlan:
     snapshots_found: list[tuple[str, str]]
     notes: list[tuple[str, str]]
     opaque: list[tuple[str, str]]
-    whole: list[str]
+    emptied_states: list[str]
     elsewhere: list[str]
     kept_for: list[tuple[str, str]]
-    mentions: list[str]
-    left: list[str]
-    holding: bool
+    partial_matches: list[str]
+    leftover_runs: list[str]
+    key_in_leftovers: bool
 
     def changed(self, asked: ErasureRequest) -> set[tuple[str, str]]:
         """Return the snapshots that will change, as job and id."""
@@ -123,7 +123,15 @@ class ErasurePlan:
     @property
     def empty(self) -> bool:
         """Return whether nothing was found."""
-        return not (self.rows or self.notes or self.holding)
+        return not (self.rows or self.notes or self.key_in_leftovers)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON, under the names of its record."""
+        recorded = {
+            "emptied_states": "whole", "partial_matches": "mentions", "leftover_runs": "left",
+            "key_in_leftovers": "holding",
+        }  # fmt: skip
+        return {recorded.get(name, name): value for name, value in asdict(self).items()}
 
     def said(self, asked: ErasureRequest, secret: bytes) -> dict[str, Any]:
         """Return the content of the record: of the request only a keyed hash."""
@@ -144,8 +152,8 @@ class ErasurePlan:
             "changed": len(self.changed(asked)),
             "only": sorted(asked.snapshots),
             "kept_for": [list(names) for names in self.kept_for],
-            "mentions": self.mentions,
-            "left": self.left,
+            "mentions": self.partial_matches,
+            "left": self.leftover_runs,
         }
 
 
@@ -361,18 +369,18 @@ class Planner:
             opaque=[
                 (record.job, record.snapshot_id) for record in records if has_opaque_state(record)
             ],
-            whole=self._whole(shared, found_files),
+            emptied_states=self._emptied_states(shared, found_files),
             elsewhere=self._elsewhere() + of_tasks.elsewhere,
             kept_for=self._kept_for(
                 {(going.table, unit.path) for _, going in found_files for unit in going.units}
             ),
-            mentions=[
+            partial_matches=[
                 f"{of_task.area}/{of_task.name} of {of_task.job}"
                 for of_task in of_tasks.rows
-                if of_task.mentions
+                if of_task.partial_matches
             ],
-            left=of_tasks.left,
-            holding=of_tasks.holding,
+            leftover_runs=of_tasks.leftovers,
+            key_in_leftovers=of_tasks.key_in_leftovers,
         )
 
     def _kept_for(self, going: set[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -399,7 +407,7 @@ class Planner:
                     remedy="`statelake snapshots` lists them",
                 )
 
-    def _whole(
+    def _emptied_states(
         self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, FoundFile]]
     ) -> list[str]:
         """Return the states that would have no rows left after a predicate."""
@@ -409,7 +417,7 @@ class Planner:
         going: Counter[str] = Counter()
         for _, found_file in found_files:
             going[found_file.table] += found_file.dropped
-        whole = []
+        names: list[str] = []
         for state_name in self.asked.where:
             for file, found_file in found_files:
                 with suppress(NotFoundError):
@@ -418,15 +426,17 @@ class Planner:
                     if (
                         found_file.table in tables_of(owner, state)
                         and emptied
-                        and state_name not in whole
+                        and state_name not in names
                     ):
-                        whole.append(state_name)
-        return whole
+                        names.append(state_name)
+        return names
 
     def _elsewhere(self) -> list[str]:
         """Return places that may have copies, known from the lake's records but not searched."""
         sources = {record.source for record in self._all() if record.source}
-        return [f"what was imported, if it still exists: {source}" for source in sorted(sources)]
+        return [
+            f"the imported snapshot, if it still exists: {source}" for source in sorted(sources)
+        ]
 
 
 def _asked_for(asked: ErasureRequest, records: Sequence[SnapshotRecord]) -> list[SnapshotRecord]:

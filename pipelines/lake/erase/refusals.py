@@ -27,13 +27,13 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
     refuse_telling_id(asked)
     if plan.empty and not (asked.carried == "drop" and plan.opaque):
         raise NoMatchError(
-            f"nothing of it is in {plan.snapshots} snapshots",
+            f"no such key or row is in {plan.snapshots} snapshots",
             remedy="keys are written as `statelake dump` prints them",
         )
-    if plan.whole and not whole:
+    if plan.emptied_states and not whole:
         raise EncodeError(
-            f"the predicate is true of every row of {plan.whole[0]}",
-            remedy="if that is meant, say --all",
+            f"the predicate is true of every row of {plan.emptied_states[0]}",
+            remedy="if that is intended, give --all",
         )
     if plan.opaque and not asked.carried:
         job, snapshot_id = plan.opaque[0]
@@ -41,14 +41,15 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
             "raw, channel, coordinator or master state, which only the job can search, in"
             f" {len(plan.opaque)} of {plan.snapshots} snapshots",
             place=f"job {job!r}, snapshot {snapshot_id!r}",
-            remedy="say --carried drop to leave it out, or --carried keep if nothing of it can be"
-            " there",
+            remedy="give --carried drop to leave it out, or --carried keep if it can't have such "
+            "keys",
         )
-    if plan.mentions and not asked.carried:
+    if plan.partial_matches and not asked.carried:
         raise EncodeError(
-            "rows that only have it in a longer key, or in their value, and may be others', in"
-            f" {plan.mentions[0]}",
-            remedy="say --carried drop to leave these rows out, or --carried keep if they stay",
+            "rows with a longer key or a value that contains a key, and which may belong to "
+            "another key, in"
+            f" {plan.partial_matches[0]}",
+            remedy="give --carried drop to erase these rows, or --carried keep to keep them",
         )
 
 
@@ -61,8 +62,9 @@ def refuse_telling_id(asked: ErasureRequest) -> None:
     words = [word for word in words_of(asked, parts=True) if len(word) >= LEAST_BYTES]
     if mentions(asked.request.replace("_", "-"), words):
         raise EncodeError(
-            "the request's id tells what is to be erased, and no erasure touches the records",
-            remedy="give the number of a ticket as --request",
+            "the request's id contains a key or a value to erase, and no erasure changes the "
+            "records",
+            remedy="give a ticket number as --request",
         )
 
 
@@ -74,6 +76,6 @@ def refuse_other_snapshots(content: Mapping[str, Any], asked: ErasureRequest) ->
     """
     if content and content.get("only", []) != sorted(asked.snapshots):
         raise ConflictError(
-            f"erasure {asked.request!r} was begun of other snapshots",
-            remedy="give each --snapshot that was given then, and no other",
+            f"erasure {asked.request!r} was begun for other snapshots",
+            remedy="give the same --snapshot options as then",
         )

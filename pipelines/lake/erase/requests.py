@@ -54,9 +54,9 @@ def check_request(request: str) -> None:
     """
     if not _REQUEST.fullmatch(request):
         raise LakeError(
-            f"{request!r:.100} is no id of a request",
-            remedy="use up to 80 letters, digits, `.`, `_` and `-`, and none of the last three"
-            " in front",
+            f"{request!r:.100} is not a valid request id",
+            remedy="use up to 80 letters, digits, `.`, `_` and `-`, beginning with a letter or "
+            "digit",
         )
 
 

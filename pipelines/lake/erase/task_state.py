@@ -38,7 +38,7 @@ from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.errors import ConflictError, NotFoundError, UnsafePathError
 from statelake.state_core.files.filesystem import Directory
 
-RUNS_INSTANCE = "1"  # the id that runs give the instance of their job
+RUNS_INSTANCE = "1"  # the instance id of a job in its runs' records
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class FoundRows:
         rows: The rows to erase.
         files: The files with these rows.
         file_bytes: Their bytes.
-        mentions: Rows that only contain a key, and stay.
+        partial_matches: Rows that only contain a key, and stay.
     """
 
     job: str
@@ -61,7 +61,7 @@ class FoundRows:
     rows: int
     files: int
     file_bytes: int
-    mentions: int
+    partial_matches: int
 
 
 @dataclass
@@ -70,14 +70,14 @@ class FoundTaskState:
 
     Attributes:
         rows: The stores and changelogs with such rows.
-        left: Leftovers that are deleted as a whole, as text.
-        holding: Whether a key is in these leftovers.
+        leftovers: Leftovers that are deleted completely, as text.
+        key_in_leftovers: Whether a key is in these leftovers.
         elsewhere: Places that may have copies, and can't be changed from here.
     """
 
     rows: list[FoundRows] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    holding: bool = False
+    leftovers: list[str] = field(default_factory=list)
+    key_in_leftovers: bool = False
     elsewhere: list[str] = field(default_factory=list)
 
 
@@ -108,7 +108,7 @@ class TaskState:
         self.records = records
         self.runs: dict[str, RunLog] = {}
         for job in records:
-            with suppress(UnsafePathError):  # a job of that name has no runs
+            with suppress(UnsafePathError):  # such a job has no runs
                 self.runs[job] = RunLog(lake.directory, job)
 
     @cached_property
@@ -128,7 +128,7 @@ class TaskState:
             for run in log.runs()[-1:]:
                 if not log.done(run) and log.prepared(run) is not None:
                     raise ConflictError(
-                        f"run {run} of job {job!r} has state that is in no snapshot yet",
+                        f"run {run} of job {job!r} has state without a snapshot",
                         place=log.run_directory(run).full(),
                         remedy="complete it: `statelake run`",
                     )
@@ -146,10 +146,10 @@ class TaskState:
             for run in self._runs_going(job):
                 for attempt in log.attempts(run):
                     directory = log.run_directory(run).child(attempt)
-                    task_state.left.append(directory.full())
+                    task_state.leftovers.append(directory.full())
                     # without snapshots the key serializer is not known
                     unknown = self.held.too_short or not ids
-                    task_state.holding |= self._in_any(directory) or (
+                    task_state.key_in_leftovers |= self._in_any(directory) or (
                         unknown and f"run-{run:08d}" not in ids
                     )
         if self.asked.snapshots:
@@ -161,11 +161,11 @@ class TaskState:
             return task_state
         for table in self._tables():
             going = table.find(self.held)
-            if going.rows or going.mentions:
+            if going.rows or going.partial_matches:
                 size = sum(file_bytes for _, file_bytes in going.files)
                 task_state.rows.append(
                     FoundRows(table.job, table.area, table.name, going.rows, len(going.files),
-                              size, going.mentions)
+                              size, going.partial_matches)
                 )  # fmt: skip
         for place in self.asked.changelogs:
             task_state.rows += self._in_changelogs(place)
@@ -193,7 +193,7 @@ class TaskState:
                 for blob in store.list(prefix):
                     store.delete(blob)
                 for folder in store.expiring(prefix):
-                    store.make_permanent(folder)  # nothing is left to expire there
+                    store.make_permanent(folder)  # no blob of it expires later
 
     def _runs_going(self, job: str) -> Iterator[int]:
         """Yield the runs whose attempts are deleted: all, or those of the named snapshots."""
@@ -216,21 +216,21 @@ class TaskState:
         changelogs = FileChangelogs(place)
         partitions = changelogs.partitions()
         if not partitions:
-            raise NotFoundError("there is no changelog", place=place, remedy="name its directory")
+            raise NotFoundError("there is no changelog", place=place, remedy="give its directory")
         for partition in partitions:
             changelog = changelogs.open(partition)
-            rows = mentions = 0
+            rows = partial_matches = 0
             for change in changelog.read():
                 going = self.held.goes(change.key, change.value)
                 rows += going
-                mentions += not going and self.held.mentions(change.key, change.value)
+                partial_matches += not going and self.held.pair_has(change.key, change.value)
             changelog.close()
-            if rows or mentions:
-                yield FoundRows(place, CHANGELOGS, str(partition), rows, 0, 0, mentions)
+            if rows or partial_matches:
+                yield FoundRows(place, CHANGELOGS, str(partition), rows, 0, 0, partial_matches)
 
     @cached_property
     def _prefixes(self) -> set[str]:
-        """The prefixes of the blobs of these jobs' runs, from the runs' checkpoint records."""
+        """Return the prefixes of the blobs of these jobs' runs, from their checkpoint records."""
         prefixes = set()
         for job, log in self.runs.items():
             ours = f"job={quote(f'{job}-{RUNS_INSTANCE}', safe='')}/"
@@ -245,7 +245,7 @@ class TaskState:
         """Find blobs of runs, which are deleted, and other blobs that contain a key."""
         directory = Directory(place).confined()
         if not directory.exists("blobs"):
-            raise NotFoundError("there is no blob store", place=place, remedy="name its directory")
+            raise NotFoundError("there is no blob store", place=place, remedy="give its directory")
         prefixes = self._prefixes
         going = 0
         others = set()
@@ -253,11 +253,11 @@ class TaskState:
             of_task = folder_of(folder_of(path.partition("/")[2]))
             if of_task in prefixes:
                 going += 1
-                task_state.holding |= self.held.in_file(directory, path)
+                task_state.key_in_leftovers |= self.held.in_file(directory, path)
             elif self.held.in_file(directory, path):
                 others.add(of_task)
         if going:
-            task_state.left.append(f"{going} blobs of runs in {place}")
+            task_state.leftovers.append(f"{going} blobs of runs in {place}")
         task_state.elsewhere += [
             f"blobs of {of_task} in {place}, which only its task can write again: erase it there,"
             " let it commit, and `statelake checkpoints drop --keep 1 --blobs`"
@@ -268,9 +268,9 @@ class TaskState:
         """Yield places outside of the lake that may have copies, as far as the lake knows."""
         for job in self.records:
             if any(_kept(self.lake, job, (STORES, CHANGELOGS, CHECKPOINTS))):
-                yield f"what tasks of job {job!r} keep on their hosts, and in topics of Kafka's"
+                yield f"state of tasks of job {job!r} on their hosts, and in Kafka topics"
         if not self.asked.blobs and self._prefixes:
-            yield "the blob store of runs: name it by --blobs"
+            yield "the blob store of runs: give it with --blobs"
 
 
 def _within(job: str) -> str:

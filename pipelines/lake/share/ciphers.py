@@ -23,14 +23,14 @@ from math import isqrt
 import numpy as np
 
 ROUNDS = 8
-TEXT_BLOCK, BYTES_BLOCK = 64, 32  # the size of the blocks of a long value
+TEXT_BLOCK, BYTES_BLOCK = 64, 32  # bytes of a block of a long value
 HASH_BYTES = 16
 # the years 1 to 9999
 FIRST_MOMENT, END_OF_TIME = -62_135_596_800_000_000, 253_402_300_800_000_000
 EPOCH = date(1970, 1, 1)
 PAGE = 64  # characters after ASCII are exchanged within pages of that size
 DIGITS, LOWER, UPPER = 10, 26, 26
-# texts that others parse
+# texts that programs parse
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _DATE = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?", re.ASCII)
@@ -46,7 +46,7 @@ class Cipher:
     """Masks values by a secret.
 
     Args:
-        secret: Whoever has it can tell which value was which.
+        secret: The key of the masking; with it, guesses of the original values can be verified.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -65,7 +65,7 @@ class Cipher:
         # eight bytes more than a half has, so that the remainder is almost uniform
         width = (lefts.bit_length() + 7) // 8 + 8
         begun = hashlib.blake2b(tweak, digest_size=width, key=self._key)
-        while True:  # there are a few pairs more than numbers: what became none goes on
+        while True:  # a result out of range is permuted again
             left, right = divmod(value, rights)
             for turn in range(0, ROUNDS, 2):
                 state = begun.copy()
@@ -79,13 +79,13 @@ class Cipher:
                 return value
 
     def whole(self, value: int) -> int:
-        """Return another integer of that sign, of as many digits and bytes."""
+        """Return another integer with the same sign and the same numbers of digits and bytes."""
         negative = value < 0
         number = self._between(-(value + 1) if negative else value, _CUTS, b"whole%d" % negative)
         return -(number + 1) if negative else number
 
     def unscaled(self, value: int) -> int:
-        """The same for a decimal without its point; 0 stays."""
+        """Return another unscaled decimal, with the same sign and number of digits; 0 stays."""
         if value == 0:
             return 0
         number = self._between(abs(value), _TENS, b"decimal%d" % (value < 0))
@@ -98,7 +98,7 @@ class Cipher:
         return first + self.permuted(value - first, behind - first, b"%s %d" % (tweak, at))
 
     def wrapped(self, value: int, bits: int) -> int:
-        """Return any other integer of so many bits."""
+        """Return any other integer of that number of bits."""
         size = 1 << bits
         number = self.permuted(value % size, size, b"bits %d" % bits)
         return number - size if number >= size >> 1 else number
@@ -117,8 +117,8 @@ class Cipher:
     def moment(self, micros: int) -> int:
         """Return another moment of the same year (UTC), in microseconds since 1970.
 
-        Whole seconds or milliseconds stay whole; a moment before the year 1 or after 9999 is taken
-        for a number, and masked as one.
+        Whole seconds or milliseconds stay whole; a moment before the year 1 or after 9999 is masked
+        as a number.
         """
         if not FIRST_MOMENT <= micros < END_OF_TIME:
             while FIRST_MOMENT <= (micros := self.whole(micros)) < END_OF_TIME:
@@ -136,7 +136,7 @@ class Cipher:
         return first + at * step
 
     def day(self, days: int) -> int:
-        """Another day of the same year, in days since 1970."""
+        """Return another day of the same year, in days since 1970."""
         year = np.datetime64(days, "D").astype("M8[Y]")
         first, behind = (int((year + ahead).astype("M8[D]").astype(np.int64)) for ahead in (0, 1))
         return first + self.permuted(days - first, behind - first, b"day %d" % first)
@@ -199,17 +199,17 @@ class Cipher:
         return "".join(characters)
 
     def uuid(self, value: str) -> str:
-        """Another UUID."""
+        """Return another UUID."""
         number = self.permuted(int(value.replace("-", ""), 16), 1 << 128, b"uuid")
         digits = f"{number:032x}"
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     def date_text(self, value: date) -> str:
-        """Another date of the same year."""
+        """Return another date of the same year."""
         return (EPOCH + timedelta(self.day((value - EPOCH).days))).isoformat()
 
     def time_text(self, minutes: int, second: str, fraction: str) -> str:
-        """Another time of the day, with as many digits."""
+        """Return another time of the day, with the same number of digits."""
         unit = 60 * 10 ** len(fraction) if second else 1
         number = minutes * unit + int((second + fraction) or 0)
         tweak = b"time text %d" % unit
@@ -243,7 +243,7 @@ def _parsed(value: str) -> Callable[[Cipher], str] | None:
 
 @lru_cache(4096)
 def _kind(character: str) -> tuple[int, int]:
-    """Return the first of the characters that one may become, and their number."""
+    """Return the first of a character's possible replacements, and their number."""
     number = ord(character)
     for first, count in ((ord("0"), DIGITS), (ord("a"), LOWER), (ord("A"), UPPER)):
         if first <= number < first + count:

@@ -71,19 +71,21 @@ class Mask:
 
 
 def read_mask(path: str) -> Mask:
-    """Read a file, and the secret that it names.
+    """Read a mask file, and the secret that it names.
 
     Raises:
         EncodeError: The file is not valid, or there is no such secret; the message names
             the place, and never the secret.
     """
     content, _ = read_yaml(
-        path, "states", "give a YAML file that says what is masked: docs/share.md"
+        path, "states", "give a YAML file with the rules of the mask: docs/share.md"
     )
     unknown = sorted(map(str, set(content) - _SECTIONS))
     if unknown:
         raise _fault(
-            path, f"{unknown[0]!r}", f"it has no such part: {', '.join(sorted(_SECTIONS))}"
+            path,
+            f"{unknown[0]!r}",
+            f"not a section of a mask, which are: {', '.join(sorted(_SECTIONS))}",
         )
     others = content.get("others", "")
     if others not in ("", KEEP, DROP):
@@ -107,7 +109,7 @@ def read_mask(path: str) -> Mask:
 def _mapping(path: str, content: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
     mapping = content.get(name) or {}
     if not isinstance(mapping, Mapping):
-        raise _fault(path, name, "it is no mapping")
+        raise _fault(path, name, "not a mapping")
     return [(str(key), value) for key, value in mapping.items()]
 
 
@@ -119,7 +121,7 @@ def _key_rules(path: str, place: str, given: Any) -> tuple[MaskRule, ...]:
     rules = _rules(path, place, parts)
     for rule in rules:
         if rule.how in (NULL, CONSTANT):
-            raise _fault(path, place, f"keys can't all become the same ({rule.how})")
+            raise _fault(path, place, f"masked keys must stay different, unlike with {rule.how}")
     return rules
 
 
@@ -139,7 +141,9 @@ def _rules(path: str, place: str, parts: list[tuple[str, Any]]) -> tuple[MaskRul
         column = steps[0] if steps else ""
         if "".join(steps) != part or column not in _COLUMNS:
             raise _fault(
-                path, f"{place}, {part!r}", f"it begins with none of {', '.join(_COLUMNS)}"
+                path,
+                f"{place}, {part!r}",
+                f"not a column: it must begin with one of {', '.join(_COLUMNS)}",
             )
         names = tuple(step if step == ELEMENTS else step.lstrip(".") for step in steps[1:])
         rules.append(_rule(path, f"{place}, {part!r}", column, names, given))
@@ -154,7 +158,9 @@ def _rule(path: str, place: str, column: str, steps: tuple[str, ...], given: Any
     if given == DROP:
         raise _fault(path, place, "a part can't be dropped: its type would be another; use null")
     raise _fault(
-        path, place, f"{given!r} is none of {FORMAT}, {HASH}, {NULL}, {KEEP}, {{{CONSTANT}: ...}}"
+        path,
+        place,
+        f"{given!r} is not one of {FORMAT}, {HASH}, {NULL}, {KEEP}, {{{CONSTANT}: ...}}",
     )
 
 
@@ -182,5 +188,5 @@ def _fault(path: str, part: str, problem: str) -> EncodeError:
     return EncodeError(
         f"{part}: {problem}",
         place=path,
-        remedy="docs/share.md has an example of all that it may say",
+        remedy="docs/share.md has an example of all settings",
     )

@@ -75,30 +75,31 @@ def check_rule(rule: MaskRule, kind: pa.DataType, *, apart: bool = False) -> Non
             kind = kind.value_type
         else:
             raise EncodeError(
-                f"there is no {step!r} in what is {_words(kind)}",
-                remedy="`statelake inspect` and `statelake dump` show what a value is made of",
+                f"there is no {step!r} in a value of type {_words(kind)}",
+                remedy="`statelake inspect` and `statelake dump` show the parts of a value",
             )
     if rule.how == KEEP:
         return
     if within_key and rule.how not in _KEEPS_APART:
         raise EncodeError(
-            f"keys can't all become the same ({rule.how})", remedy="mask them by format or hash"
+            f"masked keys must stay different, unlike with {rule.how}",
+            remedy="mask them by format or hash",
         )
     if rule.how == CONSTANT:
         try:
             from_plain(rule.constant, kind)
         except ValueError as error:
             raise EncodeError(
-                f"{rule.constant!r} is no {kind} ({error})",
+                f"{rule.constant!r} is not a valid {kind} ({error})",
                 remedy="write constants as `statelake dump` prints values",
             ) from error
     if rule.how in _KEEPS_APART:
         for leaf in _leaves(kind):
             if _masker(leaf, rule.how) is None:
                 raise EncodeError(
-                    f"what is {_words(leaf)} can't be masked by {rule.how}",
-                    remedy="name the fields that can, or use null, a constant, or (for numbers and"
-                    " times) format",
+                    f"a value of type {_words(leaf)} can't be masked by {rule.how}",
+                    remedy="name the fields that can be, or use null, a constant, or (for numbers "
+                    "and times) format",
                 )
 
 
@@ -124,7 +125,7 @@ def _masked(column: pa.Array, steps: Sequence[str], rule: MaskRule, cipher: Ciph
         return _in_struct(column, steps, rule, cipher)
     if pa.types.is_map(kind) or _is_list(kind):
         return _in_list(column, steps[1:], rule, cipher)
-    # one value after another, each that is there several times once
+    # distinct values, one after another
     distinct = column.dictionary_encode()
     change = _masker(kind, rule.how)
     assert change is not None  # noqa: S101 - `check_rule` has looked
@@ -219,7 +220,7 @@ def _decimal(column: pa.Array, cipher: Cipher) -> pa.Array:
 
 
 def _in_micros(column: pa.Array, change: Callable[[int], int]) -> pa.Array:
-    """Change times of any unit, as microseconds."""
+    """Mask times of any unit as microseconds."""
     bits = pa.int32() if column.type.bit_width == 32 else pa.int64()
     unit = {"s": 1_000_000, "ms": 1000}.get(column.type.unit, 1)
     parts = 1000 if column.type.unit == "ns" else 1

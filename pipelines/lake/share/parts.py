@@ -52,7 +52,8 @@ class Part:
         steps: The path to it from its column.
         kind: Its type in the column.
         writer: Its serializer; None if only the enclosing one writes it.
-        role: Its role if it can only be kept, as the branch of a union; empty for others.
+        role: Its role if its only possible rule is `keep`, such as the branch of a union; otherwise
+            empty.
     """
 
     steps: Steps
@@ -81,7 +82,7 @@ class Part:
 
     @property
     def advice(self) -> Any:
-        """A rule that it can follow."""
+        """A rule that the part can follow, as a suggestion."""
         if self.role:
             return KEEP
         try:
@@ -122,7 +123,7 @@ class ColumnParts:
 
     @property
     def parts(self) -> list[Part]:
-        """Its leaf parts."""
+        """The leaf parts of the column."""
         if self.writer.arrow_type != self.kind and pa.types.is_list(self.kind):
             return list(_parts(self.writer, self.kind.value_type, (ELEMENTS,)))
         return list(_parts(self.writer, self.kind, ()))
@@ -158,7 +159,7 @@ def settle(rules: Sequence[MaskRule], column: ColumnParts) -> Settled:
     unnamed: list[Part] = []
     parts = column.parts
     _settle(said, (), None, parts, settled, unnamed)
-    for rule in said.values():  # check that there is such a part
+    for rule in said.values():  # require that there is such a part
         check_rule(replace(rule, how=KEEP), column.kind)
     for rule in settled:
         if rule.how == KEEP:
@@ -191,8 +192,8 @@ def _settle(
     within = [each for each in said if len(each) > len(steps) and each[: len(steps)] == steps]
     if rule is not None and within and rule.how in (NULL, CONSTANT):
         raise EncodeError(
-            f"{said[within[0]]} is said to become something by itself, within what becomes"
-            f" {rule.how}",
+            f"{said[within[0]]} has a rule of its own, but is within a part with the rule "
+            f"{rule.how}",
             remedy="keep one of the two rules",
         )
     if rule is not None and not within:
@@ -220,7 +221,7 @@ def _parts(writer: object, kind: pa.DataType, steps: Steps) -> Iterator[Part]:
         writers = _writers_of_fields(writer, kind)
         ours = type(writer).__module__.startswith(OURS)
         window = isinstance(writer, TimeWindowSerializer)
-        role = "a bound of a window" if window else "what says which of the fields is used"
+        role = "a bound of a window" if window else "the index of the field that is used"
         for field in kind:
             within = writers.get(field.name)
             for part in _parts(within, field.type, (*steps, field.name)):

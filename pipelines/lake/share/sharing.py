@@ -1,7 +1,7 @@
 """Plan how a snapshot is sampled and masked for others, state by state.
 
 First everything is checked, and state that can't be sampled or masked is refused, or left out if
-the user has said so. Then each batch of rows is sampled and masked by itself.
+the user allows it. Then each batch of rows is sampled and masked by itself.
 """
 
 from __future__ import annotations
@@ -104,16 +104,17 @@ def sharing_of(
     *,
     leave_out_opaque: bool = False,
 ) -> Sharing | None:
-    """Return what others get of a snapshot; None if that is all of it.
+    """Return the sample and the mask of a snapshot; None if there is neither.
 
     Args:
         sample: The share of the keys, above 0 and up to 1; None for all.
-        seed: Another one samples other keys.
-        mask: What becomes of keys and values, or a YAML file that says it.
-        leave_out_opaque: Whether what can't be sampled or masked is left out, and not refused.
+        seed: The seed of the sample; another one samples other keys.
+        mask: The rules of masking, or their YAML file.
+        leave_out_opaque: Whether state that can't be sampled or masked is left out, and not
+            refused.
 
     Raises:
-        EncodeError: The file can't be understood.
+        EncodeError: The file is not valid.
     """
     if sample is None and mask is None:
         return None
@@ -129,7 +130,7 @@ class SharedRows:
     Attributes:
         sample: The sample of keys; None for all keys.
         keyed: By keyed state or queue of timers, the rules of its columns.
-        others: By operator state, the same.
+        others: By operator state, the rules of its columns.
         secret: The secret of the masking.
         leave_out: Whether exact bytes of masked values are left out, and not refused.
     """
@@ -255,10 +256,10 @@ class _Planning:
             operators.append(left)
         if self.unnamed and self.sharing.mask is not None:
             raise EncodeError(
-                f"it says nothing of {', '.join(dict.fromkeys(self.unnamed))}",
+                f"no rule for {', '.join(dict.fromkeys(self.unnamed))}",
                 place=self.sharing.mask.path,
-                remedy=f"say what becomes of each, such as {self._advice()}; or"
-                " `others: drop`, which leaves out states, or `others: keep`",
+                remedy=f"give each a rule, such as {self._advice()}; or `others: drop`, which "
+                f"leaves out states, or `others: keep`",
             )
         record = replace(self.record, operators=operators)
         return SharedSnapshot(record, metadata, rows, self.left_out)
@@ -267,9 +268,9 @@ class _Planning:
         """Return lines for the mask with all parts that have no rule."""
         sections = {"keys": self.unnamed_keys, "states": self.unnamed_states}
         return ", ".join(
-            f"`{name}: {yaml.safe_dump(said, default_flow_style=True, width=math.inf).strip()}`"
-            for name, said in sections.items()
-            if said
+            f"`{name}: {yaml.safe_dump(given, default_flow_style=True, width=math.inf).strip()}`"
+            for name, given in sections.items()
+            if given
         )
 
     # ------------------------------------------------------------------ state that has no tables
@@ -359,13 +360,13 @@ class _Planning:
             return None
         if mask is None:
             return ()
-        said = _said_of(mask.keys, operator)
-        if said is None and mask.others == DROP:
+        given = _rules_in(mask.keys, operator)
+        if given is None and mask.others == DROP:
             self.left_out.append(f"the keyed state of operator {operator.label}")
             return None
         column = ColumnParts(KEY, layout.key.arrow_type, layout.key, apart=True)
-        rules = self._settled(said, [column], place, self.unnamed_keys, operator.label)
-        if (opaque or _has_opaque(layout.key)) and (rules or (said is None and mask.others)):
+        rules = self._settled(given, [column], place, self.unnamed_keys, operator.label)
+        if (opaque or _has_opaque(layout.key)) and (rules or (given is None and mask.others)):
             self._leave_out(
                 f"the keyed state of operator {operator.label}, whose keys of type"
                 f" {layout.key.name} can't be masked"
@@ -390,11 +391,13 @@ class _Planning:
         name = TIMERS if state.kind == TIMERS else state.name
         parts = [column.writer for column in columns]
         stored = layout.stored_value()
-        rules = self._said(operator, name, columns, parts if stored is None else [*parts, stored])
+        rules = self._rules_of(
+            operator, name, columns, parts if stored is None else [*parts, stored]
+        )
         if rules and layout.opaque_key and any(rule.column != VALUE for rule in rules):
             self._leave_out(
-                f"the state {operator.label}/{name}, whose keys can't be told from what follows"
-                " them, which can't be masked"
+                f"the state {operator.label}/{name}, whose keys can't be separated from the bytes "
+                f"that follow them, which can't be masked"
             )
             return None
         return rules
@@ -408,9 +411,9 @@ class _Planning:
         if layout.key is not None:
             columns.insert(0, ColumnParts(KEY, layout.key.arrow_type, layout.key, apart=True))
         parts = [column.writer for column in columns]
-        return self._said(operator, state.name, columns, parts)
+        return self._rules_of(operator, state.name, columns, parts)
 
-    def _said(
+    def _rules_of(
         self,
         operator: OperatorRecord,
         state: str,
@@ -430,12 +433,12 @@ class _Planning:
             return ()
         there = [column.name for column in columns]
         columns = [column for column in columns if not column.says_nothing]
-        said = _said_of(mask.states, operator, f"/{state}")
+        given = _rules_in(mask.states, operator, f"/{state}")
         free = state == TIMERS and not columns  # only keys, which have rules
-        if said == DROP or (said is None and mask.others == DROP and not free):
+        if given == DROP or (given is None and mask.others == DROP and not free):
             self.left_out.append(f"the state {name}")
             return None
-        for rule in said or ():
+        for rule in given or ():
             if rule.column not in (ALL_COLUMNS, *there):
                 raise EncodeError(
                     f"{name} has no {rule.column} to be masked",
@@ -443,12 +446,12 @@ class _Planning:
                     remedy=f"it has {', '.join(there)}; keys are masked below `keys`, by operator",
                 )
         opaque = next((part.name for part in parts if _has_opaque(part)), None)
-        if said is None and not mask.others and (opaque is not None or not columns) and not free:
+        if given is None and not mask.others and (opaque is not None or not columns) and not free:
             self.unnamed.append(name)
             self.unnamed_states[name] = DROP if columns else KEEP
             return ()
-        rules = self._settled(said, columns, name, self.unnamed_states, name)
-        named = said is not None and not any(settle(said, column).unnamed for column in columns)
+        rules = self._settled(given, columns, name, self.unnamed_states, name)
+        named = given is not None and not any(settle(given, column).unnamed for column in columns)
         if opaque is not None and (rules or not named):
             self._leave_out(f"the state {name} of {opaque}, which can't be masked")
             return None
@@ -456,7 +459,7 @@ class _Planning:
 
     def _settled(
         self,
-        said: Sequence[MaskRule] | None,
+        given: Sequence[MaskRule] | None,
         columns: Sequence[ColumnParts],
         place: str,
         advice: dict[str, Any],
@@ -465,7 +468,7 @@ class _Planning:
         """Return the rules of some columns; parts without one are noted, unless others are kept.
 
         Args:
-            said: The mask's rules; None without rules.
+            given: The mask's rules; None without rules.
             columns: The columns.
             place: Their operator or state, for messages.
             advice: The mapping to which suggested rules are added.
@@ -474,7 +477,7 @@ class _Planning:
         mask = self.sharing.mask
         assert mask is not None  # noqa: S101 - by the callers
         try:
-            settled = {column.name: settle(said or (), column) for column in columns}
+            settled = {column.name: settle(given or (), column) for column in columns}
         except StateError as error:
             raise error.within(f"{mask.path}, {place}") from error
         unnamed: dict[str, Any] = {}
@@ -484,7 +487,7 @@ class _Planning:
             unnamed |= {name: next(iter(parts.values()))} if alike else parts
         if unnamed:
             whole = len(unnamed) == len(columns) and {*unnamed} == {*settled}
-            self.unnamed.append(place if said is None else f"{', '.join(unnamed)} of {place}")
+            self.unnamed.append(place if given is None else f"{', '.join(unnamed)} of {place}")
             if whole and len(set(map(str, unnamed.values()))) == 1:
                 unnamed = next(iter(unnamed.values()))
             elif advice is self.unnamed_keys:
@@ -493,11 +496,11 @@ class _Planning:
         return tuple(rule for each in settled.values() for rule in each.rules)
 
 
-def _said_of(said: Mapping[str, Any], operator: OperatorRecord, behind: str = "") -> Any:
+def _rules_in(rules: Mapping[str, Any], operator: OperatorRecord, behind: str = "") -> Any:
     """Return the mask's entry of an operator, or of its state; None without an entry."""
     for label in (operator.uid, operator.operator_id, operator.label):
-        if label and label + behind in said:
-            return said[label + behind]
+        if label and label + behind in rules:
+            return rules[label + behind]
     return None
 
 
@@ -515,8 +518,8 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
             states |= {f"{label}/{name}": f"{operator.label}/{name}" for name in names}
             if operator.states:
                 operators[label] = operator.label
-    for said, there in ((mask.keys, operators), (mask.states, states)):
-        unknown = [name for name in said if name not in there]
+    for given, there in ((mask.keys, operators), (mask.states, states)):
+        unknown = [name for name in given if name not in there]
         if unknown:
             shown = ", ".join(sorted(set(there.values()))) or "none"
             raise NotFoundError(

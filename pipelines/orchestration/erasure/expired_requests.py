@@ -58,7 +58,7 @@ def expired_requests_check(erasure: LakeErasure) -> dg.AssetChecksDefinition:
                 "no requests": faults_list(unread),
                 "erased, not audited": faults_list(unaudited),
                 "records": "as they were written" if broken is None else
-                f"record {broken.number} is not as it was written, or one before it is gone",
+                f"record {broken.number} was changed, or one before it was removed",
             },
         )  # fmt: skip
 

@@ -362,7 +362,7 @@ class TestCheck:
         )
         told = desk.check()
         assert not told.passed
-        assert told.metadata["records"].value.startswith("record 0 is not as it was written")
+        assert told.metadata["records"].value.startswith("record 0 was changed")
 
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -421,7 +421,7 @@ def test_files_that_are_called_like_no_request(desk: Desk) -> None:
     shutil.copy(path, desk.requests / "gdpr-8.json.part")
     assert [asked.run_key for asked in desk.look().run_requests] == [ID]
     said = str(desk.look().skip_message)
-    assert "'no id' is no id of a request" in said
+    assert "'no id' is not a valid request id" in said
     assert not desk.check().passed
     shutil.rmtree(desk.requests)
     with pytest.raises(FileNotFoundError, match="no such directory of requests"):

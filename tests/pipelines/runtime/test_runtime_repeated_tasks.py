@@ -69,7 +69,9 @@ def test_a_job_of_the_same_name_loses_nothing(tmp_path: Path) -> None:
     job = alerts.alerts(str(data))
     run_job(job, Catalog(tmp_path / "lake"), RunOptions(engine="local"))
     before = sink_rows(data / "alerts")
-    with pytest.raises(ConflictError, match="run 1 of a job 'alerts' is in the table already"):
+    with pytest.raises(
+        ConflictError, match="run 1 of another job 'alerts' is in the table already"
+    ):
         run_job(job, Catalog(tmp_path / "other"), RunOptions(engine="local"))
     assert before
     assert sink_rows(data / "alerts") == before

@@ -91,5 +91,5 @@ def records(lake: str, as_json_: bool) -> None:
         columns = (">number", "<kind", "<request", "<recorded", "<by", "<digest")
         print_table(f"{len(listed)} records", columns, rows)
     if broken is not None:
-        tell(f"record {broken.number} is not as it was written, or one before it is gone")
+        tell(f"record {broken.number} was changed, or one before it was removed")
     answer(yes=broken is None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import BinaryIO, NamedTuple
 
 import click
@@ -164,7 +163,7 @@ def erase_command(
 def _show(plan: ErasurePlan, request: str, *, json: bool) -> None:
     """Print what an erasure would do."""
     if json:
-        as_json({"request": request, "planned": True, **asdict(plan)})
+        as_json({"request": request, "planned": True, **plan.to_json()})
         return
     rows = [
         (state.job, state.operator, state.state, f"{state.rows:,}", str(state.files),
@@ -183,17 +182,17 @@ def _show(plan: ErasurePlan, request: str, *, json: bool) -> None:
     if plan.opaque:
         tell(
             "raw, channel, coordinator or master state, which only the job can search, in"
-            f" {len(plan.opaque)} of {plan.snapshots} snapshots: say --carried drop or --carried"
+            f" {len(plan.opaque)} of {plan.snapshots} snapshots: give --carried drop or --carried"
             " keep"
         )
-    for state in plan.whole:
-        tell(f"the predicate is true of every row of {state}: if that is meant, say --all")
-    for place in plan.mentions:
+    for state in plan.emptied_states:
+        tell(f"the predicate is true of every row of {state}: if that is intended, give --all")
+    for place in plan.partial_matches:
         tell(
             f"rows that only have it in a longer key, or in their value, in {place}:"
-            " say --carried drop or --carried keep"
+            " give --carried drop or --carried keep"
         )
-    for place in plan.left:
+    for place in plan.leftover_runs:
         tell(f"goes as a whole, as the snapshots have the same: {place}")
     _tell_kept(plan.kept_for)
     _tell_elsewhere(plan.elsewhere)

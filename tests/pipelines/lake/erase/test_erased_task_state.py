@@ -280,8 +280,8 @@ def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
     assert any("_runs/" in path for path in holding(tmp_path / "lake"))
     assert holding(tmp_path / "blobs")
     plan = plan_erasure(lake, erased(tmp_path))
-    assert len(plan.left) == 3
-    assert plan.holding
+    assert len(plan.leftover_runs) == 3
+    assert plan.key_in_leftovers
     erase(lake, erased(tmp_path))
     assert holding(tmp_path / "lake") == []
     assert holding(tmp_path / "blobs") == []

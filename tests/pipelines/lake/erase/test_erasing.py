@@ -247,7 +247,7 @@ def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Catalog) -> No
     assert states["orders", "places", "members"].files == 4
     assert plan.rows == sum(state.rows for state in plan.states)
     assert plan.notes == [("orders", "edited")]
-    assert plan.whole == ["users/friends", "clients/friends"]
+    assert plan.emptied_states == ["users/friends", "clients/friends"]
     assert sum("if it still exists" in place for place in plan.elsewhere) == 4
 
 
@@ -255,7 +255,7 @@ def test_a_plan_writes_nothing_and_says_what_is_found_where(lake: Catalog) -> No
 def test_an_id_that_tells_it_is_refused(small: Catalog, request_id: str) -> None:
     """It would be in the records for good."""
     before = files_of(Path(small.directory.root))
-    with pytest.raises(EncodeError, match="the request's id tells what is to be erased"):
+    with pytest.raises(EncodeError, match="the request's id contains a key or a value"):
         run(small, ErasureRequest(request_id, [ALICE]))
     assert files_of(Path(small.directory.root)) == before
 
@@ -305,7 +305,7 @@ def test_carried_bytes_go_where_that_is_asked(tmp_path: Path) -> None:
 def test_what_stands_against_it_is_said_before_anything_is_written(lake: Catalog) -> None:
     """Unknown keys and states, a predicate of all rows, writers, edits without a commit."""
     files = kept_files(lake)
-    with pytest.raises(NoMatchError, match="nothing of it is in 9 snapshots"):
+    with pytest.raises(NoMatchError, match="no such key or row is in 9 snapshots"):
         erase(lake, ErasureRequest("r", ["nobody-at-all"]))
     with pytest.raises(NotFoundError, match="nowhere"):
         erase(lake, ErasureRequest("r", where={"users/nowhere": "true"}))

@@ -496,12 +496,15 @@ def test_exact_bytes_are_kept_by_one_rule_alone(tmp_path: Path) -> None:
     [
         ({"states": {"customers/nam": "format"}}, "the snapshot has no 'customers/nam'"),
         ({"keys": {"customer": "format"}}, "the snapshot has no 'customer'"),
-        ({"states": {"customers/person": {"value.nam": "hash"}}}, "there is no 'nam' in what is"),
+        (
+            {"states": {"customers/person": {"value.nam": "hash"}}},
+            "there is no 'nam' in a value of type",
+        ),
         ({"states": {"customers/person": {"user_key": "hash"}}}, "has no user_key to be masked"),
         ({"states": {"customers/person": {"key": "hash"}}}, "has no key to be masked"),
-        ({"states": {"customers/id": {"value": {"constant": "x"}}}}, "'x' is no int64"),
-        ({"states": {"orders/friends": {"user_key": None}}}, "keys can't all become the same"),
-        ({"states": {"customers/known": {"key": None}}}, "keys can't all become the same"),
+        ({"states": {"customers/id": {"value": {"constant": "x"}}}}, "'x' is not a valid int64"),
+        ({"states": {"orders/friends": {"user_key": None}}}, "masked keys must stay different"),
+        ({"states": {"customers/known": {"key": None}}}, "masked keys must stay different"),
     ],
 )
 def test_what_is_no_mask_of_this_snapshot(

@@ -131,11 +131,11 @@ def test_values_of_each_type(how: str, kind: pa.DataType, value: Any) -> None:
         (rule("", "hash"), pa.date32(), "date32.* can't be masked by hash"),
         (rule("", "hash"), pa.float64(), "double can't be masked by hash"),
         (rule("nam"), PERSON, "there is no 'nam'"),
-        (rule("name []"), PERSON, r"there is no '\[\]' in what is string"),
-        (rule("prices [] key", "null"), PERSON, "keys can't all become the same"),
-        (rule("prices []", "null"), PERSON, "keys can't all become the same"),
-        (rule("age", "constant", "x"), PERSON, "'x' is no int32"),
-        (rule("age", "constant", 1 << 40), PERSON, "is no int32"),
+        (rule("name []"), PERSON, r"there is no '\[\]' in a value of type string"),
+        (rule("prices [] key", "null"), PERSON, "masked keys must stay different"),
+        (rule("prices []", "null"), PERSON, "masked keys must stay different"),
+        (rule("age", "constant", "x"), PERSON, "'x' is not a valid int32"),
+        (rule("age", "constant", 1 << 40), PERSON, "is not a valid int32"),
     ],
 )
 def test_what_can_not_be_done(said: MaskRule, kind: pa.DataType, problem: str) -> None:
