@@ -11,7 +11,6 @@
 `selecting`           states by the names that users give
 `purging`             the transform by which what has expired goes
 `keeping`             the transform by which only listed keys stay
-`offsets`             the transform by which sources of Kafka go on from elsewhere
 `merging`             operators of another snapshot, or of another job
 `migrating`           the transform by which values become those of other serializers
 `kryo_upgrading`      what Flink 1's Kryo wrote, for Flink 2

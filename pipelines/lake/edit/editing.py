@@ -18,7 +18,7 @@ from statelake.pipelines.lake.catalog.recorded_sources import sources_among
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from statelake.pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
-from statelake.pipelines.lake.edit.offsets import OffsetsMoved
+from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.purging import Expired, refuse_lasting
 from statelake.pipelines.lake.edit.rewriting import (
     TableRewriter,
@@ -41,6 +41,8 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     write_metadata,
 )
+from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.value_migration import with_value_bytes
 from statelake.state_core.model.handles import InlineHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
 
@@ -151,6 +153,33 @@ def edit_snapshot(
         edited = work.run(snapshot_id, note)
         edited = rewriter.commit(edited)
     return EditResult(edited, work.changes(), work.offsets)
+
+
+@dataclass(frozen=True)
+class OffsetsMoved(Transform):
+    """Give elements of a source's state other bytes.
+
+    Attributes:
+        elements: The new bytes, by subtask and position.
+    """
+
+    keeps_unchanged = True
+    keeps_count = True
+
+    elements: Mapping[tuple[int, int], bytes]
+
+    def apply(self, rows: Rows) -> Rows:
+        """Replace the elements, and leave all others as they are."""
+        if not isinstance(rows, ElementRows):
+            return rows
+        subtasks = rows.batch.column("subtask").to_pylist()
+        positions = rows.batch.column("position").to_pylist()
+        changed = {
+            row: self.elements[place]
+            for row, place in enumerate(zip(subtasks, positions, strict=True))
+            if place in self.elements
+        }
+        return with_value_bytes(rows, changed) if changed else rows
 
 
 class _Edit:

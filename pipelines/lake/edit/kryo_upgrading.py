@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
-from statelake.pipelines.lake.edit.migrating import refuse_disagreeing
+from statelake.pipelines.lake.edit.migrating import refuse_disagreeing, value_type
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
     TableRewriter,
@@ -27,10 +27,8 @@ from statelake.pipelines.lake.tables.records import (
     SnapshotRecord,
     StateRecord,
 )
-from statelake.state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
-from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.layout.keyed_states import with_value_bytes
 from statelake.state_core.formats.rewriting.kryo_upgrade import upgrade_rows
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.kryo.decoding import is_declared
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
@@ -72,7 +70,7 @@ class KryoUpgrade(Transform):
 
     def apply(self, rows: Rows) -> Rows:
         """Write the values again."""
-        before = _value_of(self.meta_info)
+        before = value_type(self.meta_info)
         assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
         return upgrade_rows(rows, before)
 
@@ -153,7 +151,7 @@ def _upgraded(
             continue
         refuse_disagreeing(operator, state)
         table = operator.table_of(state)
-        before = _value_of(state.meta_info)
+        before = value_type(state.meta_info)
         assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
         after = with_value_bytes(state.meta_info, before.for_flink_2())
         layout = layout_of(rewriter.lake, operator, table).with_meta_info(after)
@@ -170,7 +168,7 @@ def _why_left(operator: OperatorRecord, state: AnyState) -> str:
     """Why a state with Kryo in it is not rewritten; empty if it is."""
     if _has_kryo_keys(operator, state):
         return "its keys are Kryo's, and entries are found by the bytes of their keys"
-    value = _value_of(state.meta_info)
+    value = value_type(state.meta_info)
     if not isinstance(value, KryoSerializerSnapshot) or state.meta_info.count(NAME) > 1:
         return "Kryo is within another type, or in keys"
     decoder = value.decoder()
@@ -181,8 +179,3 @@ def _why_left(operator: OperatorRecord, state: AnyState) -> str:
     if decoder is None:
         return f"the form of {value.type_class} is not known: declare it in a file for --kryo"
     return ""
-
-
-def _value_of(meta_info: bytes) -> TypeSerializerSnapshot:
-    """The type of a state's values."""
-    return value_snapshot(parse_state_meta_info(meta_info))

@@ -173,7 +173,7 @@ def _migrate_table(
     migrated = layout.with_meta_info(meta_info)
     expression = None
     if session is not None and change.expressions:
-        value = _value_of(state.meta_info).restore_serializer()
+        value = value_type(state.meta_info).restore_serializer()
         keyed = isinstance(state, StateRecord)
         if keyed and layout.plain and isinstance(value, DecodedSerializer):
             raise IncompatibleError(
@@ -287,7 +287,7 @@ class NewValues(Transform):
     def apply(self, rows: Rows) -> Rows:
         """Migrate the values, and read them back."""
         with undecoded() if self.plain else nullcontext():
-            new = (self.spec and parse_type(self.spec)) or _value_of(self.after)
+            new = (self.spec and parse_type(self.spec)) or value_type(self.after)
             serializer = new.restore_serializer()
         if self.expression is not None:
             rows = self._computed(rows, serializer, self.expression)
@@ -317,10 +317,10 @@ class NewValues(Transform):
         """Rows of keyed state, with values decoded that were imported as bytes."""
         if not self.plain or isinstance(rows, ElementRows):
             return rows
-        value = _value_of(self.before).restore_serializer()
+        value = value_type(self.before).restore_serializer()
         return decode_rows(rows, value) if isinstance(value, DecodedSerializer) else rows
 
 
-def _value_of(meta_info: bytes) -> TypeSerializerSnapshot:
+def value_type(meta_info: bytes) -> TypeSerializerSnapshot:
     """The type of a state's values."""
     return value_snapshot(parse_state_meta_info(meta_info))
