@@ -202,8 +202,8 @@ def audit_erasure(
     )
     if not needles:
         raise EncodeError(
-            f"each of its forms has less than {LEAST_BYTES} significant bytes, which occur "
-            f"everywhere",
+            f"each of its forms has less than {LEAST_BYTES} significant bytes, which occur"
+            " everywhere",
             remedy="search the snapshots by their structure: `statelake erase` without --yes",
         )
     searcher = Searcher(needles)

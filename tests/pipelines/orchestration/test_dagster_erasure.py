@@ -175,7 +175,7 @@ def test_a_request_is_planned_approved_erased_and_proved(
     assert plan["snapshots"] == "2 of 2"
     assert plan["rows"] > 0 < plan["files"]
     assert "| orders | users | profile |" in plan["states"]
-    assert "what was imported" in plan["not erased from here"]
+    assert "the imported snapshot" in plan["not erased from here"]
     assert plan["stands against it"] == "none"
     assert plan["promised"] - plan["asked"] == timedelta(days=30).total_seconds()
 
