@@ -113,7 +113,7 @@ def _lost(job: StateJob, flink: FlinkSettings, target: AnyJob, rescale: str) -> 
 
 
 def changed_states(before: SnapshotRecord, after: SnapshotRecord) -> list[str]:
-    """Return a sentence for each operator and state that was added, removed or has another type."""
+    """Return a sentence for each operator or state that is new, gone or of another type."""
     old, new = _types(before), _types(after)
     changes = []
     for place in sorted({*old, *new}):
