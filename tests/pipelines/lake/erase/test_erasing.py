@@ -313,7 +313,7 @@ def test_what_stands_against_it_is_said_before_anything_is_written(lake: Catalog
         erase(lake, ErasureRequest("r", where={"users/visits": "key IS NOT NULL"}))
     with pytest.raises(StateError, match=r"neither true nor false but .*; compare it"):
         erase(lake, ErasureRequest("r", where={"users/visits": "length(key)"}))
-    with pytest.raises(LakeError, match="no id of a request"):
+    with pytest.raises(LakeError, match="is not a valid request id"):
         erase(lake, ErasureRequest("../r", [ALICE]))
     with (
         Attempt(lake, "orders", "new", []),

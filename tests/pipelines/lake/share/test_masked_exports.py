@@ -467,7 +467,7 @@ def test_the_branch_of_a_union_is_kept_and_what_is_in_it_masked(tmp_path: Path) 
         tmp_path, NewOperator("op", "String", (NewKeyedState("state", rows, value=kind),))
     )
     said: dict[str, Any] = {"keys": {"op": "keep"}, "states": {"op/state": "format"}}
-    with pytest.raises(EncodeError, match=r"value\.who\.branch is what says which of the fields"):
+    with pytest.raises(EncodeError, match=r"value\.who\.branch is the index of the field"):
         export(lake, mask(tmp_path, **said), tmp_path / "out")
     said["states"]["op/state"] = {"value": "format", "value.who.branch": "keep"}
     to = export(lake, mask(tmp_path, **said), tmp_path / "out")
