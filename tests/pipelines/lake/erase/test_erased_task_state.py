@@ -381,7 +381,7 @@ def test_a_run_in_progress_is_refused(tmp_path: Path) -> None:
     log.unlock(lock)
     with pytest.raises(DiesError):
         run(tmp_path, 1, observe=observe)
-    with pytest.raises(ConflictError, match="run 2 of job 'alerts' has state that is in no"):
+    with pytest.raises(ConflictError, match="run 2 of job 'alerts' has state without a snapshot"):
         erase(lake, erased(tmp_path))
     assert lake.version().claims == Claims()
     run(tmp_path, 1)
