@@ -76,7 +76,7 @@ BeginImport(w) ==
         \E keep \in {{}, IF Rule("reuse") THEN base ELSE disk} :
             Begins(w, j, n, on, keep, own, Requests)
 
-\* successor_of (edit, sql --edit, migrate, commit, merge): new files have whom the record's files have. A merge takes a
+\* derive (edit, sql --edit, migrate, commit, merge): new files have whom the record's files have. A merge takes a
 \* record of another job, and shares its carried files.
 BeginEdit(w) ==
     \E j \in Jobs, n \in Names, s \in snaps : \E own \in BOOLEAN :

@@ -41,14 +41,14 @@ Results = Iterator[dg.MaterializeResult[None]]
 
 
 class RescaleConfig(dg.Config):
-    """How a snapshot is to be written; what is left out stays as it was.
+    """How a snapshot is written. What is not given stays as it was.
 
     Attributes:
         parallelism: The parallelism of every operator with keyed state.
-        max_parallelism: That of every operator; another one gives every key a new key group.
+        max_parallelism: Their max parallelism. Another one gives every key a new key group.
         compression: `snappy` or `none`.
         metadata_version: 3 to 6.
-        flink_conf: Flink's own words: `execution.checkpointing.snapshot-compression`.
+        flink_conf: Flink's option: `execution.checkpointing.snapshot-compression`.
     """
 
     parallelism: int | None = None
@@ -59,12 +59,12 @@ class RescaleConfig(dg.Config):
 
 
 class MigrationConfig(dg.Config):
-    """What states are to become.
+    """The new types of states.
 
     Attributes:
-        to: A file that says what their values become, as `statelake migrate --to` wants it.
-        state: `operator/state`: only this one of the file's.
-        suffix: Behind the id of each snapshot, for the one that is made of it.
+        to: A file with the new types of their values, as for `statelake migrate --to`.
+        state: `operator/state`: only this state of the file.
+        suffix: The end of each new snapshot's name, after the name of its parent.
     """
 
     to: str
@@ -73,7 +73,7 @@ class MigrationConfig(dg.Config):
 
 
 class LogMigrationConfig(dg.Config):
-    """How checkpoint logs are to be migrated.
+    """How checkpoint logs are migrated.
 
     Attributes:
         changelogs: For each store, its changelog as `system.stream`.
@@ -85,7 +85,7 @@ class LogMigrationConfig(dg.Config):
 
 
 def job_assets(job: StateJob) -> list[dg.AssetsDefinition]:
-    """All assets of a job. Each does one partition, or a range of them in one run."""
+    """Return all assets of a job. A run materializes one partition, or a range of them."""
     assets = [_savepoint(job), _tables(job), _plan(job), _export(job), _migrated(job)]
     return [*assets, _migrated_logs(job)] if job.settings.process_functions else assets
 
@@ -103,7 +103,7 @@ def _savepoint(job: StateJob) -> dg.AssetsDefinition:
         **job.of_snapshots(),
     )
     def savepoint(context: dg.AssetExecutionContext) -> None:
-        """A savepoint or checkpoint as Flink wrote it: what is in it, before anything is read."""
+        """A savepoint or checkpoint as Flink wrote it, with its contents by name and size."""
         locations = job.places(context)
         for partition in context.partition_keys:
             of_savepoint = savepoint_metadata(open_snapshot(locations.savepoint(partition)))
@@ -149,7 +149,7 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
         backfill_policy=job.backfill_policy,
     )
     def state_tables(context: dg.AssetExecutionContext) -> Results:
-        """Import savepoints, and tell of each table under its own key."""
+        """Import savepoints, and report each table under its own key."""
         locations = job.places(context)
         lake = locations.open_lake()
         tables: dict[dg.AssetKey, dict[str, dict[str, Any]]] = defaultdict(dict)
@@ -191,7 +191,7 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
 def _plan(job: StateJob) -> dg.AssetsDefinition:
     @dg.asset(key=job.key("restore_plan"), deps=[job.key("state_tables")], **job.of_snapshots())
     def restore_plan(context: dg.AssetExecutionContext, config: RescaleConfig) -> None:
-        """Which key groups each subtask gets when the job is restored, and how evenly."""
+        """The key groups of each subtask when the job is restored, and the skew."""
         locations = job.places(context)
         lake = locations.open_lake()
         restore = job.settings.restore
@@ -216,7 +216,7 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
         **job.of_snapshots(),
     )
     def exported_savepoint(context: dg.AssetExecutionContext, config: RescaleConfig) -> None:
-        """The snapshot as a savepoint again, which Flink restores at the planned parallelism."""
+        """The snapshot as a savepoint that Flink restores at the planned parallelism."""
         locations = job.places(context)
         lake = locations.open_lake()
         restore = job.settings.restore
@@ -252,7 +252,7 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
         **job.of_snapshots(),
     )
     def migrated_tables(context: dg.AssetExecutionContext, config: MigrationConfig) -> None:
-        """The snapshot with states under new types, as a snapshot of its own.
+        """The snapshot with new types of states, as another snapshot.
 
         Backfill it over the snapshots; what was migrated before is left alone, so a backfill that
         was stopped is run again.

@@ -40,7 +40,7 @@ Judge = Callable[[Locations, str], Judgement]
 
 
 def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
-    """All checks of a job's snapshots."""
+    """Return all checks of a job's snapshots."""
     limits = job.settings.checks
     checks = [
         _check(job, "integrity", integrity, blocking=True),
@@ -64,7 +64,7 @@ def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
 def _restorable(
     job: StateJob, flink: FlinkSettings, canary: CanarySettings
 ) -> dg.AssetChecksDefinition:
-    """The canary: run by its own job, and never because an asset is materialized."""
+    """Return the canary's check. Its own job runs it; materializing an asset does not."""
     spec = dg.AssetCheckSpec(
         "restorable",
         asset=job.key("state_tables"),
@@ -114,7 +114,7 @@ def _bound(judge: Callable[..., Judgement], limits: object) -> Judge:
 def _check(
     job: StateJob, name: str, judge: Judge, severity: str = "ERROR", *, blocking: bool = False
 ) -> dg.AssetChecksDefinition:
-    """A check of snapshots in the lake, be it of one or of a range of them."""
+    """Return a check of one snapshot in the lake, or of a range of them."""
 
     @dg.asset_check(
         asset=job.key("state_tables"),
@@ -155,7 +155,7 @@ def integrity(locations: Locations, snapshot_id: str) -> Judgement:
 
 
 def compatibility(locations: Locations, snapshot_id: str) -> Judgement:
-    """The job that is to restore it could use every state: as it is, or migrated by Flink."""
+    """The job that will restore it can use every state: unchanged, or migrated by Flink."""
     against = locations.against_location
     if not against:
         return _with_nothing("against", "a savepoint of the new job, or a file of types")
@@ -167,7 +167,7 @@ def compatibility(locations: Locations, snapshot_id: str) -> Judgement:
 
 
 def legality(locations: Locations, snapshot_id: str) -> Judgement:
-    """The job that is to restore it declares legal states, and those that the snapshot holds."""
+    """The job that will restore it declares legal states, which include those of the snapshot."""
     named = locations.declared_job
     if not named:
         return _with_nothing("declared", "MODULE:JOB of the job that is to restore it")
@@ -217,7 +217,7 @@ def skew(locations: Locations, snapshot_id: str, limits: SkewSettings) -> Judgem
 
 
 def staleness(locations: Locations, snapshot_id: str, limits: StalenessSettings) -> Judgement:
-    """The job's newest snapshot is not older than it may be."""
+    """The job's newest snapshot is not older than the limit."""
     del snapshot_id  # in a backfill of old ones, it is the newest that counts
     summaries = locations.open_lake().summaries(locations.job_name)
     newest = max(summaries, key=lambda summary: summary.taken_at)

@@ -44,11 +44,11 @@ class _ScaffoldParams(BaseModel):
 
 
 class StateLakeScaffolder(dg.Scaffolder[_ScaffoldParams]):
-    """What `dg scaffold defs` begins a `defs.yaml` with."""
+    """The `defs.yaml` that `dg scaffold defs` writes."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[_ScaffoldParams]:
-        """The lake, a job, and where its savepoints are."""
+        """Return the lake, a job, and the location of its savepoints."""
         return _ScaffoldParams
 
     def scaffold(self, request: dg.ScaffoldRequest[_ScaffoldParams]) -> None:
@@ -80,9 +80,9 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
     Attributes:
         lake: The lake's path or URI. If it is empty, all places come from the environment
             (`STATELAKE_LAKE`, `STATELAKE_JOB`, ...) when they are needed.
-        exports: Where exported savepoints go.
-        jobs: The jobs, each with a name of its own.
-        erasure: Where requests for erasure come in; nowhere, by default.
+        exports: The directory of exported savepoints.
+        jobs: The jobs, whose names differ.
+        erasure: The erasures on request; there are none by default.
         defs_state: Where what was found of the tables is kept: in the code server, by default,
             which looks anew whenever it is loaded.
     """
@@ -126,7 +126,7 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
-        """How what was found of the tables is kept."""
+        """Return how the list of tables is kept."""
         names = ",".join(settings.name for settings in self.jobs)
         return DefsStateConfig.from_args(self.defs_state, default_key=f"StateLake[{names}]")
 
@@ -138,7 +138,7 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
         state_path.write_text(json.dumps(tables), "utf-8")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """All definitions, from what is known of the tables."""
+        """Return all definitions, from the known tables."""
         if DefinitionsLoadContext.is_set():
             return super().build_defs(context)
         # outside of Dagster's own processes each look at the context would be at another one
@@ -148,7 +148,7 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
     def build_defs_from_state(
         self, context: dg.ComponentLoadContext, state_path: Path | None
     ) -> dg.Definitions:
-        """All definitions of all jobs."""
+        """Return the definitions of all jobs."""
         tables = {} if state_path is None else json.loads(state_path.read_text("utf-8"))
         jobs = self._state_jobs(tables)
         of_jobs = dg.Definitions.merge(*map(_job_definitions, jobs))

@@ -1,4 +1,4 @@
-"""Ops on the cluster that a job runs on: a savepoint is taken, a rescale done, a loss told."""
+"""Ops on a job's Flink cluster: take a savepoint, rescale, report a lost job."""
 
 from typing import Any
 
@@ -18,17 +18,17 @@ from statelake.state_core.printable import printable
 
 
 class RescaleJobConfig(dg.Config):
-    """What is to become of a job that runs; what is left out stays as it is.
+    """The changes of a running job. What is not given stays as it is.
 
     Attributes:
         parallelism: The new parallelism.
         max_parallelism: The new maximum parallelism.
-        jar: The JAR to run from then on, a file here.
-        jar_id: The id of a JAR that the cluster has already.
+        jar: The new JAR, as a local file.
+        jar_id: The id of a JAR on the cluster.
         entry_class: Its class with `main`.
-        migrate: A file that says what types states get.
-        roll_back: Whether a run that was killed is to be taken back, not completed.
-        take_over: Whether such a run's process is known to be gone, on another machine.
+        migrate: A file with the new types of states.
+        roll_back: Whether to roll back a killed run instead of completing it.
+        take_over: Whether the killed run's process is known to have ended, on another machine.
     """
 
     parallelism: int | None = None
@@ -42,7 +42,7 @@ class RescaleJobConfig(dg.Config):
 
 
 def run_config_of(loss: LostJob) -> dg.RunConfig:
-    """The configuration of a run that tells of a loss."""
+    """Return the configuration of a run that reports a lost job."""
     told = LostJob(
         state=printable(loss.state), reason=printable(loss.reason), flink_job=loss.flink_job,
         checkpoint=printable(loss.checkpoint), url=loss.url,
@@ -52,7 +52,7 @@ def run_config_of(loss: LostJob) -> dg.RunConfig:
 
 @dg.op
 def report_lost_job(config: LostJob) -> None:
-    """Fail with what the sensor learned of the job, so that it is seen and alerts are sent."""
+    """Fail with the sensor's findings about the job, so that alerts are sent."""
     raise dg.Failure(
         f"the job is not seen to run: {config.state}: {config.reason}",
         metadata={
@@ -66,7 +66,7 @@ def report_lost_job(config: LostJob) -> None:
 
 
 def savepoint_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
-    """The op that takes a savepoint of a job."""
+    """Return the op that takes a savepoint of a job."""
 
     @dg.op(
         name=job.named("take_savepoint_step"),
@@ -74,7 +74,7 @@ def savepoint_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
         required_resource_keys={job.resource},
     )
     def take_savepoint(context: dg.OpExecutionContext) -> str:
-        """Have a savepoint taken into the job's directory: its name there.
+        """Trigger a savepoint into the job's directory. Returns its name.
 
         It becomes a partition when it is archived, by the sensor or by the schedule.
         """
@@ -109,13 +109,13 @@ def savepoint_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
 
 
 def rescale_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
-    """The op that rescales, migrates or upgrades a job."""
+    """Return the op that rescales, migrates or upgrades a job."""
 
     @dg.op(name=job.named("rescale_step"), pool=job.pool, required_resource_keys={job.resource})
     def rescale(context: dg.OpExecutionContext, config: RescaleJobConfig) -> str:
-        """Rescale the job, with a way back: the id of the job that runs then.
+        """Rescale the job, with a rollback if it fails. Returns the id of the new Flink job.
 
-        A run that was killed goes on where it was, when it is run again with the same config.
+        A killed run continues when it is run again with the same config.
         """
         live = live_job(job, flink, context)
         plan = RescalePlan(

@@ -1,4 +1,4 @@
-"""A snapshot beside those before it: how the job grew, what changed, how even its load is."""
+"""A snapshot compared with earlier ones: growth, changes, skew."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SHOWN_CHANGES = 50
 
 @dataclass(frozen=True)
 class Growth:
-    """A snapshot's size beside those before it.
+    """A snapshot's size compared with earlier ones.
 
     Attributes:
         size: Its state, in bytes.
-        usual: The median of those before it; none if it is the first.
-        compared: How many those are.
+        usual: The median of the earlier ones; None if it is the first.
+        compared: The number of the earlier ones.
     """
 
     size: int
@@ -37,16 +37,16 @@ class Growth:
 
     @property
     def times(self) -> float:
-        """Its size in terms of the usual one; 1 for the first, and for nothing after nothing."""
+        """Return its size as a multiple of the usual one; 1 for the first, or if both are empty."""
         if self.usual is None or self.size == self.usual:
             return 1.0
         return self.size / self.usual if self.usual else float("inf")
 
 
 def _until(lake: Catalog, record: SnapshotRecord) -> list[SnapshotRecord]:
-    """The job's snapshots up to this one, the oldest first, without those made of others.
+    """Return the job's snapshots up to this one, the oldest first, without derived ones.
 
-    A copy of a snapshot with other types says nothing of how the job grew.
+    A copy with other types does not show how the job grew.
     """
     listed = lake.summaries(record.job)
     names = [summary.snapshot_id for summary in listed]
@@ -55,13 +55,13 @@ def _until(lake: Catalog, record: SnapshotRecord) -> list[SnapshotRecord]:
 
 
 def growth_of(lake: Catalog, record: SnapshotRecord, last: int) -> Growth:
-    """How large a snapshot is beside the `last` ones before it."""
+    """Return the growth of a snapshot over the `last` earlier ones."""
     sizes = [summary.state_bytes for summary in _until(lake, record)[:-1]][-last:]
     return Growth(record.state_bytes, median(sizes) if sizes else None, len(sizes))
 
 
 def history_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Any]:
-    """Growth, changes since the snapshot before, and the load of each subtask."""
+    """Return growth, changes since the previous snapshot, and the load of each subtask."""
     until = _until(lake, record)
     shown = until[-SHOWN_SNAPSHOTS:]
     charts = {"growth": growth_chart, "written": written_chart}
@@ -89,7 +89,7 @@ def history_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Any]:
 
 
 def changes_between(before: SnapshotRecord, after: SnapshotRecord) -> list[tuple[str, ...]]:
-    """What became of each table that is not the same: rows of a table of changes."""
+    """Return the rows of a table of changes: one for each table that differs."""
     old, new = _contents(before), _contents(after)
     rows: list[tuple[str, ...]] = []
     for path in sorted({*old, *new}):

@@ -1,4 +1,4 @@
-"""Jobs: what is run as a whole."""
+"""The Dagster jobs."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -38,7 +38,7 @@ PROVE = "prove_restorable"
 
 
 def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str, AnyJob]:
-    """All jobs over a job's state, by what they are called without its prefix."""
+    """Return all Dagster jobs over a Flink job's state, by their names without its prefix."""
     by_key = {key: definition for definition in assets for key in definition.keys}
 
     def chosen(*names: str) -> dg.AssetSelection:
@@ -118,7 +118,7 @@ def _of_ops(job: StateJob, graph: dg.GraphDefinition, name: str) -> dg.JobDefini
 def _of_one_op(
     job: StateJob, op: dg.OpDefinition, name: str, step: str, config: dg.Config | None = None
 ) -> dg.JobDefinition:
-    """A job of an op that is made for this job alone, for its pool; `step` is it in a config."""
+    """Return a job of one op, which has this job's pool; a config calls it `step`."""
 
     @dg.job(
         name=job.named(name),
@@ -134,29 +134,29 @@ def _of_one_op(
 
 @dg.graph(description="Fails, with what the sensor learned of a job that its cluster lost.")
 def _report_lost() -> None:
-    """One op."""
+    """Report a lost job: one op."""
     report_lost_job()
 
 
 @dg.graph(description="A savepoint written again compressed, or not.")
 def _compress() -> None:
-    """One op: it needs no lake."""
+    """Compress a savepoint: one op, which needs no lake."""
     compress()
 
 
 @dg.graph(description="A job of process functions over what its sources got: checked, then run.")
 def _functions() -> None:
-    """The check comes first: nothing that is not legal runs."""
+    """Run process functions after the check, so that nothing illegal runs."""
     run_functions(check_declarations())
 
 
 @dg.graph(description="The newest snapshot as a savepoint, restored elsewhere; the last ones stay.")
 def _verify() -> None:
-    """Nothing is removed before the new one is verified."""
+    """Verify a new savepoint before old ones are deleted."""
     keep_exports(restore_elsewhere(*export_savepoint()))
 
 
 @dg.graph(description="What commits cost, and whether they were skipped or held up processing.")
 def _commits() -> None:
-    """One op, which fails if commits are alarming."""
+    """Report commits: one op, which fails above the limits."""
     report_commits()

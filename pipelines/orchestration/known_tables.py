@@ -1,4 +1,4 @@
-"""Which tables a job has, found out when definitions are made: from its lake or a savepoint."""
+"""The tables of a job when definitions are made, from its lake or a savepoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_TABLES = 500  # of one job, in the catalog before they are materialized; th
 
 
 def find_tables(locations: Locations) -> dict[str, str]:
-    """The tables of a job: of its newest snapshot in the lake, or else of its newest savepoint.
+    """Find the tables of a job: of its newest snapshot in the lake, or of its newest savepoint.
 
     What can't be read gives none, and a warning: other jobs can be used all the same, and tables
     come into the catalog when they are materialized.
@@ -42,7 +42,7 @@ def find_tables(locations: Locations) -> dict[str, str]:
 
 
 def recorded_tables(record: SnapshotRecord) -> dict[str, str]:
-    """The tables of a snapshot: by the path of each, a sentence that describes it."""
+    """Return the tables of a snapshot: by path, a sentence that describes each."""
     return {
         state.table: _described(state.kind, state.name, operator.label, state.value_type)
         for operator in record.operators
@@ -51,7 +51,7 @@ def recorded_tables(record: SnapshotRecord) -> dict[str, str]:
 
 
 def _expected_tables(job: str, snapshot: Snapshot) -> dict[str, str]:
-    """The tables that an import of a savepoint would make in a new lake."""
+    """Return the tables that an import of a savepoint would create in a new lake."""
     tables: dict[str, str] = {}
     for operator in snapshot.operators:
         for path, (name, *_) in tables_of(job, operator).items():

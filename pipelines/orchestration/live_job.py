@@ -1,4 +1,4 @@
-"""A job on the Flink cluster that it runs on, as its settings and its places say it together."""
+"""A job on its Flink cluster, as its settings and locations define it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ UNFINISHED = [
 
 
 class LostJob(dg.Config):
-    """A job that its cluster does not run, as far as anybody knows; a run is told of it.
+    """A job that its cluster does not seem to run; the configuration of the run that reports it.
 
     Attributes:
         state: `FAILED`, `CANCELED`, ...; `UNKNOWN` to the cluster; `NO ANSWER` of the cluster.
         reason: Flink's root cause, or why the cluster could not be asked.
         flink_job: The job's id there; empty if it is unknown.
-        checkpoint: Its last completed checkpoint, as the cluster calls that; empty if unknown.
+        checkpoint: Its last completed checkpoint, by the cluster's path; empty if unknown.
         url: The cluster.
     """
 
@@ -51,9 +51,9 @@ class LiveJob:
     """A job on its cluster.
 
     Attributes:
-        settings: What the configuration says of the cluster.
-        locations: Where its savepoints and its lake are.
-        key_prefix: What the keys of its assets begin with, and the directory of its exports.
+        settings: The configuration of the cluster.
+        locations: The locations of its savepoints and its lake.
+        key_prefix: The prefix of its assets' keys, and the directory of its exports.
     """
 
     settings: FlinkSettings
@@ -62,31 +62,31 @@ class LiveJob:
 
     @property
     def name(self) -> str:
-        """Its name or its id on the cluster."""
+        """Return its name or its id on the cluster."""
         return self.settings.job or self.locations.job_name
 
     @property
     def paths(self) -> PathMap:
-        """What the cluster's directories are called here."""
+        """Return the local paths of the cluster's directories."""
         return PathMap(self.settings.path_map)
 
     @property
     def savepoints(self) -> str:
-        """Its directory of savepoints, as the cluster calls it."""
+        """Return its directory of savepoints, by the cluster's path."""
         return self.settings.savepoints or self.paths.there(self.locations.savepoints_location)
 
     @property
     def exports(self) -> str:
-        """Where the savepoint of a rescale is written, as that is called here."""
+        """Return the local path where the savepoint of a rescale is written."""
         exports = self.locations.exports_location
         return self.settings.exports or location_below(exports, *self.key_prefix)
 
     def connect(self) -> FlinkCluster:
-        """Its cluster; who asks is said by the environment."""
+        """Connect to its cluster, with the credentials of the environment."""
         return FlinkCluster(self.settings.url)
 
     def program(self, jar: str = "", jar_id: str = "", entry_class: str = "") -> JarRun:
-        """What it runs, or would run of another JAR."""
+        """Return the program that it runs, or that of another JAR."""
         settings = self.settings
         if not (jar or jar_id):
             jar, jar_id = settings.jar, settings.jar_id
@@ -95,7 +95,7 @@ class LiveJob:
     def prove(
         self, canary: CanarySettings, snapshot_id: str, engine: str, log: Report
     ) -> tuple[CanaryResult, str]:
-        """Run a program from a snapshot, and cancel it: what came of it, and the cluster's URL."""
+        """Run a program from a snapshot, and cancel it. Returns the result and the URL."""
         program = self.program(canary.jar, canary.jar_id, canary.entry_class)
         with FlinkCluster(canary.url or self.settings.url) as cluster:
             result = run_canary(
@@ -106,10 +106,10 @@ class LiveJob:
             return result, cluster.url
 
     def loss(self) -> LostJob | None:
-        """Why it does not run, or is not known to; None if it does.
+        """Return why it does not run, or why that is unknown; None if it runs.
 
         Raises:
-            DeclarationError: No cluster is named, or it can't be named like that.
+            DeclarationError: No cluster is given, or its address is invalid.
         """
         connection = ConnectionSettings.from_environment(self.settings.url)
         shorter = replace(connection, timeout=min(connection.timeout, LOOK_SECONDS))
@@ -128,7 +128,7 @@ class LiveJob:
 
 
 def live_job(job: StateJob, settings: FlinkSettings, context: Any) -> LiveJob:
-    """A job on its cluster, in a run or a sensor."""
+    """Return a job on its cluster, in a run or a sensor."""
     return LiveJob(settings, job.places(context), job.key_prefix)
 
 
@@ -139,7 +139,7 @@ def is_under_way(instance: dg.DagsterInstance, name: str) -> bool:
 
 
 def shown_in_flink(url: str, job_id: str = "") -> dg.UrlMetadataValue:
-    """A link to a job in Flink's own UI, or to its overview."""
+    """Return a link to a job in Flink's UI, or to its overview."""
     return dg.MetadataValue.url(f"{url}/#/job/running/{job_id}/overview" if job_id else f"{url}/")
 
 

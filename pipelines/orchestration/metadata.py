@@ -1,4 +1,4 @@
-"""What the Dagster UI shows of a snapshot: counts, sizes, a picture, a preview."""
+"""The metadata of a snapshot in the Dagster UI: counts, sizes, a picture, a preview."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ Metadata = dict[str, Any]
 
 
 def savepoint_metadata(snapshot: Snapshot) -> Metadata:
-    """Of a snapshot as found."""
+    """Return the metadata of a snapshot that was found."""
     described = snapshot.describe(key_groups=False)
     rows = [
         (operator.label, operator.name, operator.parallelism, operator.max_parallelism,
@@ -63,7 +63,7 @@ def savepoint_metadata(snapshot: Snapshot) -> Metadata:
 
 
 def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
-    """Of a snapshot in the lake."""
+    """Return the metadata of a snapshot in the lake."""
     record = done.record
     versions = {table.path: table.version for table in record.tables}
     rows = [
@@ -92,7 +92,7 @@ def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
 
 
 def table_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Metadata]:
-    """The metadata of each table of a snapshot, by its path below the lake."""
+    """Return the metadata of each table of a snapshot, by its path below the lake."""
     metadata = {}
     by_size = sorted(
         (-sum(unit.size for unit in table.units), table.path) for table in record.tables
@@ -139,7 +139,7 @@ def _column_schema(schema: pa.Schema) -> dg.TableSchema:
 
 
 def compression_metadata(done: Recompression) -> Metadata:
-    """Of a savepoint that was compressed, or is no more."""
+    """Return the metadata of a savepoint that was compressed or decompressed."""
     rows = [
         (state.operator, state.state, bytes_text(int(state.content_bytes)),
          bytes_text(int(state.after_bytes)), f"{state.ratio:.2f}",
@@ -157,7 +157,7 @@ def compression_metadata(done: Recompression) -> Metadata:
 
 
 def _preview(lake: Catalog, operators: list[OperatorRecord]) -> str:
-    """A few rows of every table."""
+    """Return a few rows of every table."""
     parts = []
     for operator in operators:
         for state in operator.operator_states:
@@ -189,7 +189,7 @@ def _cell(value: Any) -> str:
 
 
 def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
-    """Of a plan."""
+    """Return the metadata of a plan."""
     metadata: Metadata = {}
     for plan in plans:
         rows = [
@@ -212,7 +212,7 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
 
 
 def export_metadata(done: ExportResult) -> Metadata:
-    """The metadata of an export."""
+    """Return the metadata of an export."""
     return {
         "savepoint": dg.MetadataValue.path(public_location(done.path)),
         "_metadata version": done.metadata_version,
@@ -223,7 +223,7 @@ def export_metadata(done: ExportResult) -> Metadata:
 
 
 def outcome_metadata(done: Outcome) -> Metadata:
-    """Of a migration."""
+    """Return the metadata of a migration."""
     return {
         "outcome": done.outcome,
         "made": done.made,
@@ -233,13 +233,13 @@ def outcome_metadata(done: Outcome) -> Metadata:
 
 
 def spark_metadata() -> Metadata:
-    """A link to the interface of the Spark that works in this process, if one does."""
+    """Return a link to the UI of this process's Spark, if there is one."""
     address = spark_ui()
     return {"Spark UI": dg.MetadataValue.url(address)} if address else {}
 
 
 def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
-    """Of a compatibility check."""
+    """Return the metadata of a compatibility check."""
     rows = [
         (verdict.operator, verdict.state or "(key)", verdict.result.verdict.text,
          [str(reason) for reason in verdict.result.reasons])
@@ -250,7 +250,7 @@ def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
 
 
 def verification_metadata(done: Verification) -> Metadata:
-    """Of a savepoint that was restored elsewhere."""
+    """Return the metadata of a savepoint that was restored elsewhere."""
     return {
         "entries restored": done.entries,
         "state restored (bytes)": done.size,
@@ -259,7 +259,7 @@ def verification_metadata(done: Verification) -> Metadata:
 
 
 def prune_metadata(done: DropResult) -> Metadata:
-    """The metadata of snapshots that were dropped."""
+    """Return the metadata of snapshots that were dropped."""
     return {
         "dropped": len(done.dropped),
         "kept": len(done.kept),
@@ -270,7 +270,7 @@ def prune_metadata(done: DropResult) -> Metadata:
 
 
 def log_migration_metadata(done: Iterable[TaskMigration]) -> Metadata:
-    """Of a checkpoint log's migration."""
+    """Return the metadata of a checkpoint log's migration."""
     listed = list(done)
     counts = Counter(migration.outcome for migration in listed)
     rows = [
@@ -282,7 +282,7 @@ def log_migration_metadata(done: Iterable[TaskMigration]) -> Metadata:
 
 
 def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
-    """The metadata of what commits cost.
+    """Return the metadata of the cost of commits.
 
     Args:
         reports: In their order.
@@ -312,7 +312,7 @@ def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
 
 
 def run_metadata(done: RunResult) -> Metadata:
-    """Of a run of process functions."""
+    """Return the metadata of a run of process functions."""
     return {
         "run": done.run,
         "records in": done.records,
@@ -324,7 +324,7 @@ def run_metadata(done: RunResult) -> Metadata:
 
 
 def findings_metadata(findings: Iterable[Finding]) -> Metadata:
-    """Of a check of legality."""
+    """Return the metadata of a check of legality."""
     rows = [
         (
             finding.severity.value,
@@ -340,13 +340,13 @@ def findings_metadata(findings: Iterable[Finding]) -> Metadata:
 
 
 def faults_list(faults: Iterable[object]) -> dg.MetadataValue:
-    """Faults as a list."""
+    """Return faults as a list."""
     lines = [f"- {as_markdown(str(fault))}" for fault in faults]
     return dg.MetadataValue.md("\n".join(lines) or "none")
 
 
 def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table; a cell is what is to be shown, or several lines in a list."""
+    """Return a table; a cell is a value, or a list of several lines."""
     names = [as_markdown(name) for name in columns]
     lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
     lines += ["| " + " | ".join(map(_shown, row)) + " |" for row in rows]

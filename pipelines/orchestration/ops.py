@@ -29,13 +29,13 @@ from statelake.state_core.formats.rewriting.recompression import recompress_snap
 
 
 class CompressionConfig(dg.Config):
-    """What is to be rewritten.
+    """The savepoint to rewrite.
 
     Attributes:
         savepoint: A canonical savepoint.
-        to: The new one's directory, not there yet.
-        compression: `snappy` or `none`; Snappy if nothing else is said.
-        flink_conf: Flink's own words: `execution.checkpointing.snapshot-compression`.
+        to: The directory of the new one, which must not exist.
+        compression: `snappy` or `none`; `snappy` by default.
+        flink_conf: Flink's option: `execution.checkpointing.snapshot-compression`.
     """
 
     savepoint: str
@@ -46,7 +46,7 @@ class CompressionConfig(dg.Config):
 
 @dg.op
 def compress(context: dg.OpExecutionContext, config: CompressionConfig) -> str:
-    """Write a savepoint again with another compression: its path."""
+    """Write a savepoint with another compression. Returns its path."""
     codec = configured_compression(config.flink_conf, config.compression) or "snappy"
     done = recompress_snapshot(config.savepoint, config.to, codec)
     context.add_output_metadata(compression_metadata(done))
@@ -54,17 +54,17 @@ def compress(context: dg.OpExecutionContext, config: CompressionConfig) -> str:
 
 
 class ProcessConfig(dg.Config):
-    """Which job of process functions is run, and how.
+    """How a job of process functions is run.
 
     Attributes:
         job: `MODULE:JOB` or `FILE.py:JOB`; by default the resource's declared job.
         parallelism: The parallelism of its operators; as before by default.
         backend: `heap` or `rocksdb`.
         engine: `auto`, `spark` or `local`.
-        restore: The snapshot that the very first run begins with.
-        blobs: A blob store that state goes to as well; none by default.
+        restore: The snapshot from which the first run starts.
+        blobs: A blob store to which state is committed, too; there is no such store by default.
         restore_from: `lake`, or `blob_store`: where the state of the run before is taken from.
-        always: Whether to run without new input too.
+        always: Whether to run without new input.
     """
 
     job: str = ""
@@ -81,7 +81,7 @@ class ProcessConfig(dg.Config):
 def check_declarations(
     context: dg.OpExecutionContext, config: ProcessConfig, locations: Locations
 ) -> str:
-    """Hold a job against the rules of legality, before anything runs: its name."""
+    """Check that a job is legal before it runs. Returns its name."""
     named = config.job or locations.declared_job
     findings = check_job(load_runnable(named).declaration())
     context.add_output_metadata({"findings": len(findings)})
@@ -97,7 +97,7 @@ def check_declarations(
 def run_functions(
     context: dg.OpExecutionContext, config: ProcessConfig, locations: Locations, named: str
 ) -> str:
-    """Run the job over what its sources got since its last run: the snapshot of its state."""
+    """Run the job on the new input of its sources. Returns the snapshot of its state."""
     options = RunOptions(
         config.parallelism, config.backend, config.engine, config.restore,
         blobs=config.blobs, restore_from=config.restore_from, always=config.always,
@@ -120,22 +120,22 @@ class SavepointConfig(dg.Config):
 
 
 class KeepConfig(dg.Config):
-    """What stays of the savepoints.
+    """Which savepoints are kept.
 
     Attributes:
-        keep: How many verified ones.
+        keep: The number of verified ones.
     """
 
     keep: int = Field(default=7, ge=1)
 
 
 class PruneConfig(dg.Config):
-    """What stays of the snapshots that were imported.
+    """Which imported snapshots are kept.
 
     Attributes:
         last: So many of the newest.
         daily: And the newest of each day, of so many days that have one.
-        policy: A policy of `statelake retain` that says it instead.
+        policy: A policy of `statelake retain` instead.
     """
 
     last: int = Field(default=30, ge=1)
@@ -143,16 +143,16 @@ class PruneConfig(dg.Config):
     policy: str = ""
 
     def parsed(self) -> Policy:
-        """The policy."""
+        """Parse the policy."""
         return Policy.parse(self.policy) if self.policy else Policy.of(self.last, self.daily)
 
 
 class CommitsConfig(dg.Config):
-    """Which commits are reported, and what is alarming.
+    """Which commits are reported, and the limits.
 
     Attributes:
         job: The job whose commits are read; the resource's by default.
-        hours: How far to look back.
+        hours: The age of the oldest commits.
         max_blocked: How many commits may have held up processing.
         max_skipped: How many may have been skipped because the one before was under way.
     """
@@ -167,7 +167,7 @@ class CommitsConfig(dg.Config):
 def export_savepoint(
     context: dg.OpExecutionContext, config: SavepointConfig, locations: Locations
 ) -> tuple[str, str]:
-    """Export the newest snapshot of the job: the savepoint, and the snapshot's id."""
+    """Export the newest snapshot of the job. Returns the savepoint and the snapshot's id."""
     record, done = take_savepoint(
         locations.open_lake(),
         locations.job_name,
@@ -187,7 +187,7 @@ def restore_elsewhere(
     savepoint: str,
     snapshot: str,
 ) -> str:
-    """Check the savepoint and restore it into a lake of its own; fails on the least fault."""
+    """Check the savepoint and restore it into a temporary lake. Fails on any fault."""
     lake = locations.open_lake()
     record = lake.snapshot(locations.job_name, snapshot)
     done = verify_savepoint(lake, record, savepoint, config.engine)
@@ -202,7 +202,7 @@ def restore_elsewhere(
 def keep_exports(
     context: dg.OpExecutionContext, config: KeepConfig, locations: Locations, savepoint: str
 ) -> list[str]:
-    """Remove all but the last verified savepoints: those that stay."""
+    """Delete all but the last verified savepoints. Returns the others."""
     kept, gone = keep_savepoints(locations.exports_location, locations.job_name, config.keep)
     context.add_output_metadata(
         {"newest": dg.MetadataValue.path(savepoint), "kept": len(kept), "removed": gone}
@@ -211,11 +211,11 @@ def keep_exports(
 
 
 def prune_op(job: StateJob) -> dg.OpDefinition:
-    """The op that drops snapshots of a job: it writes its tables, as an import does."""
+    """Return the op that drops snapshots of a job; like an import it writes the job's tables."""
 
     @dg.op(name=job.named("prune_step"), pool=job.pool, required_resource_keys={job.resource})
     def prune_snapshots(context: dg.OpExecutionContext, config: PruneConfig) -> list[str]:
-        """Drop the snapshots that need not stay, and free what only they needed: their names."""
+        """Drop the snapshots that are not kept, with their files. Returns their names."""
         locations = job.places(context)
         done = prune(locations.open_lake(), locations.job_name, config.parsed())
         if done is None:
@@ -231,7 +231,7 @@ def prune_op(job: StateJob) -> dg.OpDefinition:
 def report_commits(
     context: dg.OpExecutionContext, config: CommitsConfig, locations: Locations
 ) -> dict[str, int]:
-    """Show what commits cost; fails if they were skipped or held up processing too often."""
+    """Report the cost of commits. Fails if too many were skipped or blocked processing."""
     now = now_millis()
     job = config.job or locations.job_name
     reports = CommitReports(locations.open_lake().directory, job)

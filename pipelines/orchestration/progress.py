@@ -12,13 +12,13 @@ SECONDS = 5.0
 
 
 class LoggedProgress:
-    """Logs how far a piece of work is, every few seconds and when it is done; where Spark shows it.
+    """Logs the progress of some work every few seconds and at its end, and where Spark shows it.
 
-    Called with (done, total) by what does the work.
+    Called with (done, total).
 
     Args:
-        log: Where to.
-        what: What is done, as a line begins.
+        log: The log.
+        what: The name of the work, at the beginning of a line.
         of_bytes: Whether (done, total) are bytes, and not parts.
     """
 

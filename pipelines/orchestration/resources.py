@@ -1,4 +1,4 @@
-"""Where things are: the savepoints that come in, the lake, and the exports that go out."""
+"""The locations of savepoints, of the lake, and of exports."""
 
 import os
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ DEFAULTS = {
 
 
 def public_location(location: str) -> str:
-    """A path as it was given, or a URI without its credentials and options."""
+    """Return a path as it was given, or a URI without its credentials and options."""
     parts = urlsplit(location)
     if not parts.netloc:
         return location
@@ -29,9 +29,9 @@ def public_location(location: str) -> str:
 
 
 class Locations(dg.ConfigurableResource[None]):
-    """Paths or URIs. What is left empty comes from the environment when a run needs it.
+    """Paths or URIs. Empty ones come from the environment when a run needs them.
 
-    A URI may have credentials: what people are shown is `public_location` of it.
+    A URI may have credentials: `public_location` is shown instead.
 
     Attributes:
         savepoints: A directory of savepoints, each in a directory of its own
@@ -64,39 +64,39 @@ class Locations(dg.ConfigurableResource[None]):
 
     @property
     def savepoints_location(self) -> str:
-        """The directory of savepoints."""
+        """Return the directory of savepoints."""
         return self._given(self.savepoints, "STATELAKE_SAVEPOINTS")
 
     @property
     def exports_location(self) -> str:
-        """Where exports go."""
+        """Return the directory of exports."""
         return self._given(self.exports, "STATELAKE_EXPORTS")
 
     @property
     def job_name(self) -> str:
-        """The job's name in the lake."""
+        """Return the job's name in the lake."""
         return self._given(self.job, "STATELAKE_JOB")
 
     @property
     def against_location(self) -> str:
-        """What snapshots are checked against; empty if nothing is."""
+        """Return the location that snapshots are checked against; empty if there is none."""
         return self._given(self.against, "STATELAKE_AGAINST")
 
     @property
     def declared_job(self) -> str:
-        """The job that declares its states; empty if none is named."""
+        """Return the job that declares its states; empty if it is not given."""
         return self._given(self.declared, "STATELAKE_DECLARED")
 
     def checkpoint_log(self, name: str) -> str:
-        """The checkpoint log of that name."""
+        """Open the checkpoint log of that name."""
         location = self._given(self.checkpoints, "STATELAKE_CHECKPOINTS")
         return location_below(location, name)
 
     def open_lake(self) -> Catalog:
-        """The lake."""
+        """Open the lake."""
         return Catalog(self._given(self.lake, "STATELAKE_LAKE"))
 
     def savepoint(self, name: str) -> str:
-        """The savepoint of that name: a partition's key, which was a directory's name there."""
+        """Return the location of the savepoint with that name, which is a partition's key."""
         relative_path(name, what="a savepoint", inside="the directory of savepoints")
         return location_below(self.savepoints_location, name)

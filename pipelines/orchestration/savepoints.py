@@ -1,4 +1,4 @@
-"""Which savepoints there are in a job's directory; one that Flink still writes is none yet."""
+"""The savepoints in a job's directory. One that Flink is still writing does not count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statelake.state_core.formats.reader import METADATA_FILE
 
 
 def find_savepoints(location: str) -> list[str]:
-    """The names of the directories below `location` that hold a finished snapshot."""
+    """Return the names of the directories below `location` that hold a finished snapshot."""
     directory = Directory(location).confined()
     return [name for name in directory.names() if _is_finished(directory, name)]
 
@@ -20,7 +20,7 @@ def has_savepoint(location: str, name: str) -> bool:
 
 
 def newest_savepoint(locations: Locations) -> str | None:
-    """The name of the savepoint that was finished last, if there is one."""
+    """Return the name of the savepoint that was finished last, or None."""
     directory = Directory(locations.savepoints_location).confined()
     names = find_savepoints(locations.savepoints_location)
     return max(names, key=lambda name: directory.modified(f"{name}/{METADATA_FILE}"), default=None)

@@ -25,7 +25,7 @@ Look: TypeAlias = Callable[[StateJob, dg.ScheduleEvaluationContext], Tick]
 
 
 def job_schedules(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.ScheduleDefinition]:
-    """All schedules of a job."""
+    """Return all schedules of a job."""
     settings = job.settings
     wanted: list[tuple[str, str, str, Look]] = [
         ("nightly_archive", ARCHIVE, settings.schedule, _archive),
@@ -54,7 +54,7 @@ def _schedule(
 
 
 def _archive(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
-    """Archives the savepoint that was written last."""
+    """Archive the savepoint that was written last."""
     locations = job.places(context)
     newest = newest_savepoint(locations)
     if newest is None:
@@ -64,7 +64,7 @@ def _archive(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
 
 
 def _verify(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
-    """Takes and verifies a savepoint of the job, if it has a snapshot."""
+    """Export and verify a savepoint of the job, if it has a snapshot."""
     locations = job.places(context)
     if locations.open_lake().latest(locations.job_name) is None:
         return dg.SkipReason(f"job {locations.job_name!r} has no snapshot")
@@ -72,7 +72,7 @@ def _verify(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
 
 
 def _take(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
-    """Has the cluster take a savepoint, unless it is at one, or about to stop the job."""
+    """Trigger a savepoint on the cluster, unless one is in progress or the job is stopping."""
     if is_under_way(context.instance, job.named(RESCALE)):
         return dg.SkipReason("it is being rescaled, which takes a savepoint")
     if is_under_way(context.instance, job.named(SAVEPOINT)):
@@ -81,18 +81,18 @@ def _take(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
 
 
 def _prune(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
-    """Drops the snapshots that need not stay."""
+    """Drop the snapshots that the policy does not keep."""
     exists = job.places(context).open_lake().exists()
     return dg.RunRequest() if exists else dg.SkipReason("there is no lake yet")
 
 
 def _run_functions(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
-    """Runs the declared job of process functions over what its sources got."""
+    """Run the declared job of process functions on the new input of its sources."""
     if not job.places(context).declared_job:
         return dg.SkipReason("no job is named: set STATELAKE_DECLARED to MODULE:JOB")
     return dg.RunRequest()
 
 
 def _report_commits(*_: object) -> Tick:
-    """Looks at what commits cost."""
+    """Report the cost of commits."""
     return dg.RunRequest()

@@ -1,4 +1,4 @@
-"""Sensors: a savepoint becomes a partition and a run; states that change, jobs that are lost."""
+"""Sensors for new savepoints, changed states and lost jobs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ RUNS = "it runs"
 
 
 def job_sensors(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.SensorDefinition]:
-    """All sensors of a job."""
+    """Return all sensors of a job."""
     sensors = [_savepoints(job, jobs[ARCHIVE]), _states(job, jobs[CHECK])]
     flink = job.settings.flink
     if flink is not None:
@@ -43,7 +43,7 @@ def _sensor(
 def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
     @_sensor(job, target, "new_savepoints")
     def new_savepoints(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Archives every savepoint that has not been seen."""
+        """Archive every new savepoint."""
         location = job.places(context).savepoints_location
         known = set(context.instance.get_dynamic_partitions(str(job.snapshots.name)))
         new = [name for name in find_savepoints(location) if name not in known]
@@ -60,7 +60,7 @@ def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
 def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
     @_sensor(job, target, "changed_states")
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Tells of operators, states and types that changed, and checks what could restore them."""
+        """Report changed operators, states and types, and check which job can restore them."""
         locations = job.places(context)
         lake = locations.open_lake()
         listed = lake.summaries(locations.job_name) if lake.exists() else []
@@ -97,7 +97,7 @@ def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
 def _lost(job: StateJob, flink: FlinkSettings, target: AnyJob, rescale: str) -> dg.SensorDefinition:
     @_sensor(job, target, "lost_job")
     def lost_job(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Tells, once, that the cluster does not run the job, or does not answer."""
+        """Report once that the cluster does not run the job, or does not answer."""
         if is_under_way(context.instance, rescale):
             return dg.SkipReason("it is being rescaled")
         loss = live_job(job, flink, context).loss()
@@ -113,7 +113,7 @@ def _lost(job: StateJob, flink: FlinkSettings, target: AnyJob, rescale: str) -> 
 
 
 def changed_states(before: SnapshotRecord, after: SnapshotRecord) -> list[str]:
-    """What operators and states came, went, or have other types: a sentence each."""
+    """Return a sentence for each operator or state that is new, gone or of another type."""
     old, new = _types(before), _types(after)
     changes = []
     for place in sorted({*old, *new}):
@@ -127,7 +127,7 @@ def changed_states(before: SnapshotRecord, after: SnapshotRecord) -> list[str]:
 
 
 def _types(record: SnapshotRecord) -> dict[str, str]:
-    """The type of the keys of each operator, and those of each state."""
+    """Return the key type of each operator, and the types of each state."""
     types_of = {}
     for operator in record.operators:
         types_of[operator.label] = f"keys {operator.key_type}" if operator.key_type else "no keys"

@@ -1,4 +1,4 @@
-"""What `defs.yaml` says of each job and of erasures, with what holds where it says nothing."""
+"""The settings of each job and of erasures in `defs.yaml`, with their defaults."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from statelake.pipelines.operations.retention import Policy
 
 
 class CheckSeverity(dg.Resolvable, dg.Model):
-    """How bad it is if a check does not pass.
+    """The severity of a check that does not pass.
 
     Attributes:
-        severity: `ERROR`, or `WARN`, which stops nothing.
+        severity: `ERROR`, or `WARN`, which blocks nothing.
     """
 
     severity: Literal["ERROR", "WARN"] = "ERROR"
@@ -42,8 +42,8 @@ class SkewSettings(dg.Resolvable, dg.Model):
     """The largest subtask's bytes over the mean of an operator's subtasks.
 
     Attributes:
-        at_most: 1 is even.
-        from_bytes: Operators with less state than that may be as uneven as they are.
+        at_most: The largest ratio allowed; 1 is even.
+        from_bytes: Operators with less state are not checked.
         severity: `ERROR` or `WARN`.
     """
 
@@ -56,7 +56,7 @@ class StalenessSettings(dg.Resolvable, dg.Model):
     """The age of the job's newest snapshot, and how often its assets are to be materialized.
 
     Attributes:
-        hours: How old the newest snapshot may be.
+        hours: The largest age allowed.
         severity: `ERROR` or `WARN`.
     """
 
@@ -69,10 +69,10 @@ class CheckSettings(dg.Resolvable, dg.Model):
 
     Attributes:
         legality: Whether the declared job may restore it; as an error it blocks.
-        compatibility: Whether the job that it is compared with could use every state.
-        growth: Against the snapshots before; none if it is null.
-        skew: Between subtasks; none if it is null.
-        staleness: How old the newest snapshot may be; no limit if it is null.
+        compatibility: Whether the job that it is compared with can use every state.
+        growth: The size against earlier snapshots; not checked if null.
+        skew: The skew between subtasks; not checked if null.
+        staleness: The age of the newest snapshot; not checked if null.
     """
 
     legality: CheckSeverity = CheckSeverity()
@@ -97,12 +97,12 @@ class RestoreSettings(dg.Resolvable, dg.Model):
 
 
 class RetentionSettings(dg.Resolvable, dg.Model):
-    """Which imported snapshots stay in the lake.
+    """Which imported snapshots are kept in the lake.
 
     Attributes:
         last: So many of the newest.
         daily: And the newest of each day, of so many days that have one.
-        policy: A policy of `statelake retain`, which says it instead: `30d all, 1y daily`.
+        policy: A policy of `statelake retain` instead: `30d all, 1y daily`.
         schedule: When the others are dropped.
     """
 
@@ -121,19 +121,19 @@ class RetentionSettings(dg.Resolvable, dg.Model):
 
 
 class CanarySettings(dg.Resolvable, dg.Model):
-    """The proof that a program restores a snapshot: it is run from that, and cancelled.
+    """The canary: a program is run from a snapshot, and cancelled, to prove that it restores.
 
-    While it runs it reads its sources and writes its sinks: its arguments say where these are.
+    While it runs it reads its sources and writes its sinks, which its arguments name.
 
     Attributes:
-        arguments: The program's, so that it does no harm. Nothing shows them.
+        arguments: The program's arguments, for harmless sources and sinks. They are never shown.
         url: The cluster's REST API; that of the job, by default.
-        jar: The program, as a file here; what the job runs, by default.
+        jar: The program, as a local file; the job's program by default.
         jar_id: The id of a JAR on the cluster, instead.
         entry_class: The class with `main`.
-        sample: A share of the keys to run it from, such as `1%`; all of them, by default.
-        seed: Another one samples other keys.
-        leave_out_opaque: Whether state that can't be sampled is left out, and not refused.
+        sample: The share of the keys to restore, such as `1%`; all by default.
+        seed: The seed of the sample.
+        leave_out_opaque: Whether state that can't be sampled is left out instead of refused.
         severity: `ERROR` or `WARN`.
     """
 
@@ -155,30 +155,30 @@ class CanarySettings(dg.Resolvable, dg.Model):
         return self
 
     def sharing(self) -> Sharing | None:
-        """What of a snapshot it is run from; None if that is all of it."""
+        """Return the part of a snapshot to restore; None for all of it."""
         if not self.sample:
             return None
         return Sharing(Sample(parse_share(self.sample), self.seed), leave_out=self.leave_out_opaque)
 
 
 class FlinkSettings(dg.Resolvable, dg.Model):
-    """The cluster that a job runs on. Who asks it is said by the environment alone.
+    """The cluster of a job. Credentials come from the environment alone.
 
     Attributes:
         url: Its REST API; `STATELAKE_FLINK` when it is needed, by default.
         job: The job there: its name, or its id; its name in the lake, by default.
-        savepoints: The job's directory of savepoints, as the cluster calls it; by default what
-            `path_map` says.
-        path_map: By each directory as the cluster calls it, the same as it is called here.
+        savepoints: The job's directory of savepoints, by the cluster's path; by default from
+            `path_map`.
+        path_map: The local path of each of the cluster's directories.
         form: The format of savepoints: `canonical` or `native`.
         schedule: When a savepoint is taken.
-        jar: The program that runs there, as a file here; or else:
+        jar: The program, as a local file; or else:
         jar_id: The id of its JAR on the cluster.
-        entry_class: The class with `main`; by default what the JAR says.
-        arguments: The program's. Nothing shows them.
+        entry_class: The class with `main`; by default from the JAR's manifest.
+        arguments: The program's arguments. They are never shown.
         exports: Where the savepoint is written that a rescaled job starts from, as that is called
             here; below the lake's exports, by default.
-        canary: How snapshots are proved to be restorable; not at all, by default.
+        canary: The canary; there is no such check by default.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -204,17 +204,17 @@ class FlinkSettings(dg.Resolvable, dg.Model):
 
 
 class ErasureSettings(dg.Resolvable, dg.Model):
-    """Erasures from the lake, as people ask for them.
+    """Erasures from the lake on request.
 
     Attributes:
-        requests: A directory of requests, each a JSON file that is called by its id.
-        promised_days: How long an erasure may take where its request does not say it.
+        requests: A directory of requests, each a JSON file named after its id.
+        promised_days: How many days an erasure may take if its request does not say.
         also: Other directories or URIs that its audit searches, such as exports.
         blobs: Blob stores of runs, directories or URIs, that are erased from, too.
         changelogs: Directories of changelogs that are.
-        prefix: What its names in Dagster begin with, where a project has several lakes.
-        sensor_seconds: How often the directory of requests is looked at, at least.
-        schedule: When it is checked that no promise was broken.
+        prefix: The prefix of its names in Dagster, if a project has several lakes.
+        sensor_seconds: The interval at which the directory of requests is read, at least.
+        schedule: When overdue requests are checked.
     """
 
     requests: str = Field(min_length=1)
@@ -228,22 +228,22 @@ class ErasureSettings(dg.Resolvable, dg.Model):
 
 
 class JobSettings(dg.Resolvable, dg.Model):
-    """A Flink job: where its savepoints are, and what is to happen with them.
+    """A Flink job: its savepoints, and what is done with them.
 
     Attributes:
         name: Its name in the lake.
-        savepoints: A directory of savepoints, each in a directory of its own.
-        prefix: What its names in Dagster begin with; its name, by default.
+        savepoints: A directory with a directory for each savepoint.
+        prefix: The prefix of its names in Dagster; its name by default.
         against: What snapshots are checked against: a savepoint of the job that is to restore
             them, or a file that says what states become.
         declared: The job that is to restore them, as it declares its states: `MODULE:JOB`.
         schedule: When its newest savepoint is archived.
         verify_schedule: When its newest snapshot is exported, restored elsewhere and compared.
-        sensor_seconds: How often the directory of savepoints is looked at, at least.
-        retention: Which snapshots stay; all of them, by default.
+        sensor_seconds: The interval at which the directory of savepoints is read, at least.
+        retention: Which snapshots are kept; all by default.
         checks: Their severity and limits.
         restore: How snapshots are planned and exported.
-        flink: The cluster that it runs on; none by default.
+        flink: Its cluster, if it is operated from here.
         engine: `auto`, `local` or `spark`.
         partitions_per_run: How many partitions one run of a backfill does.
         process_functions: Whether the job runs on statelake's own runtime, too.

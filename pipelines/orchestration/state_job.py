@@ -1,4 +1,4 @@
-"""One job as all its definitions know it: its settings, its places, its names in Dagster."""
+"""One job, as its definitions use it: settings, locations, names in Dagster."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ class OverSnapshots(TypedDict):
 
 @dataclass(frozen=True)
 class StateJob:
-    """A job that definitions are made for.
+    """A job with definitions.
 
     Attributes:
-        settings: What the configuration says of it.
-        locations: Where things are.
-        tables: What is known of its tables when definitions are made: by the path of each, a
-            sentence that describes it.
+        settings: Its configuration.
+        locations: Its locations.
+        tables: Its tables when definitions are made: by path, a sentence that describes it.
     """
 
     settings: JobSettings
@@ -41,45 +40,45 @@ class StateJob:
 
     @property
     def prefix(self) -> str:
-        """What its names begin with, as Dagster allows names; empty where there is one job."""
+        """Return the prefix of its names, in Dagster's characters; empty if there is one job."""
         prefix = self.settings.prefix
         return _NO_NAME.sub("_", self.settings.name if prefix is None else prefix)
 
     def named(self, name: str) -> str:
-        """The name of a job, schedule, sensor, resource or partitions definition."""
+        """Return the name of a job, schedule, sensor, resource or partitions definition."""
         return f"{self.prefix}_{name}" if self.prefix else name
 
     @property
     def group(self) -> str:
-        """The group of its assets."""
+        """Return the group of its assets."""
         return self.prefix or "state"
 
     @property
     def key_prefix(self) -> list[str]:
-        """What the keys of its assets begin with."""
+        """Return the prefix of its assets' keys."""
         return [self.prefix] if self.prefix else []
 
     def key(self, name: str) -> dg.AssetKey:
-        """The key of one of its assets."""
+        """Return the key of one of its assets."""
         return dg.AssetKey([*self.key_prefix, name])
 
     @property
     def snapshots(self) -> dg.DynamicPartitionsDefinition:
-        """A partition a snapshot, added as it is found."""
+        """Return the partitions: one for each snapshot, added when it is found."""
         return dg.DynamicPartitionsDefinition(name=self.named("snapshots"))
 
     @property
     def checkpoint_logs(self) -> dg.DynamicPartitionsDefinition:
-        """A partition a checkpoint log."""
+        """Return the partitions: one for each checkpoint log."""
         return dg.DynamicPartitionsDefinition(name=self.named("checkpoint_logs"))
 
     @property
     def resource(self) -> str:
-        """The key of the resource that says where things are."""
+        """Return the key of the resource with the locations."""
         return self.named("locations")
 
     def places(self, context: Any) -> Locations:
-        """Where things are, in a run, a sensor or a schedule."""
+        """Return the locations in a run, a sensor or a schedule."""
         return cast("Locations", getattr(context.resources, self.resource))
 
     @property
@@ -93,7 +92,7 @@ class StateJob:
         return dg.BackfillPolicy.multi_run(self.settings.partitions_per_run)
 
     def of_snapshots(self) -> OverSnapshots:
-        """What all its assets over snapshots have in common, as arguments of their decorators."""
+        """Return the arguments that the decorators of its assets over snapshots share."""
         return {
             "partitions_def": self.snapshots,
             "group_name": self.group,
@@ -103,7 +102,7 @@ class StateJob:
 
 
 def table_key(path: str) -> dg.AssetKey:
-    """The key of a table's asset: `orders / counter / count`.
+    """Return the key of a table's asset: `orders / counter / count`.
 
     No two tables of a lake have the same: no job, operator or state begins with an underscore in
     the path of a table, so timers are `_timers` and operator state is below `_operator`.

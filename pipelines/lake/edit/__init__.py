@@ -1,7 +1,7 @@
 """Snapshots made of others: edited tables committed, states renamed, purged, merged, migrated.
 
 ====================  ===============================================================
-`rewriting`           the engine: tables rewritten piece by piece, through transforms
+`rewriting`           the engine: `derive`, and tables rewritten piece by piece, through transforms
 `pieces`              what the engine works on
 `key_group_layout`    how keyed state and timers lie in files, and are counted
 `subtask_layout`      the same for operator state

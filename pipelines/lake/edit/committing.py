@@ -18,7 +18,7 @@ from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.attempts import settle_attempts
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.deletions import UNDO
-from statelake.pipelines.lake.edit.rewriting import TableRewriter, layout_of, successor_of
+from statelake.pipelines.lake.edit.rewriting import Derivation, TableChange, derive, layout_of
 from statelake.pipelines.lake.tables.names import check_names
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.tables import TableFile
@@ -75,49 +75,43 @@ def commit_snapshot(
         },
         f"what was made of snapshot {parent!r} can't be committed",
     )
-    with successor_of(lake, job, record, snapshot_id, engine=engine, progress=progress) as (
-        record,
-        rewriter,
-    ):
-        work = _Commit(lake, rewriter, record, lake.records(job)[0])
-        operators = [work.operator(operator) for operator in record.operators]
-        snapshot = record.followed_by(snapshot_id, "commit", operators, rewriter.written, note)
-        snapshot = rewriter.commit(snapshot)
-    return CommitResult(snapshot, work.changed)
+    work = _Commit(lake, parent, lake.records(job)[0])
+    done = derive(lake, job, record, snapshot_id, work, note=note, engine=engine, progress=progress)
+    return CommitResult(done.record, work.changed)
 
 
-class _Commit:
-    def __init__(
-        self,
-        lake: Catalog,
-        rewriter: TableRewriter,
-        parent: SnapshotRecord,
-        snapshots: Sequence[SnapshotRecord],
-    ) -> None:
+class _Commit(Derivation):
+    origin = "commit"
+
+    def __init__(self, lake: Catalog, parent: str, snapshots: Sequence[SnapshotRecord]) -> None:
         self.lake = lake
-        self.rewriter = rewriter
-        self.parent = parent.snapshot_id
+        self.parent = parent
         self.owners: dict[tuple[str, int], list[str]] = {}  # snapshots by table and version
         for record in snapshots:
             for table in record.tables:
                 owners = self.owners.setdefault((table.path, table.version), [])
                 owners.append(record.snapshot_id)
+        self.before: dict[str, dict[str, int]] = {}  # entries by state, of edited tables
         self.changed: dict[str, tuple[int, int]] = {}
 
-    def operator(self, operator: OperatorRecord) -> OperatorRecord:
-        """The operator with the tables as they are now."""
-        for table in operator.tables:
-            files = self._files_now(table)
-            if files.keys() == {file.path for file in table.units}:
-                continue
-            layout = layout_of(self.lake, operator, table)
-            self._check_columns(table, layout.schema)
-            pieces = layout.edited_pieces(table.units, list(files.values()))
-            before = _entries(operator, table)
-            operator = self.rewriter.rewrite_table(operator, table, layout, pieces)
-            for name, entries in _entries(operator, table).items():
-                self.changed[f"{operator.label}/{name}"] = (before[name], entries)
-        return operator
+    def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
+        """Return the pieces whose files are other ones now."""
+        files = self._files_now(table)
+        if files.keys() == {file.path for file in table.units}:
+            return None
+        layout = layout_of(self.lake, operator, table)
+        self._check_columns(table, layout.schema)
+        self.before[table.path] = _entries(operator, table)
+        return TableChange(layout, layout.edited_pieces(table.units, list(files.values())))
+
+    def finish(self, record: SnapshotRecord) -> SnapshotRecord:
+        """Count the entries of edited tables."""
+        for operator in record.operators:
+            for table in operator.tables:
+                for name, before in self.before.get(table.path, {}).items():
+                    after = _entries(operator, table)[name]
+                    self.changed[f"{operator.label}/{name}"] = (before, after)
+        return record
 
     def _files_now(self, table: TableRecord) -> dict[str, TableFile]:
         """The files of the table's latest version, which must be made of the parent's alone.

@@ -21,11 +21,13 @@ from statelake.pipelines.lake.edit.merging import merge_operators, merged_tables
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.purging import Expired, refuse_lasting
 from statelake.pipelines.lake.edit.rewriting import (
+    Derivation,
+    TableChange,
     TableRewriter,
     Transform,
+    derive,
     layout_of,
     pieces_of,
-    successor_of,
 )
 from statelake.pipelines.lake.edit.selecting import (
     find_state,
@@ -34,10 +36,16 @@ from statelake.pipelines.lake.edit.selecting import (
     without_state,
 )
 from statelake.pipelines.lake.tables.names import check_names
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
+from statelake.pipelines.lake.tables.records import (
+    CarriedFile,
+    OperatorRecord,
+    SnapshotRecord,
+    TableRecord,
+)
 from statelake.state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
 from statelake.state_core.errors import ConflictError, NotFoundError
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
     OperatorMetadata,
     write_metadata,
 )
@@ -145,14 +153,12 @@ def edit_snapshot(
     others = [lake.snapshot(other, merged) for other, merged in edit.merge]
     for other in others:
         paths += merged_tables(job, other, paths)
-    with successor_of(
-        lake, job, record, snapshot_id, paths=paths, others=others, engine=engine,
+    work = _Edit(edit)
+    done = derive(
+        lake, job, record, snapshot_id, work, note=note, paths=paths, others=others, engine=engine,
         progress=progress,
-    ) as (record, rewriter):  # fmt: skip
-        work = _Edit(record, edit, rewriter)
-        edited = work.run(snapshot_id, note)
-        edited = rewriter.commit(edited)
-    return EditResult(edited, work.changes(), work.offsets)
+    )  # fmt: skip
+    return EditResult(done.record, work.changes(), work.offsets)
 
 
 @dataclass(frozen=True)
@@ -182,14 +188,15 @@ class OffsetsMoved(Transform):
         return with_value_bytes(rows, changed) if changed else rows
 
 
-class _Edit:
-    def __init__(self, record: SnapshotRecord, edit: SnapshotEdit, rewriter: TableRewriter) -> None:
-        self.record = record
+class _Edit(Derivation):
+    record: SnapshotRecord
+    rewriter: TableRewriter
+    metadata: CheckpointMetadata
+
+    def __init__(self, edit: SnapshotEdit) -> None:
         self.edit = edit
-        self.rewriter = rewriter
-        self.metadata = carried_metadata(record)
-        self.operators = list(record.operators)
-        self.carried = list(record.carried)
+        self.operators: list[OperatorRecord] = []
+        self.carried: list[CarriedFile] = []
         self.before: dict[tuple[str, str], tuple[int, int]] = {}
         self.labels: dict[str, str] = {}
         self.transforms: dict[tuple[str, str], list[Transform]] = {}
@@ -198,8 +205,11 @@ class _Edit:
         self.copied = 0
         self.session: Session | None = None
 
-    def run(self, snapshot_id: str, note: str) -> SnapshotRecord:
-        """Everything in its order, and the record of what came of it."""
+    def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
+        """Merge and leave out operators and states, and collect the transforms of the others."""
+        self.record, self.rewriter = record, rewriter
+        self.metadata = carried_metadata(record)
+        self.operators, self.carried = list(record.operators), list(record.carried)
         self._merge()
         self.before = _sizes(self.operators)
         self.labels = {operator.operator_id: operator.label for operator in self.operators}
@@ -208,11 +218,26 @@ class _Edit:
         self._purge()
         self._keep_keys()
         self._set_offsets()
-        self._rewrite_tables()
+        return self.operators
+
+    def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
+        """Return the transforms that were collected for a table."""
+        transforms = self.transforms.get((operator.operator_id, table.path))
+        if transforms is None:
+            return None
+        layout = layout_of(self.rewriter.lake, operator, table)
+        return TableChange(layout, pieces_of(table), transforms)
+
+    def finish(self, record: SnapshotRecord) -> SnapshotRecord:
+        """Rename operators, and record what has no tables."""
+        self.operators = list(record.operators)
+        for name, file in self.edit.keep_keys.items():
+            refuse_no_match(self._with_state(name), file)
         self._rename()
-        written = self.copied + self.rewriter.written
-        edited = self.record.followed_by(snapshot_id, "edit", self.operators, written, note)
-        return replace(edited, metadata=write_metadata(self.metadata), carried=self.carried)
+        return replace(
+            record, operators=self.operators, metadata=write_metadata(self.metadata),
+            carried=self.carried, written_bytes=record.written_bytes + self.copied,
+        )  # fmt: skip
 
     def changes(self) -> list[StateChange]:
         """The states that are not as they were, the dropped ones too."""
@@ -322,19 +347,6 @@ class _Edit:
                 if each.operator_id == change.operator_id and change.coordinator is not None:
                     name = "" if each.coordinator is None else each.coordinator.name
                     each.coordinator = InlineHandle(name, change.coordinator)
-
-    def _rewrite_tables(self) -> None:
-        self.operators = [self._rewritten(operator) for operator in self.operators]
-        for name, file in self.edit.keep_keys.items():
-            refuse_no_match(self._with_state(name), file)
-
-    def _rewritten(self, operator: OperatorRecord) -> OperatorRecord:
-        for table in operator.tables:
-            transforms = self.transforms.get((operator.operator_id, table.path))
-            if transforms is not None:
-                layout, pieces = layout_of(self.rewriter.lake, operator, table), pieces_of(table)
-                operator = self.rewriter.rewrite_table(operator, table, layout, pieces, transforms)
-        return operator
 
     def _replace(self, changed: OperatorRecord) -> None:
         self.operators = [

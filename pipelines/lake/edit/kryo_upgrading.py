@@ -15,17 +15,19 @@ from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.edit.migrating import refuse_disagreeing, value_type
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
-    TableRewriter,
+    Derivation,
+    TableChange,
     Transform,
+    derive,
     layout_of,
     pieces_of,
-    successor_of,
 )
 from statelake.pipelines.lake.tables.records import (
     AnyState,
     OperatorRecord,
     SnapshotRecord,
     StateRecord,
+    TableRecord,
 )
 from statelake.state_core.formats.layout.keyed_states import with_value_bytes
 from statelake.state_core.formats.rewriting.kryo_upgrade import upgrade_rows
@@ -133,31 +135,33 @@ def upgrade_kryo(
         for state in operator.all_states
         if (operator.label, state.name) in states
     ]
-    with successor_of(
-        lake, job, record, snapshot_id, paths=paths, engine=engine, progress=progress
-    ) as (record, rewriter):
-        operators = [_upgraded(rewriter, operator, states) for operator in record.operators]
-        migrated = record.followed_by(snapshot_id, "migrate", operators, rewriter.written, note)
-        migrated = rewriter.commit(migrated)
-    return migrated, plan
+    done = derive(
+        lake, job, record, snapshot_id, _Upgrade(lake, states), note=note, paths=paths,
+        engine=engine, progress=progress,
+    )  # fmt: skip
+    return done.record, plan
 
 
-def _upgraded(
-    rewriter: TableRewriter, operator: OperatorRecord, states: set[tuple[str, str]]
-) -> OperatorRecord:
-    """The operator with the tables of wanted states rewritten."""
-    for state in operator.all_states:
-        if (operator.label, state.name) not in states:
-            continue
-        refuse_disagreeing(operator, state)
-        table = operator.table_of(state)
-        before = value_type(state.meta_info)
-        assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
-        after = with_value_bytes(state.meta_info, before.for_flink_2())
-        layout = layout_of(rewriter.lake, operator, table).with_meta_info(after)
-        upgrade = KryoUpgrade(state.meta_info)
-        operator = rewriter.rewrite_table(operator, table, layout, pieces_of(table), [upgrade])
-    return operator
+class _Upgrade(Derivation):
+    """Tables of the wanted states rewritten, which are given by operator and name."""
+
+    origin = "migrate"
+
+    def __init__(self, lake: Catalog, states: set[tuple[str, str]]) -> None:
+        self.lake = lake
+        self.states = states
+
+    def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
+        """Return the values of a wanted state as Flink 2 writes them."""
+        for state in operator.all_states:
+            if state.table == table.path and (operator.label, state.name) in self.states:
+                refuse_disagreeing(operator, state)
+                before = value_type(state.meta_info)
+                assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
+                after = with_value_bytes(state.meta_info, before.for_flink_2())
+                layout = layout_of(self.lake, operator, table).with_meta_info(after)
+                return TableChange(layout, pieces_of(table), [KryoUpgrade(state.meta_info)])
+        return None
 
 
 def _has_kryo_keys(operator: OperatorRecord, state: AnyState) -> bool:

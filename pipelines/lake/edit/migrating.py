@@ -7,7 +7,7 @@ is read back from its bytes before anything is registered. Expressions over old 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,12 +20,14 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
+    Derivation,
+    TableChange,
     TableLayout,
     TableRewriter,
     Transform,
+    derive,
     layout_of,
     pieces_of,
-    successor_of,
 )
 from statelake.pipelines.lake.tables.records import (
     AnyState,
@@ -33,6 +35,7 @@ from statelake.pipelines.lake.tables.records import (
     OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
+    TableRecord,
 )
 from statelake.pipelines.times import Times, phase
 from statelake.state_core.errors import IncompatibleError
@@ -122,24 +125,69 @@ def migrate_snapshot(
     for _, operator, state, _ in needed:
         refuse_disagreeing(operator, state)
     paths = [state.table for _, _, state, _ in needed]
-    with successor_of(
-        lake, job, record, snapshot_id, paths=paths, engine=engine, progress=progress
-    ) as (record, rewriter):
-        operators = {operator.operator_id: operator for operator in record.operators}
-        session = _session(lake, record, *changes)
-        for change, operator, state, _ in needed:
-            operators[operator.operator_id] = _migrate_table(
-                rewriter, operators[operator.operator_id], state, change, session
-            )
-        migrated = replace(
-            record.followed_by(
-                snapshot_id, "migrate", list(operators.values()), rewriter.written, note
-            ),
-            applied=digest_of(changes),
-        )
-        migrated = rewriter.commit(migrated)
+    work = _Migration(
+        lake, changes, {state.table: (state, change) for change, _, state, _ in needed}
+    )
+    done = derive(
+        lake, job, record, snapshot_id, work, note=note, paths=paths, engine=engine,
+        progress=progress,
+    )  # fmt: skip
     entries = sum(state.entries for _, _, state, _ in needed)
-    return MigrationResult(migrated, worst, entries, rewriter.stopwatch.times())
+    return MigrationResult(done.record, worst, entries, done.times)
+
+
+class _Migration(Derivation):
+    """Values of states that are given by their tables."""
+
+    origin = "migrate"
+
+    def __init__(
+        self,
+        lake: Catalog,
+        changes: Sequence[ValueChange],
+        needed: Mapping[str, tuple[AnyState, ValueChange]],
+    ) -> None:
+        self.lake = lake
+        self.changes = changes
+        self.needed = needed
+        self.session: Session | None = None
+
+    def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
+        """Open DuckDB over the snapshot, if there are expressions."""
+        if any(change.expressions for change in self.changes):
+            from statelake.pipelines.lake.edit.sql_editing import session_over  # noqa: PLC0415 - DuckDB
+
+            self.session = session_over(self.lake, record)
+        return record.operators
+
+    def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
+        """Return the new values of a state that needs some."""
+        if table.path not in self.needed:
+            return None
+        state, change = self.needed[table.path]
+        layout = layout_of(self.lake, operator, table)
+        meta_info = with_value_bytes(state.meta_info, change.value)
+        migrated = layout.with_meta_info(meta_info)
+        expression = None
+        if self.session is not None and change.expressions:
+            value = value_type(state.meta_info).restore_serializer()
+            keyed = isinstance(state, StateRecord)
+            if keyed and layout.plain and isinstance(value, DecodedSerializer):
+                raise IncompatibleError(
+                    "the snapshot was imported without the decoder, so that an expression would see"
+                    " bytes",
+                    place=f"state {operator.label}/{state.name}",
+                    remedy="import it again under another id with the decoder, and migrate that",
+                )
+            expression = _expression(
+                self.session, operator, state, change.expressions, layout, migrated
+            )
+        values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, expression)
+        return TableChange(migrated, pieces_of(table), [values])
+
+    def finish(self, record: SnapshotRecord) -> SnapshotRecord:
+        """Record which changes were applied."""
+        return replace(record, applied=digest_of(self.changes))
 
 
 def refuse_disagreeing(operator: OperatorRecord, state: AnyState) -> None:
@@ -157,43 +205,6 @@ def refuse_disagreeing(operator: OperatorRecord, state: AnyState) -> None:
             remedy="if that one is right, say so first: `statelake sql --edit` with UPDATE ... SET"
             " value = value makes a snapshot, which can be migrated",
         )
-
-
-def _migrate_table(
-    rewriter: TableRewriter,
-    operator: OperatorRecord,
-    state: AnyState,
-    change: ValueChange,
-    session: Session | None,
-) -> OperatorRecord:
-    """Migrate a state's table, and return its operator."""
-    table = operator.table_of(state)
-    layout = layout_of(rewriter.lake, operator, table)
-    meta_info = with_value_bytes(state.meta_info, change.value)
-    migrated = layout.with_meta_info(meta_info)
-    expression = None
-    if session is not None and change.expressions:
-        value = value_type(state.meta_info).restore_serializer()
-        keyed = isinstance(state, StateRecord)
-        if keyed and layout.plain and isinstance(value, DecodedSerializer):
-            raise IncompatibleError(
-                "the snapshot was imported without the decoder, so that an expression would see"
-                " bytes",
-                place=f"state {operator.label}/{state.name}",
-                remedy="import it again under another id with the decoder, and migrate that",
-            )
-        expression = _expression(session, operator, state, change.expressions, layout, migrated)
-    values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, expression)
-    return rewriter.rewrite_table(operator, table, migrated, pieces_of(table), [values])
-
-
-def _session(lake: Catalog, record: SnapshotRecord, *changes: ValueChange) -> Session | None:
-    """DuckDB over a snapshot, where there are expressions."""
-    if not any(change.expressions for change in changes):
-        return None
-    from statelake.pipelines.lake.edit.sql_editing import session_over  # noqa: PLC0415 - DuckDB
-
-    return session_over(lake, record)
 
 
 def _expression(

@@ -1,15 +1,15 @@
-"""The engine that rewrites tables: keyed state, timers and operator state alike.
+"""The engine that makes snapshots of others: keyed state, timers and operator state alike.
 
-An operation is a `Transform`, which says what becomes of some rows. The engine cuts a table into
-pieces, reads the rows of each by the table's layout, applies the transforms, and has the layout
-encode, measure and write the result. The new files become the table's next version, and the counts
-of the operator's states are updated.
+`derive` makes a snapshot of another one, as a `Derivation` says: which tables change, and what else
+becomes of the record. An operation on rows is a `Transform`. The engine cuts a table into pieces,
+reads the rows of each by the table's layout, applies the transforms, and has the layout encode,
+measure and write the result. The new files become the table's next version, and the counts of the
+operator's states are updated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import is_
@@ -34,7 +34,7 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import null_counts, open_unit
 from statelake.pipelines.lake.tables.units import Unit
-from statelake.pipelines.times import Stopwatch, phase
+from statelake.pipelines.times import Stopwatch, Times, phase
 from statelake.state_core.errors import ConflictError, StateError
 from statelake.state_core.formats.rewriting.value_migration import null_value_fields
 
@@ -87,38 +87,99 @@ def kept_rows(rows: Rows, stays: pa.BooleanArray) -> Rows:
     return replace(rows, batch=rows.batch.filter(stays))
 
 
-@contextmanager
-def successor_of(
+@dataclass(frozen=True)
+class TableChange:
+    """A change of one table.
+
+    Attributes:
+        layout: The layout of its next version.
+        pieces: What is rewritten; other files stay.
+        transforms: What is done to the rows, in order.
+    """
+
+    layout: TableLayout
+    pieces: Sequence[Piece]
+    transforms: Sequence[Transform] = ()
+
+
+class Derivation:
+    """How a snapshot is made of another one: what a subclass does not say stays as it is.
+
+    Attributes:
+        origin: What the catalog calls a snapshot that is made so.
+    """
+
+    origin: ClassVar[str] = "edit"
+
+    def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
+        """Return the operators of the new snapshot, before any table is rewritten.
+
+        Args:
+            record: The parent.
+            rewriter: What rewrites tables from now on.
+        """
+        return record.operators
+
+    def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
+        """Return the change of a table; None if it stays as it is."""
+        return None
+
+    def finish(self, record: SnapshotRecord) -> SnapshotRecord:
+        """Return the record of the new snapshot, whose tables are rewritten, as it is committed.
+
+        Raises:
+            StateError: There is no such snapshot after all.
+        """
+        return record
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The result of `derive`.
+
+    Attributes:
+        record: The new snapshot.
+        parent: The snapshot of which it is made.
+        times: The times of the stages.
+    """
+
+    record: SnapshotRecord
+    parent: SnapshotRecord
+    times: Times
+
+
+def derive(
     lake: Catalog,
     job: str,
     parent: str | SnapshotRecord,
     snapshot_id: str,
+    derivation: Derivation,
     *,
+    note: str = "",
     paths: Sequence[str] | None = None,
     others: Sequence[SnapshotRecord] = (),
     engine: Engine | str = "auto",
     progress: Progress | None = None,
-) -> Iterator[tuple[SnapshotRecord, TableRewriter]]:
-    """Begin a snapshot made of another one.
+) -> Derived:
+    """Make a snapshot of another one: every command that changes state does it here.
 
     Args:
         lake: The lake.
         job: The job.
-        parent: The snapshot that it is made of. Whoever has looked at its record gives that: it
+        parent: The snapshot of which it is made. Whoever has looked at its record gives that: it
             must be in the catalog as it was then.
-        snapshot_id: What the new one is to be called.
+        snapshot_id: The name of the new one.
+        derivation: How it is made.
+        note: Kept with it.
         paths: The tables to rewrite; by default all of the parent's.
         others: Other snapshots that must stay as they are meanwhile.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
 
-    Yields:
-        The parent, and what rewrites its tables. What was rewritten when an error ends it is
-        removed.
-
     Raises:
         NotFoundError: There is no such parent.
-        ConflictError: The id is taken, or a snapshot that it is made of was dropped or erased from.
+        ConflictError: The name is taken, or a snapshot of which it is made was dropped or erased
+            from. Whatever is raised, nothing was registered, and what was written is removed.
     """
     check_names(job, snapshot_id)
     record = parent if isinstance(parent, SnapshotRecord) else lake.snapshot(job, parent)
@@ -127,7 +188,29 @@ def successor_of(
     chosen = choose_engine(engine)
     lake.check_tables(paths)
     with Attempt(lake, job, snapshot_id, paths, [record, *others], "edit") as attempt:
-        yield record, TableRewriter(lake, attempt, chosen, progress)
+        rewriter = TableRewriter(lake, attempt, chosen, progress)
+        operators = [
+            _derived(operator, derivation, rewriter)
+            for operator in derivation.begin(record, rewriter)
+        ]
+        derived = record.followed_by(
+            snapshot_id, derivation.origin, operators, rewriter.written, note
+        )
+        derived = attempt.commit(derivation.finish(derived))
+    return Derived(derived, record, rewriter.stopwatch.times())
+
+
+def _derived(
+    operator: OperatorRecord, derivation: Derivation, rewriter: TableRewriter
+) -> OperatorRecord:
+    """Return the operator with its tables rewritten."""
+    for table in operator.tables:
+        change = derivation.change(operator, table)
+        if change is not None:
+            operator = rewriter.rewrite_table(
+                operator, table, change.layout, change.pieces, change.transforms
+            )
+    return operator
 
 
 def layout_of(lake: Catalog, operator: OperatorRecord, table: TableRecord) -> TableLayout:
@@ -193,10 +276,6 @@ class TableRewriter:
         self.progress = progress
         self.written = 0
         self.stopwatch = Stopwatch()
-
-    def commit(self, record: SnapshotRecord) -> SnapshotRecord:
-        """Make the new snapshot exist: see `Attempt.commit`."""
-        return self.attempt.commit(record)
 
     def rewrite_table(
         self,

@@ -19,13 +19,15 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.editing import EditResult, changed_states
 from statelake.pipelines.lake.edit.pieces import Piece, Rows
 from statelake.pipelines.lake.edit.rewriting import (
+    Derivation,
+    TableChange,
     TableLayout,
     TableRewriter,
     Transform,
+    derive,
     kept_rows,
     layout_of,
     pieces_of,
-    successor_of,
 )
 from statelake.pipelines.lake.query.literals import without_literals
 from statelake.pipelines.lake.query.session import QueryError, Session
@@ -40,6 +42,7 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotReco
 from statelake.pipelines.lake.tables.table_rows import parse_recorded
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
 from statelake.state_core.errors import EncodeError, NoMatchError
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 from statelake.state_core.model.snapshot import StateKind
 
@@ -80,21 +83,14 @@ def edit_by_sql(
     before = lake.snapshot(job, parent)  # what the session shows is this, or the edit ends
     with session_over(lake, before) as session:
         parsed = check_statements(session, statements)
-        with successor_of(
-            lake, job, before, snapshot_id, engine=LocalEngine(), progress=progress
-        ) as (record, rewriter):
-            work = _SqlEdit(session, rewriter, parsed)
-            operators = [work.operator(operator) for operator in record.operators]
-            if not work.met:
-                raise NoMatchError(
-                    f"no row of {parent} is met: {_joined(parsed)}",
-                    remedy="no snapshot was made; SELECT with the same WHERE shows what is there",
-                )
-            done = without_literals(_joined(parsed))
-            text = f"{note}: {done}" if note else done
-            edited = record.followed_by(snapshot_id, "edit", operators, rewriter.written, text)
-            edited = rewriter.commit(edited)
-    return EditResult(edited, changed_states(record.operators, edited.operators))
+        done = without_literals(_joined(parsed))
+        derived = derive(
+            lake, job, before, snapshot_id, _SqlEdit(session, parsed),
+            note=f"{note}: {done}" if note else done, engine=LocalEngine(), progress=progress,
+        )  # fmt: skip
+    return EditResult(
+        derived.record, changed_states(derived.parent.operators, derived.record.operators)
+    )
 
 
 def session_over(lake: Catalog, record: SnapshotRecord) -> Session:
@@ -273,35 +269,28 @@ def queues_in(operator: OperatorRecord, table: TableRecord) -> Mapping[str, Mapp
     }
 
 
-class _SqlEdit:
-    """What is done to the tables of a snapshot."""
+class _SqlEdit(Derivation):
+    """What statements do to the tables of a snapshot."""
 
-    def __init__(
-        self, session: Session, rewriter: TableRewriter, statements: Sequence[Statement]
-    ) -> None:
+    def __init__(self, session: Session, statements: Sequence[Statement]) -> None:
         self.session = session
-        self.rewriter = rewriter
         self.statements = statements
         self._met: list[int] = []
+        self._staged_in: list[Directory] = []
 
-    @property
-    def met(self) -> int:
-        """How many rows the statements met so far."""
-        return sum(self._met)
+    def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
+        """Keep what rewrites the tables."""
+        self.rewriter = rewriter
+        self.parent = record.snapshot_id
+        return record.operators
 
-    def operator(self, operator: OperatorRecord) -> OperatorRecord:
-        """The operator as the statements leave it."""
-        for table in operator.tables:
-            statements = [
-                statement for statement in self.statements if statement.table.path == table.path
-            ]
-            if statements:
-                operator = self._rewritten(operator, table, statements)
-        return operator
-
-    def _rewritten(
-        self, operator: OperatorRecord, table: TableRecord, statements: Sequence[Statement]
-    ) -> OperatorRecord:
+    def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
+        """Return the change of a table that statements name, with the rows that they insert."""
+        statements = [
+            statement for statement in self.statements if statement.table.path == table.path
+        ]
+        if not statements:
+            return None
         layout = layout_of(self.rewriter.lake, operator, table)
         pieces = pieces_of(table)
         prepared = [PreparedStatement(self.session, statement) for statement in statements]
@@ -312,14 +301,18 @@ class _SqlEdit:
         transforms = [
             ChangedRows(edit, queues, self._met) for edit in prepared if edit not in inserting
         ]
-        rewritten = self.rewriter.rewrite_table(operator, table, layout, pieces, transforms)
-        if inserting:
-            self.rewriter.lake.table(table.path).directory.delete_tree(self._staged)
-        return rewritten
+        return TableChange(layout, pieces, transforms)
 
-    @property
-    def _staged(self) -> str:
-        return f"{DATA_DIRECTORY}/{self.rewriter.token}/{STAGED}"
+    def finish(self, record: SnapshotRecord) -> SnapshotRecord:
+        """Delete the files of inserted rows, and refuse an edit that met no row."""
+        for directory in self._staged_in:
+            directory.delete_tree(f"{DATA_DIRECTORY}/{self.rewriter.token}/{STAGED}")
+        if not sum(self._met):
+            raise NoMatchError(
+                f"no row of {self.parent} is met: {_joined(self.statements)}",
+                remedy="no snapshot was made; SELECT with the same WHERE shows what is there",
+            )
+        return record
 
     def _with_inserted(
         self,
@@ -330,6 +323,7 @@ class _SqlEdit:
     ) -> list[Piece]:
         """The pieces, those that get rows with a file of them more."""
         directory = self.rewriter.lake.table(table.path).directory
+        self._staged_in.append(directory)
         files = [TableFile.of(unit) for unit in table.units]
         for number, prepared in enumerate(inserting):
             rows = prepared.inserted(layout.schema)

@@ -1,12 +1,12 @@
-"""Erasure on request: a sensor has each request planned, somebody approves, a check keeps time.
+"""Erasure on request: a sensor plans each request, a person approves it, a check watches its term.
 
 =====================  ==============================================================
-`request_files`        requests as they come in: a directory of JSON files
-`redaction`            what Dagster may keep: nothing of what is to be erased
+`request_files`        the requests: a directory of JSON files
+`redaction`            messages for Dagster without erased keys
 `lake_erasure`         the names and places of a lake's erasures
 `erasure_ops`          the plan, the erasure, the audit
-`erasure_metadata`     what the UI shows of them
-`expired_requests`     the check: whose promised time has passed
+`erasure_metadata`     their metadata in the UI
+`expired_requests`     the check for requests that are overdue
 `erasure_definitions`  all definitions of them
 =====================  ==============================================================
 """

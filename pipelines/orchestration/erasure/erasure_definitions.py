@@ -1,4 +1,4 @@
-"""All that Dagster knows of a lake's erasures: assets, two jobs, a sensor, a check."""
+"""The definitions of a lake's erasures: assets, two jobs, a sensor, a check."""
 
 import dagster as dg
 
@@ -25,7 +25,7 @@ REQUEST_TAG = "statelake/request"
 
 
 def erasure_definitions(erasure: LakeErasure) -> dg.Definitions:
-    """All definitions of a lake's erasures."""
+    """Return all definitions of a lake's erasures."""
     plan = _plan_job(erasure)
     check = expired_requests_check(erasure)
     looked_at = dg.define_asset_job(
@@ -49,7 +49,7 @@ def erasure_definitions(erasure: LakeErasure) -> dg.Definitions:
 
 
 def _assets(erasure: LakeErasure) -> list[dg.AssetSpec]:
-    """The assets of erasure requests, which only the two jobs materialize."""
+    """Return the assets of erasure requests, which only the two jobs materialize."""
     group = erasure.named("erasure")
     requests, plan = erasure.key(REQUESTS), erasure.key(PLAN)
     return [
@@ -79,7 +79,7 @@ def _plan_job(erasure: LakeErasure) -> dg.JobDefinition:
 
 
 def _erase_job(erasure: LakeErasure) -> dg.JobDefinition:
-    """Whoever launches it approves of the plan."""
+    """Return the job that erases: launching it approves the plan."""
 
     @dg.job(
         name=erasure.named("erase"),
@@ -100,7 +100,7 @@ def _sensor(erasure: LakeErasure, plan: dg.JobDefinition) -> dg.SensorDefinition
         minimum_interval_seconds=erasure.settings.sensor_seconds,
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Has every request planned that has not been, as soon as its file can be read."""
+        """Plan each new request as soon as its file can be read."""
         ids, faults = erasure.requests.ids()
         known = set(context.instance.get_dynamic_partitions(str(erasure.partitions.name)))
         new: list[str] = []

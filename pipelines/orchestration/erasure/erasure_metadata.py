@@ -1,4 +1,4 @@
-"""What the UI shows of a plan and of an audit: nothing of what is to be erased."""
+"""The metadata of a plan and of an audit, without any erased key."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SHOWN = 20
 def plan_metadata(
     plan: ErasurePlan, request: RequestFile, against: Sequence[str], secret: bytes
 ) -> dict[str, Any]:
-    """Of a plan.
+    """Return the metadata of a plan.
 
     Args:
         plan: The plan.
-        request: What it is of.
-        against: What stands against doing it.
-        secret: By which hashes are made.
+        request: The request.
+        against: Reasons why it can't be executed.
+        secret: The key of hashes.
     """
     hidden = Redaction(request.asked).text
     columns = ("job", "operator", "state", "rows", "files", "snapshots")
@@ -58,12 +58,12 @@ def plan_metadata(
 def audit_metadata(
     result: AuditResult, erased: Mapping[str, Any], redaction: Redaction
 ) -> dict[str, Any]:
-    """The metadata of an audit.
+    """Return the metadata of an audit.
 
     Args:
         result: The audit.
-        erased: What the record of the erasure says.
-        redaction: Takes out of names of files what was erased.
+        erased: The record of the erasure.
+        redaction: Replaces erased words in names of files.
     """
     hidden = redaction.text
     places = [

@@ -1,4 +1,4 @@
-"""Ops: a request is planned; what was planned is erased, as somebody wants it; and audited."""
+"""Ops that plan a request, erase what was planned, and audit the result."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -33,7 +33,7 @@ ERASURE = "erasure"
 
 
 class RequestConfig(dg.Config):
-    """The request that is meant.
+    """The request to work on.
 
     Attributes:
         request: Its id.
@@ -43,11 +43,11 @@ class RequestConfig(dg.Config):
 
 
 def plan_op(erasure: LakeErasure) -> dg.OpDefinition:
-    """The op that plans: it erases nothing."""
+    """Return the op that plans; it erases nothing."""
 
     @dg.op(name=erasure.named("plan_erasure_step"))
     def plan_request(context: dg.OpExecutionContext, config: RequestConfig) -> None:
-        """Say what is found where, and what stands against erasing it; nothing is written."""
+        """Report where the keys are, and reasons why they can't be erased. Nothing is written."""
         request = erasure.requests.read(config.request)
         redaction = Redaction(request.asked)
 
@@ -65,7 +65,7 @@ def plan_op(erasure: LakeErasure) -> dg.OpDefinition:
 
 
 def _against(lake: Catalog, plan: ErasurePlan, request: RequestFile) -> list[str]:
-    """What stands against doing what was planned; that nothing is found does not."""
+    """Return the reasons why a plan can't be executed. An empty plan is not one."""
     against: list[str] = []
     with _collecting(against):
         refuse_held(lake, plan.changed(request.asked))
@@ -83,7 +83,7 @@ def _collecting(errors: list[str]) -> Iterator[None]:
 
 
 def turn_op(erasure: LakeErasure, pool: str) -> dg.OpDefinition:
-    """The op by which a run waits for its turn in a pool, and keeps others out until it ends."""
+    """Return the op that waits for a pool, and holds it until the run ends."""
 
     @dg.op(
         name=erasure.named(f"turn_in_{pool}"), pool=pool, out=dg.Out(dg.Nothing),
@@ -96,11 +96,11 @@ def turn_op(erasure: LakeErasure, pool: str) -> dg.OpDefinition:
 
 
 def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
-    """The op that erases what was planned."""
+    """Return the op that erases what was planned."""
 
     @dg.op(name=erasure.named("erase_step"), ins={"turns": dg.In(dg.Nothing)})
     def erase_request(context: dg.OpExecutionContext, config: RequestConfig) -> str:
-        """Erase it, or go on where a run before ended: the request's id."""
+        """Erase, or continue where an earlier run ended. Returns the request's id."""
         request = erasure.requests.read(config.request)
 
         def work() -> None:
@@ -135,7 +135,7 @@ def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
 
 
 def audit_op(erasure: LakeErasure) -> dg.OpDefinition:
-    """The op that proves it."""
+    """Return the op that audits an erasure."""
 
     @dg.op(name=erasure.named("audit_erasure_step"), ins={"request": dg.In(str)})
     def audit_request(context: dg.OpExecutionContext, request: str) -> None:
@@ -155,7 +155,7 @@ def audit_op(erasure: LakeErasure) -> dg.OpDefinition:
 def _audited(
     erasure: LakeErasure, request: RequestFile, context: dg.OpExecutionContext
 ) -> dict[str, Any]:
-    """What an audit says, as metadata."""
+    """Audit a request, and return the metadata."""
     redaction = Redaction(request.asked)
 
     def work() -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _plan(lake: Catalog, request: RequestFile, context: dg.OpExecutionContext) -
 
 
 def _recorded(lake: Catalog, request: RequestFile, secret: bytes) -> Mapping[str, Any] | None:
-    """What the newest record of an erasure of all that is asked says; None if there is none."""
+    """Return the newest record of an erasure of the whole request, or None."""
     asked = keyed_digest(request.asked, secret)
     contents = [
         record.to_json()["said"]
@@ -200,7 +200,7 @@ def _recorded(lake: Catalog, request: RequestFile, secret: bytes) -> Mapping[str
 def _planned(
     erasure: LakeErasure, instance: dg.DagsterInstance, request: str
 ) -> dict[str, dg.MetadataValue[Any]]:
-    """What the newest plan of a request says.
+    """Return the newest plan of a request.
 
     Raises:
         NotFoundError: The erasure was never planned.
@@ -239,10 +239,10 @@ def _refuse_unplanned(
 def _refuse_more(
     plan: ErasurePlan, request: RequestFile, planned: Mapping[str, dg.MetadataValue[Any]]
 ) -> None:
-    """Refuse to erase from what no plan has named. New snapshots of the same states are no such.
+    """Refuse to erase from places that no plan has named, except new snapshots of the same states.
 
     Raises:
-        ConflictError: There is more.
+        ConflictError: There are such places.
     """
     before = planned["planned"].value
     named = {tuple(names) for names in before["states"]}

@@ -1,4 +1,4 @@
-"""The check of requests: which were promised to be erased by now, and are not."""
+"""The check for overdue requests: promised to be erased by now, but not erased."""
 
 from collections.abc import Iterable
 from datetime import datetime, timezone
@@ -17,7 +17,7 @@ AUDITED, LEFT = "erased, and audited", "erased, and something is left"
 
 
 def expired_requests_check(erasure: LakeErasure) -> dg.AssetChecksDefinition:
-    """The check of a lake's requests."""
+    """Return the check of a lake's requests."""
 
     @dg.asset_check(
         asset=erasure.key(REQUESTS),
@@ -66,7 +66,7 @@ def expired_requests_check(erasure: LakeErasure) -> dg.AssetChecksDefinition:
 
 
 def states_of_requests(records: Iterable[AuditRecord]) -> dict[tuple[str, str], str]:
-    """What became of all erasures that are recorded, by their ids and what was asked, as a hash."""
+    """Return the states of all recorded erasures, by id and by the hash of the request."""
     states: dict[tuple[str, str], str] = {}
     names: dict[str, tuple[str, str]] = {}
     for record in records:

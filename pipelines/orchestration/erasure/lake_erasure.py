@@ -1,4 +1,4 @@
-"""The erasures of a lake as all their definitions know them: settings, places, names in Dagster."""
+"""The erasures of a lake, as their definitions use them: settings, locations, names in Dagster."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LakeErasure:
     """The erasures of a lake.
 
     Attributes:
-        settings: What the configuration says of them.
-        locations: Where the lake is.
+        settings: Their configuration.
+        locations: The location of the lake.
         pools: The pools of all steps that write tables of the lake.
     """
 
@@ -31,34 +31,34 @@ class LakeErasure:
     pools: tuple[str, ...]
 
     def named(self, name: str) -> str:
-        """The name of a job, schedule, sensor or partitions definition."""
+        """Return the name of a job, schedule, sensor or partitions definition."""
         return f"{self.settings.prefix}_{name}" if self.settings.prefix else name
 
     def key(self, name: str) -> dg.AssetKey:
-        """The key of an asset."""
+        """Return the key of an asset."""
         return dg.AssetKey([self.settings.prefix, name] if self.settings.prefix else [name])
 
     @property
     def partitions(self) -> dg.DynamicPartitionsDefinition:
-        """A partition a request, added as it is seen."""
+        """Return the partitions: one for each request, added when it is found."""
         return dg.DynamicPartitionsDefinition(name=self.named("erasure_requests"))
 
     @property
     def requests(self) -> RequestDirectory:
-        """Where requests come in."""
+        """Return the directory of requests."""
         settings = self.settings
         blobs, changelogs = tuple(settings.blobs), tuple(settings.changelogs)
         return RequestDirectory(settings.requests, settings.promised_days, blobs, changelogs)
 
     def open_lake(self) -> Catalog:
-        """The lake."""
+        """Open the lake."""
         return self.locations.open_lake()
 
     def secret(self) -> bytes:
-        """What hashes of requests are made with, so that nobody can compare them with guesses.
+        """Return the key of hashes of requests, without which nobody can compare them with guesses.
 
         Raises:
-            DeclarationError: There is none, so that nobody could tell later what a plan was of.
+            DeclarationError: It is not set, and plans could not be recognised later.
         """
         secret = os.environ.get(SECRET, "").encode()
         if not secret:
@@ -69,5 +69,5 @@ class LakeErasure:
         return secret
 
     def materialized(self, name: str, request: str, metadata: dict[str, Any]) -> Any:
-        """The event of an asset's partition."""
+        """Return the event of an asset's partition."""
         return dg.AssetMaterialization(self.key(name), partition=request, metadata=metadata)

@@ -1,4 +1,4 @@
-"""What Dagster may keep: it never forgets, so that no log of it names what is to be erased."""
+"""Messages for Dagster, which keeps its logs for ever, without the words of a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN_CALLS = 8
 
 
 class Redaction:
-    """Texts without the words of a request.
+    """Removes the words of a request from texts.
 
     Args:
         asked: The request.
@@ -35,7 +35,7 @@ class Redaction:
         self._forms = sorted(forms, key=len, reverse=True)
 
     def text(self, original: str) -> str:
-        """A text in which words of the request, and beginnings of long ones, are replaced."""
+        """Return a text without words of the request, and without beginnings of long ones."""
         for form in self._forms:
             if len(form) <= CUT and form in original:
                 original = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", REDACTED, original)
@@ -48,7 +48,7 @@ class Redaction:
         return original
 
     def run(self, work: Callable[[], Result]) -> Result:
-        """The result of some work.
+        """Run some work, and return its result.
 
         Raises:
             Failure: It failed. Our own errors say why; the words of others, and of DuckDB, which
@@ -79,7 +79,7 @@ class Redaction:
 
 
 def _forms(word: str) -> set[str]:
-    """A word as messages may have it."""
+    """Return the forms in which messages may have a word."""
     return {
         word, printable(word), repr(word)[1:-1], json.dumps(word)[1:-1],
         *(text for _, text in spellings(word)),

@@ -1,4 +1,4 @@
-"""Requests for erasure as they come in: JSON files in a directory, called by their ids.
+"""Requests for erasure: JSON files in a directory, named after their ids.
 
 Whoever asks may write there, so that nothing in a file is believed: its bytes are bounded, each
 value is held against a rule, and no message repeats one, as it may be what is to be erased.
@@ -34,12 +34,12 @@ class RequestFile:
     """A request.
 
     Attributes:
-        asked: What is to be erased, and the request's id.
-        jobs: The jobs whose snapshots are looked through; all if there is none.
+        asked: The keys and predicates, and the request's id.
+        jobs: The jobs whose snapshots are searched; all if empty.
         whole: Whether a predicate may be true of every row of a state.
         asked_at: When it was asked.
-        promised: When it is to be done.
-        requested_by: Who asks.
+        promised: When it has to be done.
+        requested_by: Who asked.
     """
 
     asked: ErasureRequest
@@ -50,7 +50,7 @@ class RequestFile:
     requested_by: str
 
     def digest(self, secret: bytes) -> str:
-        """A hash of all of it, which nobody without the secret can compare with a guess."""
+        """Return a hash of the request that only the secret makes comparable with a guess."""
         text = json.dumps(asdict(self), sort_keys=True, default=datetime.isoformat)
         return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
@@ -61,7 +61,7 @@ class RequestDirectory:
 
     Attributes:
         location: A path or URI.
-        promised_days: How long an erasure may take where its request does not say it.
+        promised_days: How many days an erasure may take if its request does not say.
         blobs: Blob stores of runs that are erased from, too.
         changelogs: Directories of changelogs that are.
     """
@@ -72,9 +72,9 @@ class RequestDirectory:
     changelogs: tuple[str, ...] = ()
 
     def ids(self) -> tuple[list[str], list[StateError]]:
-        """The ids of all requests, and what is wrong with files that are called like none.
+        """Return the ids of all requests, and the faults of files with an invalid name.
 
-        Files that do not end in `.json` are none of ours.
+        Files that do not end in `.json` are ignored.
 
         Raises:
             MissingFileError: There is no such directory.
@@ -102,9 +102,9 @@ class RequestDirectory:
         """A request.
 
         Raises:
-            MissingFileError: There is no file of it.
-            DeclarationError: What is in it is no request.
-            LakeError: No request has such an id.
+            MissingFileError: Its file does not exist.
+            DeclarationError: The content is not a valid request.
+            LakeError: The id is invalid.
         """
         check_request(request)
         directory, name = Directory(self.location).confined(), f"{request}{ENDING}"
@@ -130,7 +130,7 @@ class RequestDirectory:
 
 
 def telling_words(asked: ErasureRequest) -> set[str]:
-    """The words that tell what is to be erased: keys and parts of them, literals of predicates."""
+    """Return the words that reveal what is erased: keys, their parts, literals of predicates."""
     words = set(words_of(asked)).union(*map(_PARTS.findall, asked.keys))
     return words.union(*map(_NUMBERS.findall, asked.where.values()))
 
@@ -170,10 +170,10 @@ _RULES = {
 
 
 def _parsed(request: str, data: bytes, promised_days: float) -> RequestFile:
-    """A request of the bytes of its file.
+    """Parse a request from the bytes of its file.
 
     Raises:
-        DeclarationError: The content is no request.
+        DeclarationError: The content is not a valid request.
     """
     try:
         values = json.loads(data, object_pairs_hook=_named_once)
@@ -221,7 +221,7 @@ def _is_named(word: str, text: str) -> bool:
 
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, in which no name stands twice: who knows which of the two was meant?"""
+    """Return a JSON object; a name that stands twice is refused, as either could be meant."""
     values = dict(pairs)
     if len(values) < len(pairs):
         raise DeclarationError("a name stands in it twice")
@@ -229,10 +229,10 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _time(values: dict[str, Any], name: str) -> datetime:
-    """A time in UTC.
+    """Parse a time into UTC.
 
     Raises:
-        DeclarationError: There is none, or none with a zone.
+        DeclarationError: It is missing, malformed, or has no zone.
     """
     text = values.get(name, "")
     try:

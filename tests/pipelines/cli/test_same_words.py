@@ -135,7 +135,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     ),
 }  # fmt: skip
 OTHERS = {
-    "inspect": "`Snapshot`'s attributes; one description of it is issue 28's step 5",
+    "inspect": "`Snapshot.describe`",
     "report": "the same",
     "dump": "a state's `to_batch_reader`",
     "compress": "`recompress_snapshot` of the library: it is about no lake",

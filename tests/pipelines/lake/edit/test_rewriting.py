@@ -15,7 +15,6 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.engine import Progress
-from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
@@ -23,13 +22,15 @@ from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
-    TableRewriter,
+    Derivation,
+    TableChange,
     Transform,
+    derive,
     kept_rows,
     layout_of,
     pieces_of,
 )
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import ConflictError, EncodeError, KeyGroupError, StateError
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
@@ -81,25 +82,22 @@ def lake(tmp_path: Path) -> Catalog:
     return lake
 
 
+class OfAll(Derivation):
+    """A transform of every table."""
+
+    def __init__(self, lake: Catalog, transform: Transform) -> None:
+        self.lake = lake
+        self.transform = transform
+
+    def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
+        """Transform all rows."""
+        layout = layout_of(self.lake, operator, table)
+        return TableChange(layout, pieces_of(table), [self.transform])
+
+
 def rewritten(lake: Catalog, transform: Transform, job: str = "orders") -> SnapshotRecord:
     """Put all rows of a job's snapshot `s` through a transform, as snapshot `made`."""
-    record = lake.snapshot(job, "s")
-    paths = [table.path for operator in record.operators for table in operator.tables]
-    with Attempt(lake, job, "made", paths, builds_on=[record]) as attempt:
-        rewriter = TableRewriter(lake, attempt, Elsewhere())
-        operators = [_rewritten(rewriter, operator, transform) for operator in record.operators]
-        made = record.followed_by("made", "edit", operators, rewriter.written, "")
-        return rewriter.commit(made)
-
-
-def _rewritten(
-    rewriter: TableRewriter, operator: OperatorRecord, transform: Transform
-) -> OperatorRecord:
-    for table in operator.tables:
-        layout = layout_of(rewriter.lake, operator, table)
-        pieces = pieces_of(table)
-        operator = rewriter.rewrite_table(operator, table, layout, pieces, [transform])
-    return operator
+    return derive(lake, job, "s", "made", OfAll(lake, transform), engine=Elsewhere()).record
 
 
 @dataclass(frozen=True)
