@@ -322,7 +322,7 @@ def test_what_stands_against_it_is_said_before_anything_is_written(lake: Catalog
         run(lake)
     assert kept_files(lake) == files
     edit(lake, "orders/keyed/users/visits").update({"value": "value + 1"})
-    with pytest.raises(ConflictError, match="edited and not committed"):
+    with pytest.raises(ConflictError, match="edits without a commit"):
         run(lake)
 
 
