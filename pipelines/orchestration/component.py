@@ -82,7 +82,7 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
             (`STATELAKE_LAKE`, `STATELAKE_JOB`, ...) when they are needed.
         exports: The directory of exported savepoints.
         jobs: The jobs, whose names differ.
-        erasure: The erasures on request; there are none by default.
+        erasure: The settings of erasures on request; optional.
         defs_state: Where what was found of the tables is kept: in the code server, by default,
             which looks anew whenever it is loaded.
     """

@@ -140,19 +140,13 @@ def _column_schema(schema: pa.Schema) -> dg.TableSchema:
 
 def compression_metadata(done: Recompression) -> Metadata:
     """Return the metadata of a savepoint that was compressed or decompressed."""
-    rows = [
-        (state.operator, state.state, bytes_text(int(state.content_bytes)),
-         bytes_text(int(state.after_bytes)), f"{state.ratio:.2f}",
-         f"{bytes_text(int(state.content_bytes / state.seconds))}/s" if state.seconds else "")
-        for state in done.states
-    ]  # fmt: skip
-    columns = ("operator", "state", "content", "stored", "ratio", "speed")
+    columns = [column[1:] for column in done.table.columns]
     return {
         "savepoint": dg.MetadataValue.path(public_location(done.path)),
         "compression": done.compression,
         "content (bytes)": int(sum(state.content_bytes for state in done.states)),
         "stored (bytes)": int(sum(state.after_bytes for state in done.states)),
-        "states": dg.MetadataValue.md(markdown_table(columns, rows)),
+        "states": dg.MetadataValue.md(markdown_table(columns, done.table.rows)),
     }
 
 

@@ -79,7 +79,7 @@ class Locations(dg.ConfigurableResource[None]):
 
     @property
     def against_location(self) -> str:
-        """Return the location that snapshots are checked against; empty if there is none."""
+        """Return the location for the check of compatibility; empty if it is not set."""
         return self._given(self.against, "STATELAKE_AGAINST")
 
     @property

@@ -156,9 +156,11 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
     job.build()
     log = RunLog(lake.directory, job.name)
     with _alone(log) as turn:
-        lake.refuse_writing()
-        if lake.exists():  # an erasure closes its jobs before it looks for runs
-            refuse_during_erasure(lake.version().claims, job.name)
+        if lake.exists():
+            version = lake.version()
+            version.format.refuse_writing(lake.directory.uri)
+            # an erasure closes its jobs before it looks for runs
+            refuse_during_erasure(version.claims, job.name)
         done = _Run(job, lake, log, turn, given).go()
     absent = {name: source.path for name, source in job.sources.items() if is_absent(source)}
     return replace(done, absent=absent)

@@ -13,7 +13,7 @@ from pyspark.daemon import manager
 import statelake.pipelines.lake.export.export_slice
 import statelake.pipelines.lake.ingest.import_slice
 from statelake.state_core.kernels import decode, encode, hashing, scan, skip
-from statelake.state_core.kernels.compiler import Kernel
+from statelake.state_core.kernels.compiler import kernels_in
 from statelake.state_core.serializers import registered_classes
 
 MODULES = (
@@ -26,12 +26,7 @@ MODULES = (
 def preload() -> int:
     """Import all serializers, load all kernels, and return the number of kernels."""
     registered_classes()
-    kernels = [
-        value
-        for module in (scan, skip, decode, encode, hashing)
-        for value in vars(module).values()
-        if isinstance(value, Kernel)
-    ]
+    kernels = kernels_in(scan, skip, decode, encode, hashing)
     for kernel in kernels:
         kernel.compile()
     return len(kernels)

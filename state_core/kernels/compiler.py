@@ -19,13 +19,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 
 
-@dataclass
+@dataclass(frozen=True)
 class Interpreting:
     """What Python's interpreter may run instead of machine code.
 
@@ -170,10 +170,15 @@ def all_kernels() -> list[Kernel]:
     """Return every kernel, by module."""
     package = __name__.rpartition(".")[0]
     modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    return kernels_in(*(importlib.import_module(f"{package}.{module.name}") for module in modules))
+
+
+def kernels_in(*modules: ModuleType) -> list[Kernel]:
+    """Return the kernels of modules, each once."""
     found = [
         value
         for module in modules
-        for each in vars(importlib.import_module(f"{package}.{module.name}")).values()
+        for each in vars(module).values()
         for value in (each if isinstance(each, tuple) else (each,))
         if isinstance(value, Kernel)
     ]

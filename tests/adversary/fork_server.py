@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from statelake.pipelines.cli.main import COMMANDS
-from statelake.state_core.kernels.compiler import Kernel
+from statelake.state_core.kernels.compiler import kernels_in
 from statelake.state_core.serializers.framework.registry import registered_classes
 
 PAGE = resource.getpagesize()
@@ -57,11 +57,10 @@ def warm_up() -> None:
 
 def compile_kernels() -> None:
     """Compile them all, or load what was compiled."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("statelake.state_core.kernels."):
-            for value in vars(module).values():
-                if isinstance(value, Kernel):
-                    value.compile()
+    modules = list(sys.modules.items())
+    loaded = (of for name, of in modules if name.startswith("statelake.state_core.kernels."))
+    for kernel in kernels_in(*loaded):
+        kernel.compile()
 
 
 def main() -> None:

@@ -85,11 +85,11 @@ def _instrumented(target: str, scratch: Path, *, interpreted: bool) -> Fuzzing:
     with atheris.instrument_imports(include=["statelake"], exclude=[] if interpreted else compiled):
         compiler = importlib.import_module("statelake.state_core.kernels.compiler")
         if interpreted:
-            compiler.Kernel.compile = lambda kernel: kernel.function
+            compiler.Kernel.compile = lambda kernel: kernel.interpret
         fuzzing = prepare(target, scratch)
     if not interpreted:
-        _in_a_fork(lambda: _compile_kernels(compiler.Kernel))
-        _compile_kernels(compiler.Kernel)
+        _in_a_fork(lambda: _compile_kernels(compiler.kernels_in))
+        _compile_kernels(compiler.kernels_in)
     return fuzzing
 
 
@@ -104,13 +104,12 @@ def _in_a_fork(call: Callable[[], None]) -> None:
     os.waitpid(child, 0)
 
 
-def _compile_kernels(kind: type[Any]) -> None:
+def _compile_kernels(kernels_in: Callable[..., list[Any]]) -> None:
     """Compile all that were imported, or load what was compiled: no input is to wait for it."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("statelake.state_core.kernels."):
-            for value in vars(module).values():
-                if isinstance(value, kind):
-                    value.compile()
+    modules = list(sys.modules.items())
+    loaded = (of for name, of in modules if name.startswith("statelake.state_core.kernels."))
+    for kernel in kernels_in(*loaded):
+        kernel.compile()
 
 
 def _checked(run: Callable[[bytes], None], findings: Path) -> Callable[[bytes], None]:

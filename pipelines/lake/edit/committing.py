@@ -108,9 +108,9 @@ class _Commit(Derivation):
         """Count the entries of edited tables."""
         for operator in record.operators:
             for table in operator.tables:
+                after = _entries(operator, table)
                 for name, before in self.before.get(table.path, {}).items():
-                    after = _entries(operator, table)[name]
-                    self.changed[f"{operator.label}/{name}"] = (before, after)
+                    self.changed[f"{operator.label}/{name}"] = (before, after[name])
         return record
 
     def _files_now(self, table: TableRecord) -> dict[str, TableFile]:

@@ -153,8 +153,8 @@ class _Upgrade(Derivation):
 
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
         """Return the values of a wanted state as Flink 2 writes them."""
-        for state in operator.all_states:
-            if state.table == table.path and (operator.label, state.name) in self.states:
+        for state in operator.states_in(table):
+            if (operator.label, state.name) in self.states:
                 refuse_disagreeing(operator, state)
                 before = value_type(state.meta_info)
                 assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned

@@ -219,8 +219,7 @@ class _Import:
         written = sum(attempt.token in unit.path for unit in units)
         times = self.stopwatch.times()
         kept = len(units) - written
-        is_same = previous is not None and previous.digest == self.digest
-        same_as = previous.snapshot_id if previous is not None and is_same else ""
+        same_as = next((each.snapshot_id for each in bases if each.digest == self.digest), "")
         return ImportResult(record, True, kept, written, engine.name, times, same_as)
 
     def _previous(self) -> SnapshotRecord | None:

@@ -166,3 +166,4 @@ CATALOG_TABLES: dict[
         _splits,
     ),
 }  # fmt: skip
+CATALOG_NAMES = [f"{CATALOG}.{name}" for name in CATALOG_TABLES]

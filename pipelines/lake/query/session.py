@@ -20,7 +20,12 @@ from duckdb.func import PythonUDFType
 from typing_extensions import Self
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES, catalog_table
+from statelake.pipelines.lake.query.catalog_tables import (
+    CATALOG,
+    CATALOG_NAMES,
+    CATALOG_TABLES,
+    catalog_table,
+)
 from statelake.pipelines.lake.query.key_group_function import KEY_GROUP_FUNCTION, key_group
 from statelake.pipelines.lake.query.table_datasets import OpenedTable
 from statelake.pipelines.lake.query.table_names import (
@@ -45,7 +50,6 @@ CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
 READING = ("SELECT", "EXPLAIN")
 BATCH_ROWS = 1 << 16
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
-_CATALOG_NAMES = [f"{CATALOG}.{name}" for name in CATALOG_TABLES]
 _NO_TABLE = re.compile(r".*Table with name (?P<name>.+?) does not exist.*")
 ONLY_SPARK = "write it as DuckDB does, or let Spark run it: --engine spark"
 
@@ -156,9 +160,7 @@ class Session:
             self.names.forget()
         kind = self.kind_of(query)
         if _SHOW_TABLES.fullmatch(query):
-            names = [*(table.name for table in self.names), *_CATALOG_NAMES]
-            batch = pa.RecordBatch.from_pydict({"name": pa.array(names, pa.string())})
-            return Answer(batch.schema, iter([batch]))
+            return _answer_of("name", [table.name for table in self.names] + CATALOG_NAMES)
         if kind not in READING:
             raise QueryError(
                 f"{kind.replace('_', ' ')} is not run here, as it does not only read",
@@ -174,7 +176,8 @@ class Session:
             self.columns.clear()
             text = self.resolved(query)
             if kind == "EXPLAIN":
-                return _explained(self.connection.execute(text).fetchall())
+                plans = self.connection.execute(text).fetchall()
+                return _answer_of("plan", [plan for _, plan in plans])
             relation = self.connection.sql(text)
             kinds = [str(column_type) for column_type in relation.types]
             reader = self._reader = relation.to_arrow_reader(BATCH_ROWS)
@@ -217,8 +220,8 @@ class Session:
             if len(parts) == 2 and parts[0].lower() == CATALOG:
                 name = parts[1].lower()
                 if name not in CATALOG_TABLES:
-                    wanted, known = ".".join(parts), ", ".join(_CATALOG_NAMES)
-                    near = did_you_mean(wanted, _CATALOG_NAMES)
+                    wanted, known = ".".join(parts), ", ".join(CATALOG_NAMES)
+                    near = did_you_mean(wanted, CATALOG_NAMES)
                     raise QueryError(f"no table {wanted}", remedy=f"there are {known}{near}")
                 if register:
                     rows = catalog_table(self.lake, name)
@@ -351,6 +354,7 @@ def _close(connection: duckdb.DuckDBPyConnection, spilled: HeldDirectory) -> Non
     spilled.__exit__()
 
 
-def _explained(rows: list[tuple[str, str]]) -> Answer:
-    batch = pa.RecordBatch.from_pydict({"plan": [text for _, text in rows]})
+def _answer_of(column: str, texts: list[str]) -> Answer:
+    """Return an answer with one column of texts."""
+    batch = pa.RecordBatch.from_pydict({column: pa.array(texts, pa.string())})
     return Answer(batch.schema, iter([batch]))

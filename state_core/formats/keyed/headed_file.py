@@ -48,7 +48,7 @@ class Head:
 
     @cached_property
     def readable(self) -> tuple[tuple[KeyedLayout, KeyedState] | StateError, ...]:
-        """The layout of each state's entries and its description, or why there is none."""
+        """Each state's layout and description, or the error for a state that can't be read."""
         found: list[tuple[KeyedLayout, KeyedState] | StateError] = []
         for state in self.header.states:
             if found and isinstance(found[-1], OversizedError):

@@ -63,7 +63,7 @@ class Opening:
     """
 
     def stream(self, stream: StreamHandle, files: StateFiles, *, part: bool) -> ByteSource | None:
-        """Open the bytes of a handle; None if there are none.
+        """Open the bytes of a handle; None after a fault that was noted.
 
         Args:
             stream: The handle.

@@ -116,13 +116,18 @@ class Recompression(Printed):
             f"wrote {self.path}, compression {self.compression}:"
             f" {bytes_text(int(after))} of state, {bytes_text(int(before))} before"
         )
+        yield self.table
+
+    @property
+    def table(self) -> Table:
+        """The table of states: sizes, ratio, speed."""
         rows = [
             (state.operator, state.state, bytes_text(int(state.content_bytes)),
              bytes_text(int(state.after_bytes)), f"{state.ratio:.2f}",
              f"{bytes_text(int(state.content_bytes / state.seconds))}/s" if state.seconds else "")
             for state in self.states
         ]  # fmt: skip
-        yield Table("", ("<operator", "<state", ">content", ">stored", ">ratio", ">speed"), rows)
+        return Table("", ("<operator", "<state", ">content", ">stored", ">ratio", ">speed"), rows)
 
 
 def recompress_snapshot(

@@ -26,7 +26,7 @@ from statelake.pipelines.cli.commands.queries.sql import (
 from statelake.pipelines.cli.commands.terminal import tell
 from statelake.pipelines.cli.options import lake_option, snapshot_option
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.query.catalog_tables import CATALOG, CATALOG_TABLES
+from statelake.pipelines.lake.query.catalog_tables import CATALOG_NAMES
 from statelake.pipelines.lake.query.table_names import TableNames
 from statelake.state_core.errors import StateError, did_you_mean
 from statelake.state_core.printable import printable
@@ -190,8 +190,8 @@ class Shell:
     def _tables(self, _: str) -> None:
         for table in self.names:
             tell(table.name)
-        for name in CATALOG_TABLES:
-            tell(f"{CATALOG}.{name}")
+        for name in CATALOG_NAMES:
+            tell(name)
 
     def _read(self, snapshot: str) -> None:
         self._refuse_edit()
@@ -268,7 +268,7 @@ class Shell:
             parts = [table.operator, table.state]
             parts = parts if table.job == self.job else [table.job, *parts]
             yield ".".join(map(_written, parts))
-        yield from (f"{CATALOG}.{name}" for name in CATALOG_TABLES)
+        yield from CATALOG_NAMES
 
     def _columns(self, line: str) -> Iterator[str]:
         from statelake.pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
