@@ -1,11 +1,11 @@
-"""What a user says a state is to become: a small YAML or Python file.
+"""The new types of states, as a user gives them: in a small YAML, JSON or Python file.
 
 ::
 
     states:
       customers/customer:                     # operator uid / state name
         type: {pojo: com.acme.Customer, fields: {id: Long, name: String, full_name: String}}
-        expressions:                          # only where Flink itself would not know
+        expressions:                          # only for what Flink can't convert
           full_name: concat(old.first, ' ', old.last)
       rules/rules:                            # operator state: a list's elements, or the values
         type: Long                            # of a broadcast state, whose keys stay
@@ -41,17 +41,17 @@ from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
 @dataclass(frozen=True)
 class ValueChange:
-    """What is to become of one state.
+    """The change of one state.
 
     Attributes:
         operator: The operator's uid or id.
         state: The state's name.
-        value: The new type of its values: of a list's elements, of the values of a map or of a
+        value: The new type of its values: a list's elements, or the values of a map or a
             broadcast state, whose keys stay.
-        expressions: By field, DuckDB's SQL over the old value, which is called `old`; the empty
+        expressions: By field, DuckDB's SQL over the old value, which is named `old`; the empty
             field stands for the whole value.
-        spec: How `value` was written down, if it was. It says more than the snapshot: whether a
-            new field is `int` or `Integer`, and so begins as 0 or as null.
+        spec: The text of `value`, if it was given as one. It says more than the snapshot: whether
+            a new field is `int` or `Integer`, and so begins as 0 or as null.
     """
 
     operator: str
@@ -61,7 +61,7 @@ class ValueChange:
     spec: TypeSpec | None = None
 
     def digest(self) -> str:
-        """The digest of all that it says: another one for another state, type or expression."""
+        """The digest of the change, which differs for another state, type or expression."""
         value = DataOutput()
         write_serializer_snapshot(self.value, value)
         said = [
@@ -76,7 +76,7 @@ class ValueChange:
 
 
 def digest_of(changes: Sequence[ValueChange]) -> str:
-    """The digest of what several changes say together, in whatever order; of one its own."""
+    """Return the digest of several changes, in any order; of a single one its own."""
     digests = sorted(change.digest() for change in changes)
     if len(digests) == 1:
         return digests[0]
@@ -84,14 +84,14 @@ def digest_of(changes: Sequence[ValueChange]) -> str:
 
 
 def is_needed(change: ValueChange, result: Compatibility) -> bool:
-    """Whether a change does something to a state, whose compatibility is known."""
+    """Return whether a change has an effect on a state of known compatibility."""
     return bool(change.expressions) or result.verdict is not Verdict.COMPATIBLE_AS_IS
 
 
 def resolve_changes(
     record: SnapshotRecord, changes: Sequence[ValueChange]
 ) -> list[tuple[ValueChange, OperatorRecord, AnyState, Compatibility]]:
-    """Each change with the state that it is about, and whether the old values can follow.
+    """Return each change with its state, and the compatibility of the old values.
 
     Raises:
         NotFoundError: The snapshot has no such state.
@@ -112,10 +112,10 @@ def resolve_changes(
 def resolve_change(
     record: SnapshotRecord, change: ValueChange
 ) -> tuple[OperatorRecord, AnyState, Compatibility]:
-    """The state that a change is about, and whether its old values can follow.
+    """Return the state of a change, and the compatibility of its old values.
 
-    Of a keyed and an operator state of one name it is the keyed one. There, a user's decoder makes
-    possible what Flink by itself refuses.
+    If a keyed and an operator state have the same name, it is the keyed one. There, a user's
+    decoder makes possible what Flink refuses.
 
     Raises:
         NotFoundError: The snapshot has no such state.
@@ -143,14 +143,14 @@ def resolve_change(
 
 
 def read_changes(path: str, only: str = "") -> list[ValueChange]:
-    """The changes that a file describes.
+    """Read the changes in a file.
 
     Args:
         path: The file, `.yaml`, `.yml`, `.json` or `.py`. A Python file is run.
-        only: `operator/state`: just this one.
+        only: `operator/state`: only this one.
 
     Raises:
-        EncodeError: The file can't be understood; the message names the place in it.
+        EncodeError: The file is malformed; the message names the place in it.
     """
     states = _states(path, _load(path), only)
     if only and only not in states:

@@ -1,7 +1,7 @@
-"""Register edited tables as a new snapshot: how a user changes state with other tools.
+"""Register tables that other tools have edited as a new snapshot.
 
-The tables' current versions are compared with the parent's. Partitions whose files are not the
-parent's any more are read, checked (types, nulls, duplicates, every key in its key group), written
+The tables' current versions are compared with the parent's. Partitions whose files differ
+from the parent's are read, checked (types, nulls, duplicates, every key in its key group), written
 again as statelake's own files, which no VACUUM takes, and measured. Nothing is registered unless
 all of it can be exported.
 """
@@ -27,11 +27,11 @@ from statelake.state_core.errors import ConflictError, LakeError
 
 @dataclass(frozen=True)
 class CommitResult:
-    """What a commit registered.
+    """The result of a commit.
 
     Attributes:
         record: The snapshot.
-        changed: By state: entries before and after, of the states whose table was edited.
+        changed: By state, the entries before and after; only states whose table was edited.
     """
 
     record: SnapshotRecord
@@ -53,7 +53,7 @@ def commit_snapshot(
     Args:
         lake: The lake.
         job: The job.
-        snapshot_id: What the new snapshot is to be called.
+        snapshot_id: The name of the new snapshot.
         parent: The snapshot whose tables were edited.
         note: Kept with it; say why.
         engine: `auto`, `spark`, `local`, or an engine.
@@ -63,7 +63,7 @@ def commit_snapshot(
         ConflictError: The id is taken, or another snapshot was imported into the tables since.
         KeyGroupError: A key is not in its key group.
         EncodeError: A value can't be written back to Flink.
-        LakeError: The tables' columns are not the state's any more.
+        LakeError: The tables no longer have the state's columns.
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
@@ -95,7 +95,7 @@ class _Commit(Derivation):
         self.changed: dict[str, tuple[int, int]] = {}
 
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
-        """Return the pieces whose files are other ones now."""
+        """Return the pieces whose files have changed."""
         files = self._files_now(table)
         if files.keys() == {file.path for file in table.units}:
             return None
@@ -114,7 +114,7 @@ class _Commit(Derivation):
         return record
 
     def _files_now(self, table: TableRecord) -> dict[str, TableFile]:
-        """The files of the table's latest version, which must be made of the parent's alone.
+        """Return the files of the table's latest version, which must be an edit of the parent.
 
         Raises:
             ConflictError: A version in between is another snapshot's, or statelake's own work.
@@ -143,7 +143,7 @@ class _Commit(Derivation):
         return {file.path: file for file in state_table.files(latest.version())}
 
     def _check_columns(self, table: TableRecord, expected: pa.Schema) -> None:
-        """The table's columns must be the state's still."""
+        """Check that the table still has the state's columns."""
         present = pa.schema(self.lake.table(table.path).require().schema().to_arrow())
         stored = pa.schema(Schema.from_arrow(expected).to_arrow())
         for field in stored:
@@ -165,7 +165,7 @@ class _Commit(Derivation):
 
 
 def _entries_behind(lake: Catalog, table: TableRecord) -> Iterator[tuple[int, str]]:
-    """Versions behind a snapshot's, with their makers, from the latest to what restored its own."""
+    """Return later versions than a snapshot's, with their makers, the latest first."""
     state_table = lake.table(table.path)
     for version in range(state_table.require().version(), table.version, -1):
         entry = state_table.commit_info(version)
@@ -176,5 +176,5 @@ def _entries_behind(lake: Catalog, table: TableRecord) -> Iterator[tuple[int, st
 
 
 def _entries(operator: OperatorRecord, table: TableRecord) -> dict[str, int]:
-    """The rows of each state in a table."""
+    """Return the number of entries of each state in a table."""
     return {state.name: state.entries for state in operator.states_in(table)}

@@ -1,6 +1,6 @@
 """Change a snapshot as a whole: operators renamed, dropped, merged in; states dropped or purged.
 
-The result is a new snapshot, and the old one stays. What only renames or leaves out rewrites no
+The result is a new snapshot, and the old one stays. What only renames or drops rewrites no
 table: the new snapshot names the same files. What purges rewrites the files that lose rows, and
 merging from another job copies files, since every job keeps and drops its own.
 """
@@ -62,21 +62,21 @@ Operator = TypeVar("Operator", OperatorRecord, OperatorMetadata)
 
 @dataclass(frozen=True)
 class SnapshotEdit:
-    """What is to be changed. Operators go by uid or id, states by `operator/state`.
+    """The changes of an edit. Operators are named by uid or id, states by `operator/state`.
 
     Attributes:
         rename: The new uid of operators.
-        drop_operators: Operators that go.
-        keep_operators: Operators that stay while all others go; empty for all.
-        drop_states: States that go; `operator/timers` stands for all timers.
-        merge: Other snapshots whose operators come in, as job and id.
-        purge: By state, a predicate of DuckDB's SQL that is true of the rows that go; of a list, of
-            the elements, if it names `element`.
-        expire: By state, the time to live after whose end entries go.
-        keep_keys: By operator, a file with the keys that stay, one a line, in all its keyed states
-            and timers; rows of all other keys go.
-        set_offsets: Where partitions of Kafka are to be read from.
-        at: When it is asked what has expired; by default when the snapshot was taken.
+        drop_operators: Operators that are dropped.
+        keep_operators: Operators that stay while all others are dropped; empty for all.
+        drop_states: States that are dropped; `operator/timers` stands for all timers.
+        merge: Other snapshots whose operators are merged in, as job and id.
+        purge: By state, a predicate in DuckDB's SQL; rows of which it is true are deleted, or
+            elements of a list if it names `element`.
+        expire: By state, the time to live, after which entries are deleted.
+        keep_keys: By operator, a file with the keys to keep, one a line, in all its keyed states
+            and timers; rows of all other keys are deleted.
+        set_offsets: The offsets from which Kafka's partitions are read.
+        at: The time for which expiry is decided; by default when the snapshot was taken.
     """
 
     rename: Mapping[str, str] = field(default_factory=dict)
@@ -93,10 +93,10 @@ class SnapshotEdit:
 
 @dataclass(frozen=True)
 class StateChange:
-    """What an edit did to one state: entries and bytes, before and after.
+    """The change of one state: entries and bytes, before and after.
 
     Attributes:
-        operator: Its operator, as it is called now.
+        operator: Its operator, by its new name.
         state: The state.
         entries: Before and after.
         state_bytes: Before and after.
@@ -110,7 +110,7 @@ class StateChange:
 
 @dataclass(frozen=True)
 class EditResult:
-    """The new snapshot, the states whose size is another, and the offsets that are set."""
+    """The new snapshot, the states whose size has changed, and the offsets that were set."""
 
     record: SnapshotRecord
     changes: list[StateChange]
@@ -128,24 +128,24 @@ def edit_snapshot(
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> EditResult:
-    """Register an edited snapshot: merges first, then what is dropped, purged, and renamed.
+    """Register an edited snapshot: merges come first, then drops, purges and renames.
 
     Args:
         lake: The lake.
         job: The job.
         parent: The snapshot to edit.
-        snapshot_id: What the new one is to be called.
+        snapshot_id: The name of the new one.
         edit: What changes.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
 
     Raises:
-        NotFoundError: An operator or state is not there.
+        NotFoundError: There is no such operator or state.
         ConflictError: The id is taken, two operators would have one uid, or an operator that is
             merged in is there already.
-        QueryError: A predicate can't be understood, or evaluated.
-        EncodeError: A row can't be carried over; nothing was registered.
+        QueryError: A predicate can't be parsed, or evaluated.
+        EncodeError: A row can't be written; nothing was registered.
     """
     check_names(job, snapshot_id)
     record = lake.snapshot(job, parent)
@@ -163,7 +163,7 @@ def edit_snapshot(
 
 @dataclass(frozen=True)
 class OffsetsMoved(Transform):
-    """Give elements of a source's state other bytes.
+    """Replace elements of a source's state.
 
     Attributes:
         elements: The new bytes, by subtask and position.
@@ -175,7 +175,7 @@ class OffsetsMoved(Transform):
     elements: Mapping[tuple[int, int], bytes]
 
     def apply(self, rows: Rows) -> Rows:
-        """Replace the elements, and leave all others as they are."""
+        """Replace the elements, and keep all others."""
         if not isinstance(rows, ElementRows):
             return rows
         subtasks = rows.batch.column("subtask").to_pylist()
@@ -206,7 +206,7 @@ class _Edit(Derivation):
         self.session: Session | None = None
 
     def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
-        """Merge and leave out operators and states, and collect the transforms of the others."""
+        """Merge and drop operators and states, and collect the transforms of the others."""
         self.record, self.rewriter = record, rewriter
         self.metadata = carried_metadata(record)
         self.operators, self.carried = list(record.operators), list(record.carried)
@@ -240,7 +240,7 @@ class _Edit(Derivation):
         )  # fmt: skip
 
     def changes(self) -> list[StateChange]:
-        """The states that are not as they were, the dropped ones too."""
+        """The states that have changed, including those that were dropped."""
         after = _sizes(self.operators)
         labels = {operator.operator_id: operator.label for operator in self.operators}
         changes = []
@@ -296,7 +296,7 @@ class _Edit(Derivation):
     def _transform(
         self, operator: OperatorRecord, tables: list[str], *transforms: Transform
     ) -> None:
-        """Say what is to become of rows; those of states that were left out go anyway."""
+        """Add the transform of a table's rows; rows of dropped states are deleted anyway."""
         for path in tables:
             self.transforms.setdefault((operator.operator_id, path), []).extend(transforms)
 
@@ -315,7 +315,7 @@ class _Edit(Derivation):
             self._transform(operator, tables_of(operator, state), expired)
 
     def _where(self, operator: OperatorRecord, table: TableRecord, predicate: str) -> Transform:
-        """The transform by which rows go, tried over none of them."""
+        """Return the transform that deletes rows, after a try with no rows."""
         from statelake.pipelines.lake.edit import sql_editing  # noqa: PLC0415 - DuckDB
 
         if self.session is None:
@@ -366,7 +366,7 @@ class _Edit(Derivation):
             self.operators = _with_uid(self.operators, operator_id, new)
 
     def _with_state(self, name: str) -> OperatorRecord:
-        """An operator that has tables."""
+        """Return the operator of that name, which has tables."""
         operator_id = self._id(name)
         for operator in self.operators:
             if operator.operator_id == operator_id:
@@ -377,7 +377,7 @@ class _Edit(Derivation):
         return find_state(self.operators, name, self.record.snapshot_id)
 
     def _id(self, name: str) -> str:
-        """The id of an operator, with state or without."""
+        """Return the id of an operator, with state or without."""
         labels = {operator.operator_id: operator.label for operator in self.operators}
         for operator in self.metadata.operators:
             if name in (operator.uid, operator.operator_id, labels.get(operator.operator_id)):
@@ -393,7 +393,7 @@ class _Edit(Derivation):
 
 
 def _with_uid(operators: Sequence[Operator], operator_id: str, uid: str) -> list[Operator]:
-    """The operators, one of them with a uid, and the id that Flink derives from it."""
+    """Return the operators, one of them with a new uid and the id that Flink derives from it."""
     new_id = operator_id_of_uid(uid)
     return [
         replace(operator, operator_id=new_id, uid=uid)
@@ -406,7 +406,7 @@ def _with_uid(operators: Sequence[Operator], operator_id: str, uid: str) -> list
 def changed_states(
     before: Sequence[OperatorRecord], after: Sequence[OperatorRecord]
 ) -> list[StateChange]:
-    """The states whose files are not those of before; operators and states are the same."""
+    """Return the states whose files have changed; operators and states are the same."""
     units = {table.path: table.units for operator in before for table in operator.tables}
     sizes, now = _sizes(before), _sizes(after)
     changes = []
@@ -421,7 +421,7 @@ def changed_states(
 
 
 def _sizes(operators: Sequence[OperatorRecord]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Entries and bytes, by operator id and state; of two of one name the keyed one's."""
+    """Return entries and bytes, by operator id and state; the keyed one of two of one name."""
     return {
         (operator.operator_id, state.name): (state.entries, state.state_bytes)
         for operator in operators

@@ -38,7 +38,7 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 
 @dataclass(frozen=True, eq=False)
 class ListedKeys(Transform):
-    """What becomes of rows by whether their key is listed.
+    """The keys of a list.
 
     Attributes:
         keys: The bytes of the keys.
@@ -53,11 +53,11 @@ class ListedKeys(Transform):
     max_parallelism: int
 
     def none_in(self, unit: Unit) -> bool:
-        """Whether none of the keys can be in a unit."""
+        """Return whether none of the keys can be in a unit."""
         return self.key_groups is not None and not self._in(unit, self.key_groups).any()
 
     def of_unit(self, unit: Unit) -> Self:
-        """The same transform for only those keys that can be in a unit."""
+        """Return the same transform for only those keys that can be in a unit."""
         if self.key_groups is None:
             return self
         there = self._in(unit, self.key_groups)
@@ -71,14 +71,14 @@ class ListedKeys(Transform):
 
 @dataclass(frozen=True, eq=False)
 class KeptKeys(ListedKeys):
-    """Drop the rows of all keys but those that are listed."""
+    """Keep only the rows of listed keys."""
 
     def foresee(self, unit: Unit) -> bool | None:
-        """No row stays where none of the keys can be."""
+        """Foresee that no row stays where none of the keys can be."""
         return False if self.none_in(unit) else None
 
     def apply(self, rows: Rows) -> Rows:
-        """Keep the rows of the keys; operator state has no keys, and stays."""
+        """Keep the rows of the keys, and all operator state, which has no keys."""
         if not isinstance(rows, StateRows):
             return rows
         stays = pc.is_in(key_bytes(rows), self.keys)
@@ -88,15 +88,15 @@ class KeptKeys(ListedKeys):
 
 
 def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
-    """Read the keys that a file lists.
+    """Read the list of keys in a file.
 
     Args:
         path: The file.
         lake: The lake's location.
-        operator: The operator whose keys they are.
+        operator: The operator.
 
     Raises:
-        EncodeError: The file can't be read, or a line is no key of the operator's type.
+        EncodeError: The file can't be read, or a line is not a key of the operator's type.
         NotFoundError: The operator has no keyed state.
     """
     if not operator.states:
@@ -116,7 +116,7 @@ def read_kept_keys(path: str, lake: str, operator: OperatorRecord) -> KeptKeys:
 def key_groups_of_keys(
     key: TypeSerializer, column: pa.Array, max_parallelism: int
 ) -> npt.NDArray[np.int32] | None:
-    """The key group of each of some keys; None if their hash can't be derived."""
+    """Return the key group of each key; None if their hash can't be derived."""
     try:
         codes = np.array(key.hash_codes(column), np.int32)
     except UnknownHashError:
@@ -125,7 +125,7 @@ def key_groups_of_keys(
 
 
 def refuse_no_match(operator: OperatorRecord, path: str) -> None:
-    """Raise if a list of keys has left nothing of an operator.
+    """Raise an error if an operator has no entry left.
 
     Raises:
         NoMatchError: No keyed state or timer of the operator has an entry.
@@ -139,7 +139,7 @@ def refuse_no_match(operator: OperatorRecord, path: str) -> None:
 
 
 def _lines(path: str) -> list[tuple[str, str]]:
-    """The place of each line that is not blank, and the line."""
+    """Return the place and the text of each line that is not blank."""
     lines = lines_of(Path(path).read_bytes, path, KEY_LINES)
     if not lines:
         raise EncodeError("no key is listed", place=path, remedy="write one key a line")

@@ -1,4 +1,4 @@
-"""How keyed state and timers lie in files: by key group, hashed and counted entry by entry."""
+"""The layout of keyed state and timers in files: by key group, hashed and counted by entry."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from statelake.state_core.model.measure import Measure
 
 @dataclass(frozen=True)
 class KeyGroupLayout:
-    """A table of keyed state, or one that the timers of an operator share; picklable.
+    """The layout of a table of keyed state, or of an operator's timers; picklable.
 
     Attributes:
-        before: What reads the snapshot's rows.
-        after: What reads the rows as they are to be: the same, but for a type that changes.
+        before: The reader of the snapshot's rows.
+        after: The reader of the new rows: the same, except for a type that changes.
     """
 
     before: TableRows
@@ -45,25 +45,25 @@ class KeyGroupLayout:
 
     @classmethod
     def of(cls, lake: str, operator: OperatorRecord, table: TableRecord) -> KeyGroupLayout:
-        """The layout of a table, with the states that the operator has there."""
+        """Return the layout of a table, with the operator's states in it."""
         rows = table_rows(lake, operator, table)
         states = tuple(enumerate(meta_info for _, meta_info in rows.states))
         rows = replace(rows, units=(), states=states)
         return cls(rows, rows)
 
     def with_meta_info(self, meta_info: bytes) -> KeyGroupLayout:
-        """The layout when the values of the table's one state have another type."""
+        """Return the layout for another type of the values of the table's only state."""
         ((index, _),) = self.before.states
         return replace(self, after=replace(self.before, states=((index, meta_info),)))
 
     @property
     def plain(self) -> bool:
-        """Whether the table is without the decoders of users that there are now."""
+        """Whether the table was written without the users' decoders of now."""
         return self.before.plain
 
     @property
     def partitioning(self) -> Partitioning:
-        """How key groups are spread over partitions."""
+        """The distribution of key groups over partitions."""
         return self.after.partitioning
 
     @property
@@ -72,24 +72,24 @@ class KeyGroupLayout:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that the table is to have, its partition column among them."""
+        """The columns of the new table, including its partition column."""
         (_, meta_info), *_ = self.after.states
         return self.partitioning.table_schema(table_columns(self.after.parse(meta_info)[0]))
 
     def place(self, unit: Unit) -> str:
-        """How messages name a part of the table."""
+        """Return the name of a part of the table in messages."""
         return f"{self.after.path}, key groups {unit.key_groups}"
 
     def edited_pieces(
         self, files: Sequence[UnitRecord], edited: Sequence[TableFile]
     ) -> list[Piece]:
-        """The pieces of the table whose files are not the snapshot's any more.
+        """Return the pieces of the table whose files differ from the snapshot's.
 
-        A piece reaches from where one of the snapshot's files begins to where the next one does, so
-        a new row may be in any bucket of its own piece, and in none: then its key group says which.
+        A piece extends from the start of one of the snapshot's files to the start of the next. A
+        new row may be in any bucket of its piece, or in none: then its key group decides.
 
         Raises:
-            KeyGroupError: A file is in a partition that no key group has, or a row in no key group.
+            KeyGroupError: A file is in a partition without key groups, or a row has no key group.
         """
         starts = sorted({file.partition for file in files})
         replaced: dict[Unit, list[UnitRecord]] = {}
@@ -97,7 +97,7 @@ class KeyGroupLayout:
         for file in files:
             replaced.setdefault(self._piece_of(file.partition, starts), []).append(file)
         for new in edited:
-            # a set: rows of several buckets may be of one piece
+            # a set: rows of several buckets may be in one piece
             for unit in {self._piece_of(part, starts) for part in self._partitions_of(new)}:
                 staged.setdefault(unit, []).append(_staged(new, unit))
         return [
@@ -107,7 +107,7 @@ class KeyGroupLayout:
         ]
 
     def _partitions_of(self, file: TableFile) -> list[int]:
-        """The partition of a file; where that is null, those that its rows belong to."""
+        """Return the partition of a file; if that is null, the partitions of its rows."""
         if file.partition != NO_PARTITION or self.partitioning.column == KEY_GROUP:
             return [file.partition]
         unit = UnitRecord(file.path, NO_PARTITION, 0, 0, file.rows, file.size, b"")
@@ -124,7 +124,7 @@ class KeyGroupLayout:
         return sorted({self.partitioning.partition_of(group) for group in groups})
 
     def _piece_of(self, partition: int, starts: Sequence[int]) -> Unit:
-        """The key groups of the piece that a partition belongs to.
+        """Return the key groups of the piece of a partition.
 
         Args:
             partition: The partition.
@@ -147,11 +147,11 @@ class KeyGroupLayout:
         return Unit(bounds[at - 1], partitioning.first_of(bounds[at - 1]), last)
 
     def read(self, piece: Piece) -> list[StateRows]:
-        """The rows of a piece in order of key group, a state at a time.
+        """Return the rows of a piece in order of key group, a state at a time.
 
         Raises:
             LakeError: A file is missing, or its columns are not the state's.
-            KeyGroupError: A user moved rows to another partition.
+            KeyGroupError: Rows were moved to another partition.
         """
         table, files = self.before, piece.files
         if piece.staged is not None:
@@ -174,7 +174,7 @@ class KeyGroupLayout:
         """Refuse rows edited into what Flink can't restore.
 
         Raises:
-            EncodeError: A key is null, or there more than once.
+            EncodeError: A key is null, or occurs more than once.
             KeyGroupError: A key is not in its key group, as far as its hash is known.
         """
         key, raw_key = rows.batch.column("key"), rows.batch.column("raw_key")
@@ -199,12 +199,12 @@ class KeyGroupLayout:
 
         Args:
             states: The unit's rows in order of key group, a state at a time.
-            unit: What the file may hold.
+            unit: The key groups that the file may hold.
             prefix: The directory of new files, below that of all data.
 
         Raises:
             EncodeError: A value can't be written back to Flink.
-            KeyGroupError: A row is not of the unit.
+            KeyGroupError: A row is not in the unit's key groups.
         """
         kinds = {index: self.after.parse(meta_info)[0] for index, meta_info in self.after.states}
         names = [kind.name for kind in kinds.values()]
@@ -233,12 +233,12 @@ class KeyGroupLayout:
         return Rewritten((file,), counts)
 
     def recorded(self, operator: OperatorRecord, moved: set[int], counts: Counts) -> OperatorRecord:
-        """The operator with types and counts of the table's states as they are now.
+        """Return the operator with the new types and counts of the table's states.
 
         Args:
             operator: The operator's record before the change.
-            moved: The key groups that were written again; others count as before.
-            counts: What the states have there now.
+            moved: The key groups that were written again; counts of others stay.
+            counts: The new counts of the states.
         """
         path = self.after.path
         states = [
@@ -249,7 +249,7 @@ class KeyGroupLayout:
 
     def _recorded(self, state: StateRecord, moved: set[int], counts: Counts) -> StateRecord:
         kept = [key_group for key_group in state.key_groups if key_group.key_group not in moved]
-        if self.after != self.before:  # its one state has another type
+        if self.after != self.before:  # the type of its only state changes
             ((_, meta_info),) = self.after.states
             value_type = self.after.parse(meta_info)[0].value_type
             state = replace(state, meta_info=meta_info, value_type=value_type)
@@ -257,8 +257,10 @@ class KeyGroupLayout:
 
 
 def _staged(file: TableFile, unit: Unit) -> UnitRecord:
-    """A file that a user wrote, which may have rows of a whole piece."""
-    rows = -1 if file.partition == NO_PARTITION else file.rows  # it may have some of others
+    """Return the record of a file that a user wrote, which may have rows of a whole piece."""
+    rows = (
+        -1 if file.partition == NO_PARTITION else file.rows
+    )  # it may also have rows of other pieces
     return UnitRecord(file.path, file.partition, unit.first, unit.last, rows, file.size, b"")
 
 
@@ -267,7 +269,7 @@ def _paths(files: Sequence[UnitRecord]) -> set[str]:
 
 
 def _check_within(batch: pa.RecordBatch, unit: Unit) -> None:
-    """Rows, which are in order of key group, stay in the key groups of their file."""
+    """Check that rows, which are in order of key group, are in the key groups of their file."""
     groups = batch.column(KEY_GROUP)
     first, last = groups[0].as_py(), groups[len(groups) - 1].as_py()
     if first < unit.first or last > unit.last:

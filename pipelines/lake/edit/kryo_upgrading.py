@@ -43,7 +43,7 @@ UNKNOWN = "no snapshot says whether they are Kryo's: export with --drop-channel-
 
 @dataclass(frozen=True)
 class Upgraded:
-    """What becomes of a state with values of Kryo's.
+    """The upgrade of a state with values of Kryo.
 
     Attributes:
         operator: The operator's uid or id.
@@ -60,7 +60,7 @@ class Upgraded:
 
 @dataclass(frozen=True)
 class KryoUpgrade(Transform):
-    """Values of Kryo as Flink 2 writes them.
+    """Rewrite values of Kryo as Flink 2 writes them.
 
     Attributes:
         meta_info: The state as Flink 1 wrote it.
@@ -71,14 +71,14 @@ class KryoUpgrade(Transform):
     meta_info: bytes
 
     def apply(self, rows: Rows) -> Rows:
-        """Write the values again."""
+        """Rewrite the values."""
         before = value_type(self.meta_info)
         assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
         return upgrade_rows(rows, before)
 
 
 def plan_kryo_upgrade(record: SnapshotRecord) -> list[Upgraded]:
-    """What would become of each state of a snapshot that has Kryo in it."""
+    """Return the planned upgrade of each state of a snapshot that has Kryo in it."""
     plan = [
         Upgraded(operator.label, state.name, state.entries, _why_left(operator, state))
         for operator in record.operators
@@ -111,18 +111,18 @@ def upgrade_kryo(
         lake: The lake.
         job: The job.
         parent: The snapshot of Flink 1.
-        snapshot_id: What the new one is to be called.
+        snapshot_id: The name of the new one.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
 
     Returns:
-        The new snapshot, the old one if there is nothing to rewrite; and what became of each state
-        with Kryo in it.
+        The new snapshot, or the old one if there is nothing to rewrite; and the upgrade of each
+        state with Kryo in it.
 
     Raises:
         ConflictError: The id is taken.
-        StateError: A value is not understood; nothing was registered.
+        StateError: A value can't be decoded; nothing was registered.
     """
     record = lake.snapshot(job, parent)
     plan = plan_kryo_upgrade(record)
@@ -143,7 +143,7 @@ def upgrade_kryo(
 
 
 class _Upgrade(Derivation):
-    """Tables of the wanted states rewritten, which are given by operator and name."""
+    """The upgrade of some states, which are given by operator and name."""
 
     origin = "migrate"
 
@@ -152,7 +152,7 @@ class _Upgrade(Derivation):
         self.states = states
 
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
-        """Return the values of a wanted state as Flink 2 writes them."""
+        """Return the change of a table if its state is upgraded."""
         for state in operator.states_in(table):
             if (operator.label, state.name) in self.states:
                 refuse_disagreeing(operator, state)
@@ -169,7 +169,7 @@ def _has_kryo_keys(operator: OperatorRecord, state: AnyState) -> bool:
 
 
 def _why_left(operator: OperatorRecord, state: AnyState) -> str:
-    """Why a state with Kryo in it is not rewritten; empty if it is."""
+    """Return why a state with Kryo in it is not rewritten; empty if it is."""
     if _has_kryo_keys(operator, state):
         return "its keys are Kryo's, and entries are found by the bytes of their keys"
     value = value_type(state.meta_info)

@@ -1,4 +1,4 @@
-"""Operators of one snapshot taken into another: their tables shared, or copied between jobs."""
+"""Merge operators of one snapshot into another: share their tables, or copy them between jobs."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def merge_operators(
     token: str,
     taken: Collection[str],
 ) -> tuple[list[OperatorRecord], int]:
-    """The operators of another snapshot, as a snapshot of `job` has them.
+    """Return the operators of another snapshot with their tables in `job`.
 
     Within one job the tables are shared. Between jobs every file is copied, since each job keeps
-    and drops its own; and so is a table of an operator that was renamed, whose place is taken.
+    and drops its own. A table of a renamed operator is copied too if its path is taken.
 
     Args:
         lake: The lake.
-        job: The job of the snapshot that is made.
+        job: The job of the new snapshot.
         snapshot_id: Its name.
         other: The other snapshot.
         token: The attempt's token.
@@ -77,11 +77,11 @@ def merge_operators(
 def union_of_operators(
     mine: tuple[list[OperatorMetadata], set[str]], theirs: tuple[list[OperatorMetadata], set[str]]
 ) -> list[OperatorMetadata]:
-    """The operators of two `_metadata`; of one that both have, the one with state.
+    """Return the operators of two `_metadata`; if both have one, the one with state.
 
     Args:
-        mine: The operators, and the ids of those that have tables.
-        theirs: The operators to merge in, and the ids of those that have tables.
+        mine: Its operators, and the ids of those with tables.
+        theirs: The other's operators, and the ids of those with tables.
 
     Raises:
         ConflictError: An operator has state in both.
@@ -105,7 +105,7 @@ def _has_state(operator: OperatorMetadata, with_tables: set[str]) -> bool:
 
 
 def merged_tables(job: str, other: SnapshotRecord, taken: Collection[str]) -> list[str]:
-    """The tables that a merge of another snapshot shares, or may write to beside those taken."""
+    """Return the tables that a merge of another snapshot shares, or may write."""
     tables = other.tables
     places = [_free(_path_in(job, other.job, table.path), table, taken) for table in tables]
     return places + [
@@ -115,12 +115,12 @@ def merged_tables(job: str, other: SnapshotRecord, taken: Collection[str]) -> li
 
 
 def _beside(path: str, table: TableRecord) -> str:
-    """The path where another table has that one, with another partitioning, which is for good."""
+    """Return the path for a table whose own path has another partitioning, which can't change."""
     return f"{path}~{table.partition_by or 'whole'}"
 
 
 def _free(path: str, table: TableRecord, taken: Collection[str]) -> str:
-    """The path, or one beside it, that no other table of the snapshot has."""
+    """Return the path, or one beside it if another table of the snapshot has it."""
     while path in taken:
         path = _beside(path, table)
     return path
@@ -135,7 +135,7 @@ def _copy_table(
     token: str,
     taken: Collection[str],
 ) -> TableRecord:
-    """A version of a table as the next version of the table that stands for it in `job`."""
+    """Copy a version of a table as the next version of its counterpart in `job`."""
     path = _free(_path_in(job, other, table.path), table, taken)
     source, target = lake.table(table.path), lake.table(path)
     present = target.open()
@@ -151,7 +151,7 @@ def _copy_table(
 
 
 def _path_in(job: str, other: str, path: str) -> str:
-    """The path of the table of the same operator and state in another job."""
+    """Return the path of the table of the same operator and state in another job."""
     for mine, theirs in zip(areas_of(job), areas_of(other), strict=True):
         if path.startswith(f"{theirs}/"):
             return f"{mine}/{path.removeprefix(f'{theirs}/')}"

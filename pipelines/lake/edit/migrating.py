@@ -1,4 +1,4 @@
-"""Migrate a snapshot: states under new types, as a new snapshot; the old one stays.
+"""Migrate a snapshot: give states new types in a new snapshot; the old one stays.
 
 Compatibility is resolved first, and what is incompatible is refused with its reasons. Then every
 file of a state's table is read with the old serializer and written with the new one; every value
@@ -64,13 +64,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MigrationResult:
-    """What a migration did.
+    """The result of a migration.
 
     Attributes:
-        record: The new snapshot; the old one if nothing had to be done.
+        record: The new snapshot; the old one if there was nothing to do.
         result: The compatibility of old and new, of several states the worst.
-        entries: How many values were migrated.
-        times: Where time went.
+        entries: The number of values that were migrated.
+        times: The times of the stages.
     """
 
     record: SnapshotRecord
@@ -95,8 +95,8 @@ def migrate_snapshot(
         lake: The lake.
         job: The job.
         parent: The snapshot to migrate.
-        snapshot_id: What the new one is to be called.
-        changes: The new types, one a state.
+        snapshot_id: The name of the new one.
+        changes: The new types, one for each state.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
@@ -105,8 +105,8 @@ def migrate_snapshot(
         IncompatibleError: The old values can't become the new ones, or the copies of a broadcast
             state differ.
         ConflictError: The id is taken.
-        QueryError: An expression can't be understood, or evaluated.
-        EncodeError: A value can't be carried over; nothing was registered.
+        QueryError: An expression can't be parsed, or evaluated.
+        EncodeError: A value can't be converted; nothing was registered.
     """
     record = lake.snapshot(job, parent)
     resolved = resolve_changes(record, changes)
@@ -137,7 +137,7 @@ def migrate_snapshot(
 
 
 class _Migration(Derivation):
-    """Values of states that are given by their tables."""
+    """A migration of some states, by the paths of their tables."""
 
     origin = "migrate"
 
@@ -161,7 +161,7 @@ class _Migration(Derivation):
         return record.operators
 
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
-        """Return the new values of a state that needs some."""
+        """Return the change of a table whose state gets new values."""
         if table.path not in self.needed:
             return None
         state, change = self.needed[table.path]
@@ -186,15 +186,15 @@ class _Migration(Derivation):
         return TableChange(migrated, pieces_of(table), [values])
 
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
-        """Record which changes were applied."""
+        """Return the record, with the changes that were applied."""
         return replace(record, applied=digest_of(self.changes))
 
 
 def refuse_disagreeing(operator: OperatorRecord, state: AnyState) -> None:
-    """Raise where a migration would settle which copy of a broadcast state counts.
+    """Refuse a migration that would decide between different copies of a broadcast state.
 
     Raises:
-        IncompatibleError: The copies of some subtasks are not the one in the table.
+        IncompatibleError: The copies of some subtasks differ from the one in the table.
     """
     if isinstance(state, OperatorStateRecord) and state.disagreeing:
         who = ", ".join(map(str, state.disagreeing))
@@ -215,7 +215,7 @@ def _expression(
     before: TableLayout,
     after: TableLayout,
 ) -> PreparedExpression:
-    """The new values of a state's rows, tried over none of them."""
+    """Return the prepared expression of a state's new values, after a try with no rows."""
     from statelake.pipelines.lake.query import statements  # noqa: PLC0415 - DuckDB
 
     old, new = (layout.schema.field(VALUE).type for layout in (before, after))
@@ -234,18 +234,17 @@ def _expression(
 
 
 def _value_expression(old: pa.DataType, new: pa.DataType, expressions: Mapping[str, str]) -> str:
-    """One SQL expression for the whole new value.
+    """Return one SQL expression for the whole new value.
 
     A field without an expression is the old field of its name.
 
     Args:
         old: The old value's type.
-        new: The new value's.
+        new: The new value's type.
         expressions: By field; the empty name stands for the whole value.
 
     Raises:
-        IncompatibleError: A field is named that there is not, or one is left out that the old
-            value does not have.
+        IncompatibleError: There is no such field, or a new field has no expression.
     """
     if "" in expressions:
         return f"({expressions['']}\n)"
@@ -275,16 +274,16 @@ def _value_expression(old: pa.DataType, new: pa.DataType, expressions: Mapping[s
 
 @dataclass(frozen=True)
 class NewValues(Transform):
-    """Give values another type: as Flink carries them over, or with values that SQL computed.
+    """Convert values to another type: as Flink does, or by SQL.
 
     Every new value is read back from its bytes.
 
     Attributes:
         before: The state's meta info.
         after: The meta info with the new type.
-        spec: How the new type was written down, which may say more than the meta info.
-        plain: Whether the table was written without the decoders of users that there are now.
-        expression: What computes them, if that is not Flink's way.
+        spec: The text of the new type, which may say more than the meta info.
+        plain: Whether the table was written without the users' decoders of now.
+        expression: The SQL expression of the new values, if Flink's conversion is not used.
     """
 
     keeps_count = True
@@ -312,7 +311,7 @@ class NewValues(Transform):
 
     @staticmethod
     def _computed(rows: Rows, value: TypeSerializer, expression: PreparedExpression) -> Rows:
-        """Rows with values by SQL, which sees only what typed columns hold."""
+        """Return rows with values computed by SQL, which sees only typed columns."""
         count = pc.sum(exact_values(rows)).as_py()
         if count:
             raise IncompatibleError(
@@ -325,7 +324,7 @@ class NewValues(Transform):
             return with_values(rows, value, expression.values(rows.batch, kind))
 
     def _decoded(self, rows: Rows) -> Rows:
-        """Rows of keyed state, with values decoded that were imported as bytes."""
+        """Return rows of keyed state, with values decoded that were imported as bytes."""
         if not self.plain or isinstance(rows, ElementRows):
             return rows
         value = value_type(self.before).restore_serializer()

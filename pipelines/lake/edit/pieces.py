@@ -1,4 +1,4 @@
-"""What the rewrite engine works on: a piece of a table, its rows, and the result."""
+"""Pieces of a table for the rewrite engine: files, their rows, and the result."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Counts: TypeAlias = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True)
 class Piece:
-    """Some files of a table, which one new file replaces.
+    """Some files of a table that one new file replaces.
 
     Attributes:
         unit: The new file's partition, and the key groups or subtasks that it may hold.
         files: The snapshot's files that are replaced.
-        staged: The files to read instead, which SQL or a user wrote, in the types that the table
-            is to have. None if the rows are those of `files`.
+        staged: The files to read instead, which SQL or a user wrote, with the new types of the
+            table. None if the rows are those of `files`.
         edited: Whether a user wrote `staged`, so that its rows have to be validated.
     """
 
@@ -41,7 +41,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The files that a piece has become, and the new counts: None if nothing was written."""
+    """The new files of a piece, and the new counts; None if nothing was written."""
 
     files: tuple[UnitRecord, ...]
     counts: Counts | None = None

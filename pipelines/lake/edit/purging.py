@@ -1,4 +1,4 @@
-"""Drop entries that have expired.
+"""Delete expired entries.
 
 An entry has expired as in Flink's `TtlUtils.expired`: the time of its last access plus the time to
 live is not after now.
@@ -21,10 +21,10 @@ from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VAL
 
 
 def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
-    """Raise if a state has no time to live.
+    """Refuse states without a time to live.
 
     Raises:
-        EncodeError: A state in one of the tables has none. Timers and operator state never have.
+        EncodeError: A state in one of the tables has none. Timers and operator state never do.
     """
     lasting = [
         state.name
@@ -40,7 +40,7 @@ def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Expired(Transform):
-    """Drop entries, or elements of lists, that were last accessed at a time or before.
+    """Delete entries, or elements of lists, that were last accessed at a time or before.
 
     Attributes:
         until: The time, in milliseconds since 1970.
@@ -51,7 +51,7 @@ class Expired(Transform):
     until: int
 
     def apply(self, rows: Rows) -> Rows:
-        """Keep what was accessed later."""
+        """Keep entries that were accessed later."""
         times = rows.batch.column(TTL)
         if times.null_count:
             raise EncodeError(
@@ -64,7 +64,7 @@ class Expired(Transform):
         return kept_rows(rows, pc.greater(times.cast(pa.int64()), self.until))
 
     def _elements(self, rows: Rows, times: pa.ListArray) -> Rows:
-        """Lists keep the elements that live; one without any goes."""
+        """Return lists without expired elements; empty lists are deleted."""
         lengths = times.value_lengths().to_numpy()
         live = pc.greater(times.flatten().cast(pa.int64()), self.until)
         stays = live.to_numpy(zero_copy_only=False)

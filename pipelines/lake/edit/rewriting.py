@@ -1,7 +1,7 @@
-"""The engine that makes snapshots of others: keyed state, timers and operator state alike.
+"""The engine that derives a snapshot from another: keyed state, timers and operator state alike.
 
-`derive` makes a snapshot of another one, as a `Derivation` says: which tables change, and what else
-becomes of the record. An operation on rows is a `Transform`. The engine cuts a table into pieces,
+`derive` makes a snapshot from another one. A `Derivation` says which tables change, and what else
+changes in the record. An operation on rows is a `Transform`. The engine cuts a table into pieces,
 reads the rows of each by the table's layout, applies the transforms, and has the layout encode,
 measure and write the result. The new files become the table's next version, and the counts of the
 operator's states are updated.
@@ -39,20 +39,20 @@ from statelake.state_core.errors import ConflictError, StateError
 from statelake.state_core.formats.rewriting.value_migration import null_value_fields
 
 SLICE_BYTES = 16 << 20
-SLICES = 8  # at least so many tasks, if there are as many pieces
+SLICES = 8  # the smallest number of tasks, if there are as many pieces
 TableLayout: TypeAlias = KeyGroupLayout | SubtaskLayout
 
 
 class Transform:
-    """What an operation does to rows of any kind of state.
+    """A change of rows, of any kind of state.
 
     A transform is picklable, since it goes to other processes with each task. It may drop rows and
     change their values, but must leave their order, and their key group or subtask.
 
     Attributes:
-        keeps_unchanged: Whether a file stays as it is where `apply` gives back the very rows that
-            it got.
-        validates: Whether what it has changed is checked as what a user has edited.
+        keeps_unchanged: Whether a file stays as it is if `apply` returns the very rows that it
+            got.
+        validates: Whether changed rows are validated as rows are that a user has edited.
         keeps_count: Whether it must not drop a row.
     """
 
@@ -61,7 +61,7 @@ class Transform:
     keeps_count: ClassVar[bool] = False
 
     def foresee(self, unit: Unit) -> bool | None:
-        """Say what is known of a unit's rows without reading them.
+        """Return what is known of a unit's rows before they are read.
 
         Returns:
             True if all rows stay as they are, False if none stays, None if they must be read.
@@ -72,7 +72,7 @@ class Transform:
         """Transform some rows of one state.
 
         Returns:
-            The rows as they are to be; the same object if they stay as they are.
+            The new rows; the same object if they stay as they are.
 
         Raises:
             StateError: The rows can't be transformed.
@@ -93,8 +93,8 @@ class TableChange:
 
     Attributes:
         layout: The layout of its next version.
-        pieces: What is rewritten; other files stay.
-        transforms: What is done to the rows, in order.
+        pieces: The pieces to rewrite; other files stay.
+        transforms: The transforms of the rows, in order.
     """
 
     layout: TableLayout
@@ -103,10 +103,10 @@ class TableChange:
 
 
 class Derivation:
-    """How a snapshot is made of another one: what a subclass does not say stays as it is.
+    """The way a snapshot is made from another one: what a subclass does not change stays.
 
     Attributes:
-        origin: What the catalog calls a snapshot that is made so.
+        origin: The origin of the new snapshot in the catalog.
     """
 
     origin: ClassVar[str] = "edit"
@@ -116,7 +116,7 @@ class Derivation:
 
         Args:
             record: The parent.
-            rewriter: What rewrites tables from now on.
+            rewriter: The rewriter of tables.
         """
         return record.operators
 
@@ -128,7 +128,7 @@ class Derivation:
         """Return the record of the new snapshot, whose tables are rewritten, as it is committed.
 
         Raises:
-            StateError: There is no such snapshot after all.
+            StateError: The new snapshot can't be made after all.
         """
         return record
 
@@ -139,7 +139,7 @@ class Derived:
 
     Attributes:
         record: The new snapshot.
-        parent: The snapshot of which it is made.
+        parent: The snapshot from which it is made.
         times: The times of the stages.
     """
 
@@ -161,15 +161,15 @@ def derive(
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> Derived:
-    """Make a snapshot of another one: every command that changes state does it here.
+    """Make a snapshot from another one, for every command that changes state.
 
     Args:
         lake: The lake.
         job: The job.
-        parent: The snapshot of which it is made. Whoever has looked at its record gives that: it
-            must be in the catalog as it was then.
+        parent: The snapshot from which it is made: its name, or its record if the caller has read
+            it, which must still be the catalog's.
         snapshot_id: The name of the new one.
-        derivation: How it is made.
+        derivation: The way it is made.
         note: Kept with it.
         paths: The tables to rewrite; by default all of the parent's.
         others: Other snapshots that must stay as they are meanwhile.
@@ -178,8 +178,8 @@ def derive(
 
     Raises:
         NotFoundError: There is no such parent.
-        ConflictError: The name is taken, or a snapshot of which it is made was dropped or erased
-            from. Whatever is raised, nothing was registered, and what was written is removed.
+        ConflictError: The name is taken, or a parent was dropped or erased from meanwhile. With
+            any error nothing is registered, and files that were written are deleted.
     """
     check_names(job, snapshot_id)
     record = parent if isinstance(parent, SnapshotRecord) else lake.snapshot(job, parent)
@@ -214,7 +214,7 @@ def _derived(
 
 
 def layout_of(lake: Catalog, operator: OperatorRecord, table: TableRecord) -> TableLayout:
-    """The layout of a table: by subtask for operator state, else by key group."""
+    """Return the layout of a table: by subtask for operator state, else by key group."""
     for state in operator.operator_states:
         if state.table == table.path:
             return SubtaskLayout(lake.location, operator.parallelism, state, state)
@@ -237,7 +237,7 @@ class RewriteTask:
 
     Attributes:
         layout: The table's layout.
-        transforms: What is done to the rows, in order.
+        transforms: The transforms of the rows, in order.
         pieces: What is rewritten.
         prefix: The directory of new files, below that of all data.
         lake: The lake's location.
@@ -258,12 +258,12 @@ class TableRewriter:
     Args:
         lake: The lake.
         attempt: The attempt.
-        engine: Where pieces are rewritten.
+        engine: The engine that rewrites pieces.
         progress: Called with (done, total) after each task of a table.
 
     Attributes:
-        written: Bytes of the files that were written so far.
-        stopwatch: What measures where time goes.
+        written: The bytes of the files written so far.
+        stopwatch: The stopwatch of the stages.
     """
 
     def __init__(
@@ -293,8 +293,8 @@ class TableRewriter:
             operator: The operator whose table it is.
             table: The table.
             layout: The table's layout.
-            pieces: What is rewritten; other files stay.
-            transforms: What is done to the rows, in order.
+            pieces: The pieces to rewrite; other files stay.
+            transforms: The transforms of the rows, in order.
 
         Returns:
             The operator with the new version of the table, and the counts of its states.
@@ -346,7 +346,7 @@ def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
 
 
 def _slice_name(task: RewriteTask) -> str:
-    """What a slice is called where it is told of."""
+    """Return the name of a slice in messages."""
     places = [task.layout.place(piece.unit) for piece in task.pieces]
     return " to ".join(dict.fromkeys([*places[:1], *places[-1:]]))
 

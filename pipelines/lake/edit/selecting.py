@@ -1,4 +1,4 @@
-"""What users select: states by `operator/state`, or `operator/timers`; operators to leave out."""
+"""Selections of users: states by `operator/state` or `operator/timers`, and operators to drop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMERS = "timers"
 def find_state(
     operators: Sequence[OperatorRecord], wanted: str, snapshot_id: str
 ) -> tuple[OperatorRecord, str]:
-    """The operator and the state of `operator/state`.
+    """Return the operator and the state of `operator/state`.
 
     Args:
         operators: The operators of a snapshot.
@@ -37,13 +37,13 @@ def find_state(
 
 
 def _state_names(operator: OperatorRecord) -> list[str]:
-    """What its states go by; `timers` stands for all its timers."""
+    """Return the names of an operator's states; `timers` stands for all its timers."""
     names = [state.name for state in operator.all_states]
     return [*names, TIMERS] if any(state.kind == TIMERS for state in operator.states) else names
 
 
 def tables_of(operator: OperatorRecord, state: str) -> list[str]:
-    """The tables of a state."""
+    """Return the tables of a state."""
     keyed = [keyed_state.table for keyed_state in operator.states if _goes_by(keyed_state, state)]
     others = [
         operator_state.table
@@ -54,7 +54,7 @@ def tables_of(operator: OperatorRecord, state: str) -> list[str]:
 
 
 def without_state(operator: OperatorRecord, state: str) -> OperatorRecord:
-    """The operator without a state, and without tables that no other state has."""
+    """Return the operator without a state, and without tables that no other state needs."""
     keyed = [keyed_state for keyed_state in operator.states if not _goes_by(keyed_state, state)]
     others = operator.operator_states
     if len(keyed) == len(operator.states):
@@ -67,14 +67,14 @@ def _goes_by(state: StateRecord, name: str) -> bool:
 
 
 def refuse_cut_channels(operators: Sequence[OperatorMetadata], going: Collection[str]) -> None:
-    """Refuse to leave out one end of an exchange with records in flight, which may lie at both.
+    """Refuse to drop one end of an exchange with records in flight, which may be at both ends.
 
     Args:
         operators: All operators.
-        going: The ids of those to leave out.
+        going: The ids of operators to drop.
 
     Raises:
-        UnsupportedFormatError: An operator that goes and one that stays have records in flight.
+        UnsupportedFormatError: A dropped operator and one that stays have records in flight.
     """
     having = [
         operator

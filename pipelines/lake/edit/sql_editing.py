@@ -1,8 +1,8 @@
-"""A snapshot made of another by SQL: DELETE, UPDATE and INSERT, all of them or nothing.
+"""Edit a snapshot by SQL: DELETE, UPDATE and INSERT, all statements or none.
 
-Each statement is carried out by DuckDB over the rows of one file after the other, as the parent has
-them; a file without a row that is met stays as it is, and is shared. What the tables' newest
-versions hold plays no part, and no other snapshot changes.
+DuckDB runs each statement over the rows of the parent's files, one file after the other; a file
+without a matching row is shared. The newest versions of the tables are not read, and no other
+snapshot changes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 from statelake.state_core.model.snapshot import StateKind
 
-STAGED = "staged"  # the directory of rows that an attempt is to insert
+STAGED = "staged"  # the directory of rows that an attempt inserts
 _ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
-_NO_CONDITION = re.compile(r"'bool_or\((.*?)\)'")  # DuckDB's error, with the type
+_NO_CONDITION = re.compile(r"'bool_or\((.*?)\)'")  # DuckDB's error, with its type
 
 
 def edit_by_sql(
@@ -61,26 +61,26 @@ def edit_by_sql(
     note: str = "",
     progress: Progress | None = None,
 ) -> EditResult:
-    """Register what SQL makes of a snapshot: any snapshot of the job, not only the newest.
+    """Register a snapshot of the job, the newest or an older one, as edited by SQL.
 
     Args:
         lake: The lake.
         job: The job.
         parent: The snapshot to edit.
-        snapshot_id: What the new one is to be called.
+        snapshot_id: The name of the new one.
         statements: DELETE, UPDATE and INSERT, in their order.
         note: Kept with it, before the statements, which are kept without their literals.
         progress: Called with (done, total) after each task of a table.
 
     Raises:
-        QueryError: A statement can't be understood, or carried out.
+        QueryError: A statement can't be parsed, or fails.
         NotFoundError: There is no such snapshot or table.
-        NoMatchError: No statement meets a row: there would be nothing new.
+        NoMatchError: No statement matches a row, so that nothing would change.
         ConflictError: The id is taken.
         KeyGroupError: A key is not in its key group.
         EncodeError: A row can't be written back to Flink.
     """
-    before = lake.snapshot(job, parent)  # what the session shows is this, or the edit ends
+    before = lake.snapshot(job, parent)  # the session shows this record, or the edit ends
     with session_over(lake, before) as session:
         parsed = check_statements(session, statements)
         done = without_literals(_joined(parsed))
@@ -94,15 +94,16 @@ def edit_by_sql(
 
 
 def session_over(lake: Catalog, record: SnapshotRecord) -> Session:
-    """DuckDB over the tables of a snapshot."""
+    """Open DuckDB over the tables of a snapshot."""
     return Session(lake, TableNames(lake, as_of=record.snapshot_id, job=record.job))
 
 
 def check_statements(session: Session, statements: Sequence[str]) -> list[Statement]:
-    """Parse statements, and refuse some that would not see what the ones before them did.
+    """Parse statements, and refuse those that read what an earlier one writes.
 
     Raises:
-        QueryError: A statement can't be parsed, is of another job, or reads what one before wrote.
+        QueryError: A statement can't be parsed, names another job, or reads what an earlier one
+            writes.
     """
     parsed: list[Statement] = []
     for number, text in enumerate(statements, 1):
@@ -135,13 +136,13 @@ def _joined(statements: Sequence[Statement]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ChangedRows(Transform):
-    """Rows changed by a DELETE or an UPDATE.
+    """Change rows by a DELETE or an UPDATE.
 
     Attributes:
         prepared: The statement.
-        queues: By the name of a queue of timers: what its rows have in columns of the table that
-            say which queue they are of.
-        met: How many rows were met, a number for each time in this process.
+        queues: By the name of a queue of timers, the values of the columns that identify the queue
+            in the table.
+        met: The number of matching rows, one number for each call in this process.
     """
 
     keeps_unchanged = True
@@ -152,7 +153,7 @@ class ChangedRows(Transform):
     met: list[int]
 
     def apply(self, rows: Rows) -> Rows:
-        """Carry the statement out over some rows."""
+        """Run the statement over some rows."""
         constant = self.queues.get(rows.name, {})
         batch = rows.batch
         for name, value in constant.items():
@@ -172,10 +173,10 @@ class ChangedRows(Transform):
 
 @dataclass(frozen=True, eq=False)
 class ChangedElements(ChangedRows):
-    """Lists without the elements that a predicate is true of; a list without any goes."""
+    """Delete elements of lists of which a predicate is true, and lists that become empty."""
 
     def apply(self, rows: Rows) -> Rows:
-        """Leave out the elements."""
+        """Delete the elements."""
         after = super().apply(rows)
         if after is rows:
             return rows
@@ -194,9 +195,9 @@ class ChangedElements(ChangedRows):
 def rows_where(
     session: Session, operator: OperatorRecord, table: TableRecord, predicate: str
 ) -> ChangedRows:
-    """The transform by which the rows of a table go that a predicate is true of.
+    """Return the transform that deletes the rows of a table of which a predicate is true.
 
-    Of a list state whose elements the predicate names (`element`), these go.
+    If the predicate names `element`, elements of a list state are deleted.
 
     Args:
         session: DuckDB over a snapshot, whose other tables the predicate may read.
@@ -205,7 +206,7 @@ def rows_where(
         predicate: SQL over the columns of the table.
 
     Raises:
-        QueryError: DuckDB can't understand it, or it is more than a predicate.
+        QueryError: DuckDB can't parse it, or it is more than a predicate.
     """
     kind, statement = _rows_where(session, operator, table, predicate, predicate)
     return kind(PreparedStatement(session, statement), queues_in(operator, table), [])
@@ -214,14 +215,14 @@ def rows_where(
 def refuse_no_condition(
     session: Session, operator: OperatorRecord, table: TableRecord, predicate: str
 ) -> None:
-    """Try a predicate over no row, and refuse one that is neither true nor false, as a number is.
+    """Try a predicate with no rows, and refuse one whose result is not a boolean.
 
-    DuckDB takes each number but 0 as true: rows that nobody meant would be deleted.
+    DuckDB takes each number but 0 for true, so that rows would be deleted by mistake.
 
     Raises:
-        QueryError: It is no condition, or DuckDB can't understand it.
+        QueryError: Its result is not a boolean, or DuckDB can't parse it.
     """
-    strict = f"list_aggregate([({predicate}\n)], 'bool_or')"  # which takes nothing but booleans
+    strict = f"list_aggregate([({predicate}\n)], 'bool_or')"  # which takes only booleans
     _, statement = _rows_where(session, operator, table, predicate, strict)
     try:
         schema = layout_of(session.lake, operator, table).schema
@@ -239,7 +240,7 @@ def refuse_no_condition(
 def _rows_where(
     session: Session, operator: OperatorRecord, table: TableRecord, predicate: str, condition: str
 ) -> tuple[type[ChangedRows], Statement]:
-    """The statement by which rows go, or elements, of which a condition is true."""
+    """Return the statement that deletes rows, or elements, of which a condition is true."""
     name = {path: name for name, path in operator_tables_by_name(operator)}[table.path]
     lists = {state.table for state in operator.states if state.kind == StateKind.LIST.value}
     if table.path in lists and _ELEMENT.search(predicate):
@@ -260,7 +261,7 @@ def _rows_where(
 
 
 def queues_in(operator: OperatorRecord, table: TableRecord) -> Mapping[str, Mapping[str, str]]:
-    """What says in a table of timers which queue a row is of, by the names of its queues."""
+    """Return the columns that identify each queue in a table of timers, by the queue's name."""
     return {
         state.name: dict(zip(("domain", "service"), parsed.timer_service, strict=True))
         for state in operator.states
@@ -270,7 +271,7 @@ def queues_in(operator: OperatorRecord, table: TableRecord) -> Mapping[str, Mapp
 
 
 class _SqlEdit(Derivation):
-    """What statements do to the tables of a snapshot."""
+    """An edit of a snapshot by statements."""
 
     def __init__(self, session: Session, statements: Sequence[Statement]) -> None:
         self.session = session
@@ -279,7 +280,7 @@ class _SqlEdit(Derivation):
         self._staged_in: list[Directory] = []
 
     def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
-        """Keep what rewrites the tables."""
+        """Keep the rewriter."""
         self.rewriter = rewriter
         self.parent = record.snapshot_id
         return record.operators
@@ -304,7 +305,7 @@ class _SqlEdit(Derivation):
         return TableChange(layout, pieces, transforms)
 
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
-        """Delete the files of inserted rows, and refuse an edit that met no row."""
+        """Delete the files of inserted rows, and refuse an edit without a matching row."""
         for directory in self._staged_in:
             directory.delete_tree(f"{DATA_DIRECTORY}/{self.rewriter.token}/{STAGED}")
         if not sum(self._met):
@@ -321,7 +322,7 @@ class _SqlEdit(Derivation):
         layout: TableLayout,
         pieces: Sequence[Piece],
     ) -> list[Piece]:
-        """The pieces, those that get rows with a file of them more."""
+        """Return the pieces, with a staged file for those that get rows."""
         directory = self.rewriter.lake.table(table.path).directory
         self._staged_in.append(directory)
         files = [TableFile.of(unit) for unit in table.units]

@@ -1,7 +1,7 @@
-"""How operator state lies in files: by subtask, and so counted.
+"""The layout of operator state in files: by subtask, and counted by subtask.
 
-A list's elements have a subtask and a position; a broadcast state has one copy, which is every
-subtask's. Content is not hashed: an import that follows writes such files again.
+A list's elements have a subtask and a position; a broadcast state has one copy, for all
+subtasks. Content is not hashed: an import that follows writes such files again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from statelake.state_core.formats.operator_state.operator_states import ElementR
 
 @dataclass(frozen=True)
 class SubtaskLayout:
-    """The table of one operator state; picklable.
+    """The layout of the table of one operator state; picklable.
 
     Attributes:
-        plain: Users' decoders are never asked for operator state.
+        plain: True: users' decoders are never used for operator state.
         lake: The lake's location.
         parallelism: The operator's parallelism.
-        before: The state as the snapshot has it.
-        after: The state with the type that its values are to have.
+        before: The state in the snapshot.
+        after: The state with the new type of its values.
     """
 
     plain: ClassVar[bool] = True
@@ -54,7 +54,7 @@ class SubtaskLayout:
     after: OperatorStateRecord
 
     def with_meta_info(self, meta_info: bytes) -> SubtaskLayout:
-        """The layout when a list's elements, or a broadcast state's values, have another type."""
+        """Return the layout for another type of a list's elements or a broadcast state's values."""
         value_type = parse_operator_state(meta_info)[0].value_type
         return replace(self, after=replace(self.before, meta_info=meta_info, value_type=value_type))
 
@@ -65,17 +65,17 @@ class SubtaskLayout:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that the table is to have."""
+        """The columns of the new table."""
         return parse_operator_state(self.after.meta_info)[0].schema
 
     def place(self, unit: Unit) -> str:
-        """How messages name a part of the table."""
+        """Return the name of a part of the table in messages."""
         return f"{self.after.table}, subtasks {unit.first} to {unit.last}"
 
     def edited_pieces(
         self, files: Sequence[UnitRecord], edited: Sequence[TableFile]
     ) -> list[Piece]:
-        """All of the table: an element may be at any subtask now."""
+        """Return the whole table as one piece: an element may have moved to any subtask."""
         unit = Unit(NO_PARTITION, 0, 0 if self.broadcast else self.parallelism - 1)
         staged = tuple(
             UnitRecord(file.path, NO_PARTITION, unit.first, unit.last, file.rows, file.size, b"")
@@ -84,7 +84,7 @@ class SubtaskLayout:
         return [Piece(unit, tuple(files), staged, edited=True)]
 
     def read(self, piece: Piece) -> list[ElementRows]:
-        """The rows of a piece, all at once; those of a list by subtask and position.
+        """Return all rows of a piece; those of a list by subtask and position.
 
         Raises:
             LakeError: A file is missing, or its columns are not the state's.
@@ -99,7 +99,7 @@ class SubtaskLayout:
         """Refuse rows edited into what Flink can't restore.
 
         Raises:
-            EncodeError: An element of a list has no place of its own.
+            EncodeError: Two elements of a list have the same place, or one has none.
         """
         if self.broadcast:
             return
@@ -119,11 +119,11 @@ class SubtaskLayout:
             )
 
     def write(self, states: Sequence[ElementRows], unit: Unit, prefix: str) -> Rewritten:
-        """As `KeyGroupLayout.write`, of one state."""
+        """Write one state: see `KeyGroupLayout.write`."""
         (rows,) = states
         batch = rows.batch
         lengths = pc.binary_length(rows.layout.encode(batch)).to_numpy()
-        if self.broadcast:  # of one copy, which is encoded in one piece
+        if self.broadcast:  # one copy, which is encoded in one piece
             counts = [SubtaskRecord(0, len(batch), int(lengths.sum()))]
         else:
             _check_within(batch.column("subtask"), unit.first, unit.last)
@@ -141,7 +141,7 @@ class SubtaskLayout:
         return Rewritten((file,), {rows.name: counts})
 
     def recorded(self, operator: OperatorRecord, moved: set[int], counts: Counts) -> OperatorRecord:
-        """As `KeyGroupLayout.recorded`, of one state."""
+        """Return the operator with one state's new counts: see `KeyGroupLayout.recorded`."""
         state = self.after
         if moved:
             counted = list(counts[state.name])
@@ -167,7 +167,7 @@ class SubtaskLayout:
 
 
 def _check_within(subtasks: pa.Array, first: int, last: int) -> None:
-    """Elements stay at the subtasks of their file."""
+    """Check that elements are at the subtasks of their file."""
     if len(subtasks) and not first <= pc.min(subtasks).as_py() <= pc.max(subtasks).as_py() <= last:
         raise EncodeError(
             f"an element of a subtask that is not there: they go from {first} to {last}",
