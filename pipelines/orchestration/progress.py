@@ -12,7 +12,7 @@ SECONDS = 5.0
 
 
 class LoggedProgress:
-    """Logs the progress of some work every few seconds and at its end, and where Spark shows it.
+    """Logs progress every few seconds and at the end of the work, and the address of Spark's UI.
 
     Called with (done, total).
 
@@ -26,7 +26,7 @@ class LoggedProgress:
         self.log = log
         self.what = what
         self.of_bytes = of_bytes
-        self.spark = ""  # where its interface is, once that was told
+        self.spark = ""  # the address of its UI, once it was logged
         self.began = self.told = monotonic()
 
     def __call__(self, done: int, total: int) -> None:

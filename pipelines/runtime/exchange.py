@@ -1,10 +1,9 @@
 """Send records of a split to the subtasks that process them.
 
-Every input of every operator has a directory a subtask, and in it a file a split: in the order of
-splits, they give the records in the order of the source, whatever ran first. A task may run twice,
-and each run has files of its own; only files of the run whose result was returned are read. Rows of
-keyed inputs are sent by the key group of their key, as Flink sends them, to the subtask with the
-key's state.
+Every input of every operator has one directory for each subtask, with one file for each split. Read
+in the order of splits, the files have the records in the order of the source, whichever task ran
+first. A task may run twice, and each run writes its own files; only files of the run whose result
+was returned are read. Rows of keyed inputs go to the subtask with their key group, as in Flink.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 class ChannelWriter:
-    """Writes the records of a split for one channel, a file a subtask.
+    """Writes the records of a split for one channel, one file for each subtask.
 
     Args:
         task: The split.

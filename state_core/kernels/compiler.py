@@ -27,7 +27,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Interpreting:
-    """What Python's interpreter may run instead of machine code.
+    """The limits of what Python's interpreter runs instead of machine code.
 
     Attributes:
         size: The largest size of an array.
@@ -233,8 +233,7 @@ def _with_helpers(function: Callable[..., Any]) -> FunctionType:
         if isinstance(called, FunctionType) and called in _helpers:
             names[name] = _native_helper(called)
     native = FunctionType(code, names, function.__name__)
-    # the cache's file: if several kernels shared one, processes that compile at once could mix them
-    # up
+    # the cache's file: processes that compile at once could mix up kernels that share one
     native.__qualname__ = function.__name__
     return native
 

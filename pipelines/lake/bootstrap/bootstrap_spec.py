@@ -139,14 +139,14 @@ class _Reader:
         return f"{where}, {what}" if what else where
 
     def spec(self, directory: str) -> BootstrapSpec:
-        """The whole specification."""
+        """Parse the whole specification."""
         self.known(self.content, ("operators", *DEFAULTS), (), "")
         operators = self.mapping(self.content.get("operators"), ("operators",), "operators")
         operator_specs = tuple(self.operator(str(uid), given) for uid, given in operators.items())
         return BootstrapSpec(self.path, directory, operator_specs)
 
     def operator(self, uid: str, given: Any) -> OperatorSpec:
-        """One operator."""
+        """Parse one operator."""
         at, what = ("operators", uid), f"operator {uid}"
         content = self.mapping(given, at, what)
         self.known(content, OPERATOR_KEYS, at, what)
@@ -184,7 +184,7 @@ class _Reader:
     def keyed(
         self, name: str, given: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
     ) -> StateSpec:
-        """One keyed state."""
+        """Parse one keyed state."""
         what = f"{operator}, state {name!r}"
         content = self.mapping(given, at, what)
         kind = self.choice(content.get("kind", "value"), KEYED, (*at, "kind"), what)
@@ -198,7 +198,7 @@ class _Reader:
     def timers(
         self, name: str, given: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
     ) -> StateSpec:
-        """The timers of one domain and service."""
+        """Parse the timers of one domain and service."""
         what = f"{operator}, timers {name}"
         content = self.mapping(given, at, what)
         domain, _, service = name.partition("/")
@@ -212,7 +212,7 @@ class _Reader:
     def unkeyed(
         self, name: str, given: Any, at: Keys, operator: str, defaults: Mapping[str, Any]
     ) -> StateSpec:
-        """One operator state."""
+        """Parse one operator state."""
         what = f"{operator}, operator state {name!r}"
         content = self.mapping(given, at, what)
         kind = self.choice(content.get("kind"), MODES, (*at, "kind"), what)
@@ -238,7 +238,7 @@ class _Reader:
         needed: Keys,
         domain: str = "",
     ) -> StateSpec:
-        """Return one state of any kind."""
+        """Parse one state of any kind."""
         self.known(content, ("kind", *types, "source", *columns), at, what)
         source = content.get("source", defaults.get("source"))
         if source is None:
@@ -268,8 +268,6 @@ class _Reader:
                 )
             plans[column] = plan_column(wanted, self.place((*at, column), f"{what}, `{column}`"))
         return StateSpec(name, kind, self.place(at, what), source, plans, serializers, domain)
-
-    # ------------------------------------------------------------------------- parts
 
     def mapping(self, given: Any, at: Keys, what: str) -> Mapping[str, Any]:
         """Return a mapping that is not empty."""
@@ -314,7 +312,7 @@ class _Reader:
     def type_of(
         self, content: Mapping[str, Any], name: str, at: Keys, what: str
     ) -> TypeSerializerSnapshot:
-        """A type."""
+        """Parse a type."""
         if name not in content:
             raise EncodeError(
                 f"it has no `{name}`", place=self.place(at, what), remedy="write one, such as Long"
@@ -333,7 +331,7 @@ class _Reader:
             raise error.within(self.place(at, what)) from error
 
     def number(self, content: Mapping[str, Any], name: str, at: Keys, what: str) -> int | None:
-        """A parallelism."""
+        """Parse a parallelism."""
         if name not in content:
             return None
         given = content[name]

@@ -1,6 +1,6 @@
-"""The costs of commits: a Delta table `<job>/_commits` in the lake, one row a report of a task.
+"""The costs of commits: a Delta table `<job>/_commits` in the lake, one row for each report.
 
-A task counts from its start; a row has the increase since the row before.
+A task counts from its start; a row has the increase since the previous row.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def weigh_recorded(
     Args:
         lake: The lake.
         operator: The operator.
-        most: How many keys, and how many lists or maps, are kept of each state.
+        most: The number of keys, and of lists or maps, that are returned for each state.
         state: Only the state of that name.
         until: Times in milliseconds since 1970, for `StateWeights.expiries`.
         progress: Called with (done, total) after each table.
@@ -79,7 +79,7 @@ def weigh_snapshot(
     until: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> list[tuple[OperatorRecord, dict[str, StateWeights]]]:
-    """Return what is heavy in each operator with keyed state; arguments as of `weigh_recorded`.
+    """Return the heaviest keys of each operator; arguments as for `weigh_recorded`.
 
     Raises:
         NotFoundError: There is no such operator or state, or no keyed state at all.
@@ -99,6 +99,6 @@ def weigh_snapshot(
 
 
 def expired_until(at: datetime, lives: Iterable[timedelta]) -> list[int]:
-    """Return for each time to live the last access that is just too long ago, in milliseconds."""
+    """Return the latest access that has expired, in epoch milliseconds, for each time to live."""
     millis = round(at.timestamp() * 1000)
     return [millis - live // timedelta(milliseconds=1) for live in lives]
