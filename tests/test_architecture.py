@@ -28,6 +28,7 @@ FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "statelake", "tests")
 STRATA = {
     "files and kernels": (
         "state_core.printable", "state_core.errors", "state_core.bounds", "state_core.extras",
+        "state_core.deprecation",
         "state_core.files", "state_core.kernels",
     ),
     "types": ("state_core.serializers", "state_core.model", "state_core.declarations"),
