@@ -64,7 +64,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
     ),
     "top": ((sl.LakeSnapshot.top,), SAVEPOINTS, {}),
-    "rescale": ((sl.LakeSnapshot.plan_rescale,), {}, {}),
+    "plan-rescale": ((sl.LakeSnapshot.plan_rescale,), {}, {}),
     "export": (
         (sl.LakeSnapshot.export, sl.in_temporary_lake), {}, {},
     ),
