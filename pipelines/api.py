@@ -83,9 +83,9 @@ if TYPE_CHECKING:
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import Source
     from statelake.state_core.declarations import JobDeclaration
-    from statelake.state_core.declarations.findings import Finding
+    from statelake.state_core.declarations.findings import JobFindings
     from statelake.state_core.formats.key_weights import StateWeights
-    from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+    from statelake.state_core.formats.layout.state_compatibility import Verdicts
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.process import Job as ProcessJob
@@ -960,7 +960,7 @@ class LakeSnapshot(Snapshot):
 
     def check_compatibility(
         self, against: str, *, allow_non_restored_state: bool = False
-    ) -> list[StateVerdict]:
+    ) -> Verdicts:
         """Return for every state whether a new job could use it.
 
         Args:
@@ -973,7 +973,7 @@ class LakeSnapshot(Snapshot):
 
     def check_legality(
         self, declared: JobDeclaration | str, *, allow_non_restored_state: bool = False
-    ) -> list[Finding]:
+    ) -> JobFindings:
         """Return all that is wrong with a declared job that is to restore it.
 
         Args:
@@ -1402,7 +1402,7 @@ def check_legality(
     savepoint: str | os.PathLike[str] | None = None,
     *,
     allow_non_restored_state: bool = False,
-) -> list[Finding]:
+) -> JobFindings:
     """Return all that is wrong with a declared job, also with its restore from a savepoint.
 
     Args:

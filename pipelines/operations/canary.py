@@ -21,7 +21,7 @@ from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.formats.layout.state_compatibility import StateVerdict, verdicts_table
+from statelake.state_core.formats.layout.state_compatibility import Verdicts
 from statelake.state_core.printable import Printed, Table
 
 
@@ -41,7 +41,7 @@ class CanaryResult(Printed):
     snapshot: str
     restores: bool
     why: str
-    verdicts: list[StateVerdict] | None
+    verdicts: Verdicts | None
     flink_job: str
     left_out: list[str]
 
@@ -50,7 +50,7 @@ class CanaryResult(Printed):
         """Return whether all states were expected to restore; None if no types were given."""
         if self.verdicts is None:
             return None
-        return not any(verdict.fault for verdict in self.verdicts)
+        return not self.verdicts.faults
 
     @property
     def verdict(self) -> str:
@@ -80,7 +80,7 @@ class CanaryResult(Printed):
             yield "statelake: no types were given with --against"
             return
         expected = "compatible" if self.compatible else "incompatible"
-        yield verdicts_table(f"statelake: {expected}", self.verdicts)
+        yield self.verdicts.table(f"statelake: {expected}")
 
 
 def run_canary(

@@ -8,7 +8,7 @@ from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.checks.integrity import integrity
 from statelake.pipelines.cli.commands.checks.legality import legality
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table
+from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     answer,
     job_option,
@@ -74,16 +74,5 @@ def compatibility(
     verdicts = snapshot.check_compatibility(
         against, allow_non_restored_state=allow_non_restored_state
     )
-    faults = sum(verdict.fault for verdict in verdicts)
-    if as_json_:
-        as_json({"compatible": faults == 0, "states": [each.to_json() for each in verdicts]})
-    else:
-        rows = [
-            (each.operator, each.state or "(key)", each.result.verdict.text,
-             list(map(str, each.result.reasons)))
-            for each in verdicts
-        ]  # fmt: skip
-        unknown = sum(each.result.verdict.text == "unknown" for each in verdicts)
-        title = f"{len(verdicts)} checked, {faults} incompatible, {unknown} unknown"
-        print_table(title, ("<operator", "<state", "<verdict", "<why"), rows)
-    answer(yes=not faults)
+    show(verdicts, as_json_=as_json_)
+    answer(yes=not verdicts.faults)

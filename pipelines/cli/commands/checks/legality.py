@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     answer,
     configured_option,
@@ -19,9 +18,6 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-
-if TYPE_CHECKING:
-    from statelake.state_core.declarations.findings import Finding
 
 
 @click.command()
@@ -71,31 +67,5 @@ def legality(
     else:
         check = partial(api.check_legality, declared, savepoint)
     findings = check(allow_non_restored_state=allow_non_restored_state)
-    faults = sum(finding.fault for finding in findings)
-    if as_json_:
-        as_json({"legal": faults == 0, "findings": [finding.as_json() for finding in findings]})
-    else:
-        _print(findings, faults)
-    answer(yes=not faults)
-
-
-def _print(findings: list[Finding], faults: int) -> None:
-    rows = [
-        (
-            finding.severity.value,
-            finding.rule,
-            f"{finding.operator} ({finding.function})" if finding.function else finding.operator,
-            finding.state,
-            [finding.problem, *([f"→ {finding.remedy}"] if finding.remedy else [])],
-        )
-        for finding in findings
-    ]
-    title = f"{_count(faults, 'fault')}, {_count(len(findings) - faults, 'warning')}"
-    if findings:
-        print_table(title, ("<severity", "<rule", "<operator", "<state", "<what"), rows)
-    else:
-        tell(title)
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
+    show(findings, as_json_=as_json_)
+    answer(yes=not findings.faults)
