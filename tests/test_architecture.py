@@ -46,6 +46,7 @@ STRATUM_OF = {unit: stratum for stratum, units in STRATA.items() for unit in uni
 LATE = {
     ("pipelines.engine", "pipelines.spark"): "Spark is loaded when it is asked for",
     ("pipelines.cli.demo", "pipelines.cli.commands"): "the demo runs commands as a user would",
+    ("state_core.model", "state_core.formats.key_weights"): "a snapshot's own `top` decodes keys",
 }
 # neighbours that are apart, though no order of theirs says so
 APART = (
@@ -125,7 +126,6 @@ PATHS_BY_HAND = {
     "pipelines.cli.commands.checks.legality": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.demo": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.queries.query_output": ({"pathlib"}, USERS_OWN),
-    "pipelines.cli.commands.report": ({"Directory"}, USERS_OWN),
     "pipelines.cli.commands.run": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.queries.shell": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.cli.commands.spark": ({"pathlib"}, USERS_OWN),
@@ -156,7 +156,9 @@ PATHS_BY_HAND = {
     "pipelines.orchestration.component": (
         {"pathlib", ".read_text", ".write_text"}, "the file that Dagster keeps its state in",
     ),
-    "pipelines.report.page": ({".read_text"}, "files of the package itself"),
+    "pipelines.report.page": (
+        {".read_text", "Directory"}, "files of the package itself, and the path of its user's",
+    ),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.rescale_steps": ({"Directory"}, USERS_OWN),
     "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),

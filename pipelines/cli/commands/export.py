@@ -20,8 +20,8 @@ from statelake.pipelines.cli.commands.terminal import (
     tell_times,
 )
 from statelake.pipelines.cli.options import (
-    Sharing,
-    Source,
+    NamedSnapshot,
+    ShareOptions,
     engine_option,
     max_parallelism_option,
     metadata_version_option,
@@ -64,7 +64,7 @@ SAVEPOINT = "savepoint"  # what a savepoint is called in a lake of its own, as j
 @plugins_option
 @json_option
 def export(
-    source: Source,
+    source: NamedSnapshot,
     to: str,
     parallelism: int | None,
     max_parallelism: int | None,
@@ -72,7 +72,7 @@ def export(
     metadata_version: int | None,
     operator_state_version: int | None,
     drop_channel_state: bool,
-    sharing: Sharing,
+    sharing: ShareOptions,
     conf: tuple[str, ...],
     engine: str,
     as_json_: bool,
@@ -138,7 +138,7 @@ def export(
 
 
 @contextmanager
-def _opened(source: Source, engine: str) -> Iterator[LakeSnapshot]:
+def _opened(source: NamedSnapshot, engine: str) -> Iterator[LakeSnapshot]:
     """The snapshot; a savepoint's lake is gone afterwards."""
     if source.in_lake:
         yield source.stored(engine)

@@ -95,7 +95,7 @@ def integrity(
                 _print_salvage(done)
     if lake and job and snapshot_id:
         opened = Lake(lake)
-        snapshot_id = snapshot_named(opened.catalog, job, snapshot_id)
+        snapshot_id = snapshot_named(opened.job(job), snapshot_id)
         source = open_snapshot(savepoint, **reading) if savepoint and not faults else None
         with progress_bar("reading", quiet=as_json_) as progress:
             stored = opened.job(job, progress=progress)[snapshot_id]

@@ -66,7 +66,7 @@ def legality(
     job_declaration = load_job(declared)
     if lake and job and snapshot_id:
         opened = Lake(lake).job(job)
-        snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
+        snapshot = opened[snapshot_named(opened, snapshot_id)]
         findings = snapshot.check_legality(
             job_declaration, allow_non_restored_state=allow_non_restored_state
         )

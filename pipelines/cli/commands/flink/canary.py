@@ -29,7 +29,7 @@ from statelake.pipelines.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from statelake.pipelines.cli.options import Sharing
+    from statelake.pipelines.cli.options import ShareOptions
     from statelake.pipelines.flink.jars import JarRun
     from statelake.pipelines.operations.canary import CanaryResult
 
@@ -64,7 +64,7 @@ def canary(
     max_parallelism: int | None,
     exports: str,
     path_map: tuple[str, ...],
-    sharing: Sharing,
+    sharing: ShareOptions,
     against: str,
     timeout: timedelta,
     engine: str,
@@ -94,16 +94,16 @@ def canary(
           --jar orders-2.jar --exports /sp --sample 1%
     """
     with connected(flink) as cluster:
+        from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
         from statelake.pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
-        from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
         from statelake.pipelines.lake.share.sharing import sharing_of  # noqa: PLC0415 - the same
         from statelake.pipelines.operations.canary import run_canary  # noqa: PLC0415 - the same
 
-        opened = Catalog(lake)
+        opened = Lake(lake).job(job)
         with status_line(quiet=as_json_) as report:
             done = run_canary(
-                cluster, opened, job, snapshot_named(opened, job, snapshot_id), program, exports,
-                paths=PathMap.parse(path_map), parallelism=parallelism,
+                cluster, opened.lake.catalog, job, snapshot_named(opened, snapshot_id), program,
+                exports, paths=PathMap.parse(path_map), parallelism=parallelism,
                 max_parallelism=max_parallelism, sharing=sharing_of(**sharing), against=against,
                 timeout=seconds(timeout), engine=engine, report=report,
             )  # fmt: skip

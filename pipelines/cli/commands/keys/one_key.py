@@ -16,7 +16,13 @@ from statelake.pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from statelake.pipelines.cli.options import Source, answer, job_option, lake_option, source_options
+from statelake.pipelines.cli.options import (
+    NamedSnapshot,
+    answer,
+    job_option,
+    lake_option,
+    source_options,
+)
 from statelake.pipelines.keys import KeyRows, rows_in_savepoint
 from statelake.pipelines.shown import plain_rows, state_head
 
@@ -44,7 +50,7 @@ state_option = click.option("--state", help="Only this state.")
 @plugins_option
 @json_option
 def get(
-    source: Source,
+    source: NamedSnapshot,
     text: str,
     operator: str | None,
     state: str | None,
@@ -66,9 +72,7 @@ def get(
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
     """
     if source.in_lake:
-        from statelake.pipelines.lake.keys.one_key import rows_in_lake  # noqa: PLC0415 - Delta when wanted
-
-        key_rows = rows_in_lake(*source.recorded(), text, operator=operator, state=state)
+        key_rows = source.stored().key_rows(text, operator=operator, state=state)
     else:
         key_rows = rows_in_savepoint(source.open(), text, operator=operator, state=state)
     for rows in key_rows:

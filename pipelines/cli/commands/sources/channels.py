@@ -21,7 +21,7 @@ from statelake.pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from statelake.pipelines.cli.options import Source, source_options
+from statelake.pipelines.cli.options import NamedSnapshot, source_options
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.channels import (
     ChannelElements,
@@ -47,7 +47,7 @@ SHOWN = 1000  # channels: --json has all
 @plugins_option
 @json_option
 def channels(
-    source: Source,
+    source: NamedSnapshot,
     operator: str | None,
     records: bool,
     type_: str | None,
@@ -95,7 +95,7 @@ def channels(
         _print(rows)
 
 
-def _opened(source: Source, like: str | None) -> tuple[list[Channel], TypeSerializer | None]:
+def _opened(source: NamedSnapshot, like: str | None) -> tuple[list[Channel], TypeSerializer | None]:
     """The channels of a snapshot, and the serializer of the values of a state of it."""
     operator, _, state = (like or "").rpartition("/")
     if not source.in_lake:

@@ -11,13 +11,9 @@ import click
 from statelake.pipelines.cli.commands.keys.one_key import operator_option
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
-from statelake.pipelines.cli.options import Source as Place
-from statelake.pipelines.cli.options import source_options
+from statelake.pipelines.cli.options import NamedSnapshot, source_options
 from statelake.state_core.connectors.files import PendingFiles
 from statelake.state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
-from statelake.state_core.connectors.offsets import (
-    MovedOffset,
-)
 from statelake.state_core.connectors.sinks import Sink, sinks_of
 from statelake.state_core.connectors.sources import Source, Split, sources_of
 from statelake.state_core.errors import NotFoundError
@@ -59,7 +55,7 @@ _Row: TypeAlias = tuple[str, int | None, Split]
 @operator_option
 @plugins_option
 @json_option
-def offsets(source: Place, operator: str | None, as_json_: bool) -> None:
+def offsets(source: NamedSnapshot, operator: str | None, as_json_: bool) -> None:
     """Show where the sources of a snapshot go on: offsets of Kafka, positions in files, numbers.
 
     These are the splits in the state of readers, and those that no reader has got yet. An offset
@@ -91,7 +87,7 @@ def offsets(source: Place, operator: str | None, as_json_: bool) -> None:
         _print_sink(sink)
 
 
-def _ends_of(place: Place, operator: str | None) -> tuple[list[Source], list[Sink]]:
+def _ends_of(place: NamedSnapshot, operator: str | None) -> tuple[list[Source], list[Sink]]:
     """The sources and sinks of a savepoint, or of a snapshot of a lake.
 
     Raises:
@@ -194,13 +190,3 @@ def _ends(rows: Iterable[_Row]) -> bool:
 
 def _cell(value: object) -> str:
     return "-" if value is None else str(value)
-
-
-def print_moved(moved: Iterable[MovedOffset]) -> None:
-    """Print which partitions go on from elsewhere."""
-    rows = [
-        [each.operator, each.topic, str(each.partition), _cell(each.before), str(each.after)]
-        for each in moved
-    ]
-    if rows:
-        print_table("", ("<source", "<topic", ">partition", ">offset", ">now"), rows)
