@@ -28,6 +28,7 @@ FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "statelake", "tests")
 STRATA = {
     "files and kernels": (
         "state_core.printable", "state_core.errors", "state_core.bounds", "state_core.extras",
+        "state_core.deprecation",
         "state_core.files", "state_core.kernels",
     ),
     "types": ("state_core.serializers", "state_core.model", "state_core.declarations"),
@@ -130,7 +131,8 @@ PATHS_BY_HAND = {
     "pipelines.cli.commands.queries.shell": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.cli.commands.spark": ({"pathlib"}, USERS_OWN),
     "pipelines.spark.packing": ({"pathlib", "os.walk"}, "files of what is installed here"),
-    "pipelines.cli.demo.run": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
+    "pipelines.cli.demo.run": ({"pathlib", "shutil"}, USERS_OWN),
+    "pipelines.cli.demo.dagster_step": ({"pathlib", ".mkdir", ".write_text"}, USERS_OWN),
     "pipelines.lake.bootstrap.bootstrap_spec": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.catalog.recorded_sources": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.edit.keeping": ({"pathlib"}, USERS_OWN),

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from statelake.pipelines.api import Lake
+from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -82,7 +82,7 @@ def diff(
     answer(yes=same or not fail_on_diff)
 
 
-@click.command()
+@click.command("plan-rescale")
 @lake_option
 @job_option
 @snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
@@ -90,7 +90,7 @@ def diff(
 @click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="A new one of these, too.")
 @plugins_option
 @json_option
-def rescale(
+def plan_rescale(
     lake: str,
     job: str,
     snapshot_id: str,
@@ -104,8 +104,8 @@ def rescale(
 
     \b
     Examples:
-      statelake rescale --lake lake --job orders --snapshot sp-1 --parallelism 12
-      statelake rescale --lake lake --job orders --snapshot sp-1 --parallelism 200 \\
+      statelake plan-rescale --lake lake --job orders --snapshot sp-1 --parallelism 12
+      statelake plan-rescale --lake lake --job orders --snapshot sp-1 --parallelism 200 \\
           --max-parallelism 1000
     """
     opened = Lake(lake).job(job)

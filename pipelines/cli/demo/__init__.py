@@ -1,1 +1,1 @@
-"""The demo: `run` its steps, `steps` tells them, `spark_step` the one on Spark; its savepoints."""
+"""The demo: `run` has its steps, `steps` prints them; `dagster_step`, `spark_step` need extras."""

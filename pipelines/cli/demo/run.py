@@ -1,26 +1,28 @@
-"""The whole way on bundled savepoints: inspect, archive with Dagster, query, erase, write back."""
+"""The whole way on bundled savepoints: inspect, archive, query, erase, write back."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import dagster as dg
 from rich.console import Console
 from rich.rule import Rule
 
-from statelake.pipelines.cli.commands.compare import diff, rescale
+from statelake.pipelines.cli.commands.compare import diff, plan_rescale
 from statelake.pipelines.cli.commands.erasure.audit import audit
 from statelake.pipelines.cli.commands.erasure.erase import erase_command
 from statelake.pipelines.cli.commands.export import export
 from statelake.pipelines.cli.commands.inspect import inspect
-from statelake.pipelines.cli.commands.lake import snapshots
+from statelake.pipelines.cli.commands.lake import import_command, snapshots
 from statelake.pipelines.cli.commands.queries.sql import sql
 from statelake.pipelines.cli.demo.spark_step import SparkStep
 from statelake.pipelines.cli.demo.steps import Steps
-from statelake.pipelines.orchestration.definitions import definitions
+from statelake.state_core.errors import ConflictError
+from statelake.state_core.extras import has_extra
 
 SAVEPOINTS = Path(__file__).parent / "savepoints"
 JOB = "demo"
@@ -31,55 +33,88 @@ FROM kinds.name n JOIN kinds.total t USING (key) LEFT JOIN kinds.scores s USING 
 GROUP BY ALL ORDER BY total DESC LIMIT 5
 """
 TOTALS = "SELECT count(*) AS people, sum(value) AS total FROM kinds.total"
-SHOWN_METADATA = {
-    "savepoint": ("kind", "size (bytes)"),
-    "state_tables": (
-        "dagster/row_count", "files written", "files kept from the previous snapshot"
-    ),
-    "restore_plan": ("kinds: parallelism", "kinds: skew"),
-    "exported_savepoint": ("savepoint",),
-}  # fmt: skip
-DAGSTER_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
+MORE = {  # what a demo shows with an extra
+    "dagster": "Dagster archives each savepoint, and checks it, exports it and shows it in its UI",
+    "spark": "Spark reads and writes the same tables, on this machine or on a cluster",
+}
 
 
-def run_demo(directory: Path, home: Path, spark: SparkStep) -> None:
+def copy_savepoints(to: Path) -> None:
+    """Copy the bundled savepoints into a new directory.
+
+    Raises:
+        ConflictError: It exists.
+    """
+    try:
+        shutil.copytree(SAVEPOINTS, to)
+    except FileExistsError:
+        raise ConflictError(
+            "the directory exists", place=str(to), remedy="name one that does not"
+        ) from None
+
+
+def run_demo(directory: Path, home: Path | None, spark: SparkStep | None) -> None:
     """Run the demo.
 
     Args:
         directory: Where its savepoints, its lake and its exports are to be; replaced if there.
-        home: Dagster's directory, whose UI then shows the runs.
-        spark: The process of the step on Spark, which has begun.
+        home: Dagster's directory, whose UI then shows the runs; None without Dagster.
+        spark: The process of the step on Spark, which has begun; None without Spark.
     """
     started = time.monotonic()
     for name in ("savepoints", "lake", "exports"):
         shutil.rmtree(directory / name, ignore_errors=True)
-    shutil.copytree(SAVEPOINTS, directory / "savepoints")
+    savepoints = directory / "savepoints"
+    copy_savepoints(savepoints)
     lake = str(directory / "lake")
     os.environ.update(
-        STATELAKE_SAVEPOINTS=str(directory / "savepoints"),
+        STATELAKE_SAVEPOINTS=str(savepoints),
         STATELAKE_LAKE=lake,
         STATELAKE_EXPORTS=str(directory / "exports"),
         STATELAKE_JOB=JOB,
-        DAGSTER_HOME=str(home),
     )
     out = Console(highlight=False)
     show = Steps(out)
     show.command("What is in a savepoint that real Flink wrote?", inspect,
-                 str(directory / "savepoints" / "monday"), "--parallelism", "5")  # fmt: skip
-    show.title("Dagster archives two of them: tables, checks, plan, export")
+                 str(savepoints / "monday"), "--parallelism", "5")  # fmt: skip
     on_spark = ("--engine", "spark", "--lake", lake, "--job", JOB, "--as-of", "monday", TOTALS)
-    _write_settings(home)
-    with dg.DagsterInstance.get() as instance:
-        _archive(out, instance, "monday")
-        spark.ask(on_spark)
-        _archive(out, instance, "tuesday")
+    with _archive(show, home, savepoints, lake) as archive:
+        archive("monday")
+        if spark is not None:
+            spark.ask(on_spark)
+        archive("tuesday")
     _ask(show, lake)
-    show.title("Spark reads the same tables: it started beside all this")
-    show.line(sql, on_spark)
-    out.file.write(spark.answer())
+    if spark is not None:
+        show.title("Spark reads the same tables: it started beside all this")
+        show.line(sql, on_spark)
+        out.file.write(spark.answer())
     _erase(show, lake, str(directory / "exports" / "tuesday-erased"))
     out.print(Rule(style="dim"))
-    out.print(f"done in {time.monotonic() - started:.0f} s ({show.times()})")
+    out.print(f"done in {time.monotonic() - started:.0f} s ({show.times()})", soft_wrap=True)
+    for extra, more in MORE.items():
+        if not has_extra(extra):
+            out.print(f"with the extra `{extra}` {more}", soft_wrap=True)
+
+
+@contextmanager
+def _archive(
+    show: Steps, home: Path | None, savepoints: Path, lake: str
+) -> Iterator[Callable[[str], None]]:
+    """Yield a function that archives a savepoint: through Dagster where that is installed."""
+    if home is not None:
+        from statelake.pipelines.cli.demo.dagster_step import dagster_archive  # noqa: PLC0415 - an extra
+
+        show.title("Dagster archives two of them: tables, checks, plan, export")
+        with dagster_archive(show.out, home) as archive:
+            yield archive
+        return
+    show.title("Archive two of them: a table for each state, versioned")
+
+    def import_one(name: str) -> None:
+        show.command("", import_command, str(savepoints / name), "--lake", lake, "--job", JOB,
+                     "--snapshot", name)  # fmt: skip
+
+    yield import_one
 
 
 def _ask(show: Steps, lake: str) -> None:
@@ -96,48 +131,9 @@ def _erase(show: Steps, lake: str, to: str) -> None:
     show.command(f"Erase one person, key {ERASED}, from every snapshot and every file",
                  erase_command, *asked, "--carried", "keep", "--yes")  # fmt: skip
     show.command("Prove it: every byte of the lake is searched", audit, "erase", *asked)
-    show.command("Rescale it to 5 subtasks and 256 key groups: the plan", rescale, "--lake", lake,
-                 "--job", JOB, "--snapshot", "tuesday", "--parallelism", "5",
+    show.command("Rescale it to 5 subtasks and 256 key groups: the plan", plan_rescale,
+                 "--lake", lake, "--job", JOB, "--snapshot", "tuesday", "--parallelism", "5",
                  "--max-parallelism", "256")  # fmt: skip
     show.command("Write it back as a savepoint", export, "--lake", lake, "--job", JOB, "--snapshot",
                  "tuesday", "--to", to, "--parallelism", "5",
                  "--max-parallelism", "256")  # fmt: skip
-
-
-def _write_settings(home: Path) -> None:
-    """Make Dagster's directory, if there is none."""
-    home.mkdir(parents=True, exist_ok=True)
-    settings = home / "dagster.yaml"
-    if not settings.exists():
-        settings.write_text(DAGSTER_SETTINGS, "utf-8")
-
-
-def _archive(out: Console, instance: dg.DagsterInstance, name: str) -> None:
-    """Materialize the assets of a savepoint in Dagster, as its UI would."""
-    job = definitions.resolve_job_def("archive_and_export")
-    rescaled = {"config": {"parallelism": 5}}
-    config = {
-        "ops": {"restore_plan": rescaled, "exported_savepoint": rescaled},
-        "loggers": {"console": {"config": {"log_level": "ERROR"}}},
-    }
-    instance.add_dynamic_partitions("snapshots", [name])
-    began = time.monotonic()
-    done = job.execute_in_process(instance=instance, partition_key=name, run_config=config)
-    _report(out, name, done, time.monotonic() - began)
-
-
-def _report(out: Console, name: str, done: dg.ExecuteInProcessResult, seconds: float) -> None:
-    out.print(f"[bold]{name}[/bold] in {seconds:.1f} s")
-    tables = []
-    for event in done.get_asset_materialization_events():
-        *folders, asset = event.materialization.asset_key.path
-        metadata = event.materialization.metadata
-        if folders:
-            tables.append(asset)
-            continue
-        shown = ", ".join(f"{key} {metadata[key].value}" for key in SHOWN_METADATA[asset])
-        out.print(f"  materialized {asset:<19} {shown}", soft_wrap=True)
-    out.print(f"  materialized the tables of {', '.join(sorted(tables))}", soft_wrap=True)
-    for check in done.get_asset_check_evaluations():
-        verdict = "passed" if check.passed else "FAILED"
-        out.print(f"  check {check.check_name} of {check.asset_key.to_user_string()}: {verdict}")

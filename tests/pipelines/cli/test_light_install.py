@@ -14,6 +14,9 @@ from zipfile import ZipFile
 
 import pytest
 
+from statelake import open_snapshot
+from statelake.pipelines.cli.demo.run import ERASED
+
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "pipelines" / "cli" / "demo" / "savepoints" / "monday"
 WITHOUT = """
@@ -27,7 +30,6 @@ NEEDY = [
     (("import", DEMO, "--lake", "lake", "--job", "j", "--engine", "spark"), "PySpark", "spark"),
     (("checkpoints", "list", "--log", "kafka://localhost:9/t"), "confluent-kafka", "kafka"),
     (("flink", "jobs", "--flink", "http://localhost:9"), "Requests", "flink"),
-    (("demo",), "Dagster and PySpark", "dagster,spark"),
 ]
 
 
@@ -50,10 +52,8 @@ def test_a_missing_extra_is_named(
     program = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{WITHOUT}"
     ran = run(sys.executable, "-c", program, *words, directory=tmp_path)
     assert (ran.returncode, ran.stdout) == (3, "")
-    verb = "are" if "," in extra else "is"
     assert ran.stderr == (
-        f"error: this needs {package}, which {verb} not installed;"
-        f" pip install 'statelake[{extra}]'\n"
+        f"error: this needs {package}, which is not installed; pip install 'statelake[{extra}]'\n"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -90,6 +90,36 @@ def test_rows_go_and_values_change_by_sql(tmp_path: Path) -> None:
     ]
     assert held[1] == {"n": held[0]["n"], "half": held[0]["half"] / 2}
     assert 0 < held[0]["n"] < 120
+
+
+def test_the_demo_goes_the_whole_way_without_extras(tmp_path: Path) -> None:
+    """It ends with a savepoint of both states, and says what an extra would show."""
+    program = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{WITHOUT}"
+    ran = run(sys.executable, "-c", program, "demo", "--dir", "here", directory=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    done, dagster, spark = ran.stdout.splitlines()[-3:]
+    assert done.startswith("done in ")
+    assert dagster.startswith("with the extra `dagster`")
+    assert spark.startswith("with the extra `spark`")
+    held = open_snapshot(tmp_path / "here" / "exports" / "tuesday-erased")["kinds"]
+    assert (held.parallelism, held.max_parallelism) == (5, 256)
+    keys = held["total"].to_arrow()["key"].to_pylist()
+    assert len(keys) > 100
+    assert ERASED not in keys
+
+
+def test_the_demos_savepoints_can_be_copied_alone(tmp_path: Path) -> None:
+    """Into a new directory; one that exists is left as it is."""
+    program = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{WITHOUT}"
+    command = (sys.executable, "-c", program, "demo", "--savepoints", "copies")
+    ran = run(*command, directory=tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    copied = tmp_path / "copies" / "monday" / "_metadata"
+    assert copied.read_bytes() == (DEMO / "_metadata").read_bytes()
+    again = run(*command, directory=tmp_path)
+    assert again.returncode == 3
+    assert "copies" in again.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["copies"]
 
 
 @dataclass(frozen=True)
@@ -226,6 +256,7 @@ def test_a_new_environment_has_all_that_reading_needs(installed: Installed) -> N
         f"print(len(sl.open_snapshot({str(DEMO)!r}).operator('kinds').state('total').to_arrow()))"
     )
     assert installed.run("python", "-c", door).strip() == "120"
+    assert "with the extra `spark`" in installed.run("statelake", "demo")
 
 
 @pytest.mark.full

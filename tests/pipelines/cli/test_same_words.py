@@ -67,7 +67,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
         {"progress": "a savepoint has no `Job`"},
     ),
-    "rescale": ((sl.LakeSnapshot.plan_rescale,), {}, {}),
+    "plan-rescale": ((sl.LakeSnapshot.plan_rescale,), {}, {}),
     "export": (
         (sl.LakeSnapshot.export,),
         SAVEPOINTS | {"conf": "Flink's setting, of which `compression` is the value"},
