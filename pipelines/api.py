@@ -78,6 +78,12 @@ __all__ = ["Erasure", "Job", "Lake", "LakeSnapshot", "SnapshotEditor"]
 Result = TypeVar("Result")
 
 
+def _key_text(key: object) -> str:
+    """Return a key as `statelake dump` prints it; text is returned as it is."""
+    value = key.as_py() if isinstance(key, pa.Scalar) else key
+    return value if isinstance(value, str) else json_text(plain(value))
+
+
 class Lake:
     """A lake at a path or URI. Nothing is created before the first snapshot.
 
@@ -267,10 +273,9 @@ class Lake:
         """
         from statelake.pipelines.lake.erase.requests import ErasureRequest
 
-        texts = [key if isinstance(key, str) else json_text(plain(key)) for key in keys]
         asked = ErasureRequest(
-            request, tuple(dict.fromkeys(texts)), dict(where or {}), carried, tuple(snapshots),
-            tuple(blobs), tuple(changelogs),
+            request, tuple(dict.fromkeys(map(_key_text, keys))), dict(where or {}), carried,
+            tuple(snapshots), tuple(blobs), tuple(changelogs),
         )  # fmt: skip
         return Erasure(self, asked, tuple(jobs), progress)
 
@@ -469,14 +474,13 @@ class Job:
         """Return what changed of a key from each snapshot of the job to the next.
 
         Args:
-            key: The key as in a column `key`.
+            key: The key as in a column `key`, or text as `statelake dump` prints it.
             operator: Only of this operator: its uid, name or id.
             state: Only of the state of that name.
         """
         from statelake.pipelines.lake.keys.key_history import key_history
 
-        value = key.as_py() if isinstance(key, pa.Scalar) else key
-        text = json_text(plain(value))
+        text = _key_text(key)
         return key_history(self.lake.catalog, self.name, text, operator=operator, state=state)
 
     def commit(self, name: str, parent: str, *, note: str = "") -> CommitResult:
@@ -903,12 +907,12 @@ class LakeSnapshot(Snapshot):
         return {owner.label: states for owner, states in self._read(weigh)}
 
     def key_rows(
-        self, key: str, *, operator: str | None = None, state: str | None = None
+        self, key: object, *, operator: str | None = None, state: str | None = None
     ) -> list[KeyRows]:
         """Return the rows of one key of each operator, which are read when they are consumed.
 
         Args:
-            key: The key as text, as `statelake dump` prints keys.
+            key: The key as in a column `key`, or text as `statelake dump` prints it.
             operator: Only of this operator: its uid, name or id.
             state: Only of the state of that name.
 
@@ -918,7 +922,8 @@ class LakeSnapshot(Snapshot):
         """
         from statelake.pipelines.lake.keys.one_key import rows_in_lake
 
-        return rows_in_lake(self._catalog, self.record, key, operator=operator, state=state)
+        text = _key_text(key)
+        return rows_in_lake(self._catalog, self.record, text, operator=operator, state=state)
 
     def report(
         self,
