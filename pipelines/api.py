@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -33,7 +34,7 @@ from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId, resolve_snapshot
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.shown import json_text, plain
-from statelake.state_core.errors import DeclarationError
+from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
 from statelake.state_core.files.storage_options import with_storage_options
 from statelake.state_core.model.snapshot import Operator, Snapshot
 from statelake.state_core.printable import printable
@@ -42,10 +43,16 @@ from statelake.state_core.printable import printable
 # ruff: noqa: PLC0415
 
 if TYPE_CHECKING:
+    from statelake.pipelines.flink.cluster import FlinkCluster, Report
+    from statelake.pipelines.flink.jars import JarRun
     from statelake.pipelines.keys import KeyRows
     from statelake.pipelines.lake.catalog.deletions import Freed
     from statelake.pipelines.lake.catalog.dropping import DropPlan, DropResult
     from statelake.pipelines.lake.catalog.lake_format import LakeFormat, LakeUpgrade
+    from statelake.pipelines.lake.commits.checkpoint_dropping import CheckpointDropResult
+    from statelake.pipelines.lake.commits.checkpoint_migrating import MigratedLog
+    from statelake.pipelines.lake.commits.checkpoint_records import LastCheckpoints, TaskRecord
+    from statelake.pipelines.lake.commits.checkpoint_verifying import VerifiedLog
     from statelake.pipelines.lake.edit.committing import CommitResult
     from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit
     from statelake.pipelines.lake.erase.audit_records import AuditRecord
@@ -61,18 +68,49 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import StateDifference
     from statelake.pipelines.operations.bootstrap import BootstrapResult
+    from statelake.pipelines.operations.canary import CanaryResult
+    from statelake.pipelines.operations.live_rescaling import (
+        Progress as StepProgress,
+    )
+    from statelake.pipelines.operations.live_rescaling import (
+        RescalePreview,
+        RescaleResult,
+    )
     from statelake.pipelines.operations.migrations import KryoOutcome, Migrations, Outcome
+    from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import RetentionPlan
-    from statelake.pipelines.report.contents import Report, ReportResult
+    from statelake.pipelines.report.contents import Report as PageReport
+    from statelake.pipelines.report.contents import ReportResult
+    from statelake.pipelines.runtime import RunResult
+    from statelake.state_core.checks.integrity import IntegrityReport, SalvageReport
+    from statelake.state_core.commit import CheckpointLog, StateBackendFactory
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import Source
     from statelake.state_core.declarations import JobDeclaration
     from statelake.state_core.declarations.findings import Finding
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+    from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.channels import Channel
+    from statelake.state_core.process import Job as ProcessJob
+    from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["Erasure", "Job", "Lake", "LakeSnapshot", "SnapshotEditor"]
+__all__ = [
+    "Checkpoints",
+    "Erasure",
+    "Job",
+    "Lake",
+    "LakeSnapshot",
+    "LiveRescale",
+    "SnapshotEditor",
+    "bootstrap",
+    "check_integrity",
+    "check_legality",
+    "compress",
+    "in_temporary_lake",
+    "salvage",
+    "warm",
+]
 
 
 Result = TypeVar("Result")
@@ -133,12 +171,25 @@ class Lake:
         """
         return Job(self, name, engine, progress)
 
-    def snapshots(self, job: str | None = None) -> list[SnapshotRecord]:
+    def snapshots(
+        self, job: str | None = None, *, errors: list[StateError] | None = None
+    ) -> list[SnapshotRecord]:
         """Return what is known of all snapshots, or of one job's, the oldest first.
 
-        Rows of the catalog that break a rule are left out.
+        Args:
+            job: Only of this job.
+            errors: Gets an error for each row of the catalog that is not valid; these rows are left
+                out.
+
+        Raises:
+            NotALakeError: There is no lake, and `errors` is given; otherwise the list is empty.
         """
-        return self.catalog.summaries(job) if self.catalog.exists() else []
+        if errors is None and not self.catalog.exists():
+            return []
+        records, invalid = self.catalog.listed(job)
+        if errors is not None:
+            errors += [row.error for row in invalid]
+        return records
 
     def session(self, *, as_of: str | None = None, job: str | None = None) -> Session:
         """Return DuckDB over the tables of the lake, for several queries; close it at the end.
@@ -278,6 +329,43 @@ class Lake:
             tuple(snapshots), tuple(blobs), tuple(changelogs),
         )  # fmt: skip
         return Erasure(self, asked, tuple(jobs), progress)
+
+    def run(
+        self,
+        job: ProcessJob | str,
+        *,
+        parallelism: int | None = None,
+        backend: str = "heap",
+        restore: str = "",
+        blobs: str = "",
+        restore_from: str = "lake",
+        final: bool = False,
+        always: bool = False,
+        engine: Engine | str = "auto",
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Run a job of process functions over the input that its sources got since its last run.
+
+        Args:
+            job: The job, or where one is: `MODULE:JOB`, `FILE.py:JOB`.
+            parallelism: Of its operators; by default as in the last run, or 2.
+            backend: Where state is while the job runs: `heap` or `rocksdb`.
+            restore: The snapshot from which the very first run starts.
+            blobs: A blob store for a copy of the state, beside the lake.
+            restore_from: The source of the last run's state: `lake` or `blob_store`.
+            final: Whether the streams end with this run.
+            always: Whether to run without new input too, for timers that are due.
+            engine: Where it runs: `auto`, `spark`, `local`, or an engine.
+            progress: Called with (done, total) after each subtask.
+        """
+        from statelake.pipelines.lake.verify.legality import load_runnable
+        from statelake.pipelines.runtime import RunOptions, run_job
+
+        options = RunOptions(
+            parallelism, backend, engine, restore, final, blobs=blobs, restore_from=restore_from,
+            always=always, progress=progress,
+        )  # fmt: skip
+        return run_job(load_runnable(job) if isinstance(job, str) else job, self.catalog, options)
 
     def audit_records(self) -> list[AuditRecord]:
         """Return the records of erasures and audits, the oldest first."""
@@ -586,6 +674,105 @@ class Job:
 
         return prune(self.lake.catalog, self.name, Policy.parse(policy))
 
+    def check_name(self, snapshot: str | None = None) -> None:
+        """Refuse the job's name, or that of a new snapshot, if a lake can't have it.
+
+        Raises:
+            LakeError: The name is empty, too long, or has other characters than a path may have.
+        """
+        from statelake.pipelines.lake.tables.names import check_names
+
+        check_names(self.name, snapshot)
+
+    def live_rescale(
+        self,
+        cluster: FlinkCluster,
+        flink_job: str,
+        program: JarRun,
+        *,
+        savepoints: str,
+        exports: str,
+        old: JarRun | None = None,
+        parallelism: int | None = None,
+        max_parallelism: int | None = None,
+        path_map: Iterable[str] = (),
+        migrate: str = "",
+        against: str = "",
+        declared: str = "",
+        format: str = "canonical",  # noqa: A002
+        savepoint_timeout: float = 600,
+        timeout: float = 300,
+    ) -> LiveRescale:
+        """Return a rescale, migration or upgrade of the running job, to be planned and executed.
+
+        Args:
+            cluster: The cluster.
+            flink_job: The job there: its id or its name.
+            program: The program to run afterwards.
+            savepoints: Where the cluster puts the job's savepoint.
+            exports: Where the new savepoint is written, as this machine names it.
+            old: The program that runs now, to be run again if the new one fails; by default the
+                same.
+            parallelism: By default as it is.
+            max_parallelism: By default as it is.
+            path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+            migrate: A file with the new types of states.
+            against: A file or a savepoint whose types the snapshot must fit.
+            declared: The new job's declaration, which is checked: `MODULE:JOB`.
+            format: Of the job's savepoint: `canonical` or `native`.
+            savepoint_timeout: The longest time of the savepoint, in seconds.
+            timeout: The longest time until the job runs and has completed a checkpoint.
+        """
+        from statelake.pipelines.flink.path_map import PathMap
+        from statelake.pipelines.operations.rescale_steps import RescalePlan
+
+        plan = RescalePlan(
+            self.name, flink_job, program, old or program, savepoints, exports,
+            PathMap.parse(path_map), parallelism or 0, max_parallelism or 0, migrate, against,
+            declared, format, savepoint_timeout, timeout,
+        )  # fmt: skip
+        return LiveRescale(self, cluster, plan)
+
+
+@dataclass(frozen=True, repr=False)
+class LiveRescale:
+    """A rescale, migration or upgrade of a job that runs on a cluster."""
+
+    job: Job
+    cluster: FlinkCluster
+    asked: RescalePlan
+
+    def __repr__(self) -> str:
+        return f"<LiveRescale of {self.job!r}>"
+
+    def plan(self) -> RescalePreview:
+        """Return what `execute` would do; nothing is changed."""
+        from statelake.pipelines.operations.live_rescaling import RescalePreview
+
+        running = self.cluster.job(self.cluster.find_job(self.asked.flink_job).id)
+        return RescalePreview(self.asked, running)
+
+    def execute(
+        self,
+        *,
+        roll_back: bool = False,
+        take_over: bool = False,
+        report: StepProgress | None = None,
+    ) -> RescaleResult:
+        """Rescale the job, or continue where an earlier call was killed.
+
+        Args:
+            roll_back: Whether to undo an earlier call instead of completing it.
+            take_over: Whether an earlier call's process, elsewhere, is known to have ended.
+            report: Called with the name of each step and its phase: `begins`, `did` or `kept`.
+        """
+        from statelake.pipelines.operations.live_rescaling import rescale_job
+
+        return rescale_job(
+            self.cluster, self.job.lake.catalog, self.asked, roll_back=roll_back,
+            take_over=take_over, engine=self.job.engine, progress=report,
+        )  # fmt: skip
+
 
 class LakeSnapshot(Snapshot):
     """A snapshot in a lake: a `Snapshot`, and what can be done with it there.
@@ -649,6 +836,7 @@ class LakeSnapshot(Snapshot):
         parallelism: int | None = None,
         max_parallelism: int | None = None,
         compression: str | None = None,
+        conf: Mapping[str, str] | None = None,
         metadata_version: int | None = None,
         operator_state_version: int | None = None,
         drop_channel_state: bool = False,
@@ -664,6 +852,7 @@ class LakeSnapshot(Snapshot):
             parallelism: The parallelism of every operator with state; by default as it was.
             max_parallelism: Another one gives every key a new key group; by default as it was.
             compression: `snappy` or `none`; by default as it was.
+            conf: Flink's configuration, with its setting of compression.
             metadata_version: 3 to 6; by default as it was. 3 restores in any Flink since 1.11.
             operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
             drop_channel_state: Whether records in flight are left out, which the job never sees.
@@ -674,10 +863,12 @@ class LakeSnapshot(Snapshot):
         """
         from statelake.pipelines.lake.export.exporting import export_snapshot
         from statelake.pipelines.lake.share.sharing import sharing_of
+        from statelake.state_core.files.compression import configured_compression
 
         return export_snapshot(
             self._catalog, self.job.name, self.name, to, parallelism=parallelism,
-            max_parallelism=max_parallelism, compression=compression,
+            max_parallelism=max_parallelism,
+            compression=configured_compression(conf or {}, compression),
             metadata_version=metadata_version, operator_state_version=operator_state_version,
             sharing=sharing_of(sample, seed, mask, leave_out_opaque=leave_out_opaque),
             drop_channel_state=drop_channel_state, engine=self.job.engine,
@@ -819,6 +1010,52 @@ class LakeSnapshot(Snapshot):
 
         return plan_rescale(self.record, parallelism, max_parallelism)
 
+    def canary(
+        self,
+        cluster: FlinkCluster,
+        program: JarRun,
+        exports: str,
+        *,
+        path_map: Iterable[str] = (),
+        parallelism: int | None = None,
+        max_parallelism: int | None = None,
+        sample: float | None = None,
+        seed: int = 0,
+        mask: Mask | str | os.PathLike[str] | None = None,
+        leave_out_opaque: bool = False,
+        against: str = "",
+        timeout: float = 300,
+        report: Report | None = None,
+    ) -> CanaryResult:
+        """Run a program from it until that has completed a checkpoint, and cancel it.
+
+        Args:
+            cluster: The cluster: for staging, or the job's own.
+            program: The program.
+            exports: Where its savepoint is written, as this machine names it.
+            path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+            parallelism: By default as it was.
+            max_parallelism: By default as it was.
+            sample: As for `export`, like the next three.
+            seed: Another one samples other keys.
+            mask: What becomes of keys and values.
+            leave_out_opaque: Whether state that can't be sampled or masked is left out.
+            against: A file or a savepoint with the new types, for statelake's own verdict.
+            timeout: Seconds until it must run and have completed a checkpoint.
+            report: Called with the awaited event.
+        """
+        from statelake.pipelines.flink.path_map import PathMap
+        from statelake.pipelines.lake.share.sharing import sharing_of
+        from statelake.pipelines.operations.canary import run_canary
+
+        return run_canary(
+            cluster, self._catalog, self.job.name, self.name, program, exports,
+            paths=PathMap.parse(path_map), parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            sharing=sharing_of(sample, seed, mask, leave_out_opaque=leave_out_opaque),
+            against=against, timeout=timeout, engine=self.job.engine, report=report,
+        )  # fmt: skip
+
     def check_integrity(self, savepoint: Snapshot | None = None) -> list[str]:
         """Read, count and hash every row; return a sentence for each fault.
 
@@ -876,6 +1113,11 @@ class LakeSnapshot(Snapshot):
         from statelake.pipelines.lake.catalog.recorded_sources import recorded_sinks
 
         return self._read(partial(recorded_sinks, self._catalog.location))
+
+    def _value_serializer(self, operator: str, state: str) -> TypeSerializer:
+        from statelake.pipelines.lake.catalog.recorded_channels import recorded_value
+
+        return recorded_value(self.record, operator, state)
 
     def channels(self) -> list[Channel]:
         """Return its channels with records in flight; `read_channels` reads what is in them."""
@@ -947,7 +1189,7 @@ class LakeSnapshot(Snapshot):
         from statelake.pipelines.report.gathering import lake_report
         from statelake.pipelines.report.page import write_report
 
-        def gather() -> Report:
+        def gather() -> PageReport:
             return self._read(
                 lambda record: lake_report(
                     self._catalog, record, limit, check=check, progress=self.job.progress
@@ -1062,3 +1304,314 @@ class SnapshotEditor:
             job.lake.catalog, job.name, self.parent.name, self.name, self.changes,
             note=note, engine=job.engine, progress=job.progress,
         )  # fmt: skip
+
+
+class Checkpoints:
+    """The checkpoints of running tasks, in a log.
+
+    Args:
+        log: A Delta table, a directory of records, or `kafka://HOST:PORT/TOPIC`.
+    """
+
+    def __init__(self, log: str) -> None:
+        self.location = log
+
+    def __repr__(self) -> str:
+        return f"<Checkpoints {printable(self.location)}>"
+
+    @cached_property
+    def log(self) -> CheckpointLog:
+        """The log, opened.
+
+        Raises:
+            NotFoundError: There is no log at the location.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_records import open_log
+
+        return open_log(self.location)
+
+    def list(self) -> LastCheckpoints:
+        """Return the last checkpoint of each task, in each version."""
+        from statelake.pipelines.lake.commits.checkpoint_records import (
+            LastCheckpoints,
+            last_records,
+            read_records,
+        )
+        from statelake.state_core.commit.records.clocks import now_millis
+
+        now, tasks = now_millis(), last_records(read_records(self.log)).values()
+        return LastCheckpoints(
+            [record for versions in tasks for _, record in sorted(versions.items())], now
+        )
+
+    def show(
+        self, task: str, checkpoint: str | None = None, *, version: int | None = None
+    ) -> TaskRecord:
+        """Return one record of a task.
+
+        Args:
+            task: The task.
+            checkpoint: The id of the checkpoint; by default the last one.
+            version: The version of the record, 1 or 2; by default the later record.
+
+        Raises:
+            NotFoundError: There is no such record.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_records import read_records
+
+        for record in reversed(read_records(self.log)):
+            if (
+                record.task == task
+                and version in (None, record.checkpoint.version)
+                and checkpoint in (None, str(record.id))
+            ):
+                return record
+        raise NotFoundError(
+            f"no such record of task {task!r}",
+            place=self.location,
+            remedy="`statelake checkpoints list` has the last ones; older ones may be removed",
+        )
+
+    def verify(
+        self,
+        *,
+        blobs: str | None = None,
+        lake: str | None = None,
+        job: str = "",
+        changelogs: str | None = None,
+        job_id: str = "1",
+        tasks: Iterable[str] = (),
+        all: bool = False,  # noqa: A002
+    ) -> VerifiedLog:
+        """Restore what its markers lead to, into a directory that is removed again.
+
+        Args:
+            blobs: The blob store, a directory or URI.
+            lake: The lake, if stores are backed up there.
+            job: The job's name in the lake.
+            changelogs: The cluster of the changelogs, as `kafka://HOST:PORT`.
+            job_id: The id of the job's instance.
+            tasks: Only of these tasks.
+            all: Whether to verify every record; otherwise the last of each task.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_records import kafka_changelogs
+        from statelake.pipelines.lake.commits.checkpoint_verifying import verify_log
+        from statelake.pipelines.lake.commits.state_backend import LakeBackend
+        from statelake.state_core.commit import BlobStoreBackend, ChangelogBackend
+        from statelake.state_core.files.filesystem import Directory
+
+        backends: list[StateBackendFactory] = []
+        if blobs:
+            backends.append(BlobStoreBackend(_blob_store(blobs)))
+        if lake:
+            backends.append(LakeBackend(Directory(lake).confined()))
+        if changelogs:
+            backends.append(ChangelogBackend(kafka_changelogs(changelogs)))
+        return verify_log(self.log, backends, (job, job_id), tasks=tasks, every=all)
+
+    def drop(self, keep: int, *, blobs: str | None = None) -> CheckpointDropResult:
+        """Remove all records but the last ones, and the blobs that only they needed.
+
+        Args:
+            keep: The number of records of each task and version that stay.
+            blobs: The blob store; without it blobs stay.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_dropping import drop_records
+
+        return drop_records(self.log, keep, _blob_store(blobs) if blobs else None)
+
+    def migrate(
+        self,
+        changelogs: Iterable[str] = (),
+        *,
+        tasks: Iterable[str] = (),
+        rollback: bool = False,
+        dry_run: bool = False,
+    ) -> MigratedLog:
+        """Append a record of version 2 for every task that has its last one in version 1.
+
+        Args:
+            changelogs: The changelogs of stores, each `STORE=SYSTEM.STREAM`.
+            tasks: Only of these tasks.
+            rollback: Whether to go from version 2 to version 1.
+            dry_run: Whether to append nothing.
+
+        Raises:
+            DeclarationError: A changelog is not of that form.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_migrating import (
+            MigratedLog,
+            changelog_of,
+            migrate_records,
+        )
+
+        named = dict(map(changelog_of, changelogs))
+        done = migrate_records(self.log, named, tasks=tasks, rollback=rollback, dry_run=dry_run)
+        return MigratedLog(done, dry_run)
+
+
+def _blob_store(location: str) -> Any:
+    from statelake.state_core.commit import FileSystemBlobStore
+    from statelake.state_core.files.filesystem import Directory
+
+    return FileSystemBlobStore(Directory(location).confined())
+
+
+def bootstrap(
+    spec: str | os.PathLike[str] | Mapping[str, Any],
+    to: str | os.PathLike[str],
+    *,
+    sources: Mapping[str, Any] | None = None,
+    parallelism: int | None = None,
+    max_parallelism: int | None = None,
+    compression: str = "none",
+    metadata_version: int = 3,
+    operator_state_version: int = 6,
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> BootstrapResult:
+    """Create a savepoint from tables, without a lake; arguments as for `Job.bootstrap`."""
+    from statelake.pipelines.operations.bootstrap import bootstrap
+
+    return bootstrap(
+        None, spec, to, sources=sources, parallelism=parallelism, max_parallelism=max_parallelism,
+        compression=compression, metadata_version=metadata_version,
+        operator_state_version=operator_state_version, engine=engine, progress=progress,
+    )  # fmt: skip
+
+
+def compress(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    compression: str | None = None,
+    *,
+    conf: Mapping[str, str] | None = None,
+    allow_external: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Recompression:
+    """Compress a canonical savepoint, or decompress it: entry for entry the same state.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The directory of the new savepoint, which must not exist.
+        compression: `snappy` or `none`; by default `snappy`.
+        conf: Flink's configuration, with its setting of compression.
+        allow_external: Directories elsewhere to which its handles may lead.
+        progress: Called with (done, total) by the bytes that are written.
+    """
+    from statelake.state_core.files.compression import configured_compression
+    from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
+
+    codec = configured_compression(conf or {}, compression) or "snappy"
+    return recompress_snapshot(
+        savepoint, to, codec, allow_external=allow_external, progress=progress
+    )
+
+
+def check_integrity(
+    savepoint: str | os.PathLike[str],
+    *,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> IntegrityReport:
+    """Read all of a savepoint or checkpoint, and report every fault.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        progress: Called with (done, total) after each slice of keyed state.
+    """
+    from statelake.state_core.checks.integrity import check_snapshot
+
+    return check_snapshot(savepoint, allow_external=allow_external, uids=uids, progress=progress)
+
+
+def salvage(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> SalvageReport:
+    """Write what can be read of a damaged savepoint as a new one; see `check_integrity`.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The directory of the new savepoint, which must not exist.
+        allow_external: As for `check_integrity`, like the next two.
+        uids: Operator uids to recognise.
+        progress: Called with (done, total).
+    """
+    from statelake.state_core.checks.integrity import salvage_snapshot
+
+    return salvage_snapshot(
+        savepoint, to, allow_external=allow_external, uids=uids, progress=progress
+    )
+
+
+def check_legality(
+    declared: JobDeclaration | str,
+    savepoint: str | os.PathLike[str] | None = None,
+    *,
+    allow_non_restored_state: bool = False,
+) -> list[Finding]:
+    """Return all that is wrong with a declared job, also with its restore from a savepoint.
+
+    Args:
+        declared: A declaration, or where one is: `MODULE:JOB`, `FILE.py:JOB`, a JSON file.
+        savepoint: The savepoint to be restored; `LakeSnapshot.check_legality` is for one in a lake.
+        allow_non_restored_state: Whether an operator of the savepoint may be gone.
+    """
+    from statelake.pipelines.lake.verify.legality import check_declared, load_job
+    from statelake.state_core.checks.held_states import held_operators
+    from statelake.state_core.formats import open_snapshot
+
+    job, held = load_job(declared) if isinstance(declared, str) else declared, None
+    if savepoint is not None:
+        uids = [operator.uid for operator in job.operators]
+        held = held_operators(open_snapshot(savepoint, uids=uids))
+    return check_declared(job, held, allow_missing=allow_non_restored_state)
+
+
+@contextmanager
+def in_temporary_lake(
+    savepoint: str | os.PathLike[str],
+    *,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> Iterator[LakeSnapshot]:
+    """Yield a savepoint as the snapshot of a lake that is removed afterwards, for an export.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+    """
+    from statelake.state_core.files.held_directories import (
+        EXPORT_PREFIX,
+        held_temporary,
+        remove_left,
+        stale_temporary_directories,
+    )
+
+    for left in stale_temporary_directories(EXPORT_PREFIX):
+        remove_left(left)
+    with held_temporary(EXPORT_PREFIX) as directory:
+        job = Lake(directory).job("savepoint", engine="local")
+        job.import_snapshot(savepoint, "savepoint", allow_external=allow_external, uids=uids)
+        yield job["savepoint"]
+
+
+def warm(progress: Progress | None = None) -> int:
+    """Compile all kernels, for images and new machines; return their number."""
+    from statelake.state_core.kernels.compiler import all_kernels
+
+    kernels = all_kernels()
+    for done, kernel in enumerate(kernels, 1):
+        kernel.compile()
+        if progress is not None:
+            progress(done, len(kernels))
+    return len(kernels)

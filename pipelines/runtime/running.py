@@ -13,8 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress, choose_engine
 from statelake.pipelines.lake.catalog.attempts import Heartbeat, refuse_during_erasure
@@ -62,6 +63,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     write_metadata,
 )
+from statelake.state_core.printable import Printed, Table
 from statelake.state_core.process import Job
 
 STEPS = (
@@ -110,7 +112,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class RunResult:
+class RunResult(Printed):
     """The result of a run.
 
     Attributes:
@@ -130,6 +132,27 @@ class RunResult:
     watermark: int | None = None
     resumed: bool = False
     absent: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        if self.run:
+            again = ", begun before" if self.resumed else ""
+            yield (
+                f"run {self.run}{again}: {self.records:,} records in; state is snapshot"
+                f" {self.snapshot_id}"
+            )
+            rows = [(name, f"{count:,}") for name, count in self.rows.items()]
+            yield Table("", ("<sink", ">rows"), rows)
+        elif self.absent:
+            yield "nothing to read:"
+        else:
+            yield "nothing new: no source has got anything since the last run"
+        for name, path in self.absent.items():
+            yield f"source {name}: there is nothing at {path}"
 
 
 def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunResult:

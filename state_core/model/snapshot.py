@@ -29,8 +29,13 @@ from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.printable import LONGEST, Table, brief, kind_text
 
 if TYPE_CHECKING:
+    from statelake.state_core.connectors.sinks import Sink
+    from statelake.state_core.connectors.sources import Source
+    from statelake.state_core.formats.channels import ChannelElements
     from statelake.state_core.formats.key_weights import StateWeights
+    from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.description import SnapshotDescription
+    from statelake.state_core.serializers.framework.base import TypeSerializer
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
 SLICE_BYTES = 32 << 20
@@ -804,6 +809,70 @@ class Snapshot:
         if refused is not None and not found:
             raise refused
         return {label: tables for label, tables in found.items() if tables}
+
+    def sources(self) -> list[Source]:
+        """Return its sources, with the offsets, positions and splits from which they continue.
+
+        Raises:
+            SnapshotError: The state of a source can't be read.
+        """
+        from statelake.state_core.connectors.sources import sources_of  # noqa: PLC0415 - if asked
+
+        return sources_of(self)
+
+    def sinks(self) -> list[Sink]:
+        """Return its sinks, with what they have still to commit.
+
+        Raises:
+            SnapshotError: The state of a sink can't be read.
+        """
+        from statelake.state_core.connectors.sinks import sinks_of  # noqa: PLC0415 - if asked
+
+        return sinks_of(self)
+
+    def channels(self) -> list[Channel]:
+        """Return its channels with records in flight, by operator and subtask."""
+        from statelake.state_core.formats.channels import channels_of  # noqa: PLC0415 - if asked
+
+        return channels_of(self)
+
+    def read_channels(self, operator: str | None = None) -> Iterator[ChannelElements]:
+        """Yield the elements in flight of each channel: received ones first, then unsent ones.
+
+        Args:
+            operator: Only of this operator: its uid or id.
+
+        Raises:
+            NotFoundError: The operator has nothing in flight.
+            SnapshotError: A file can't be read, or is damaged.
+        """
+        from statelake.state_core.formats.channels import read_channels  # noqa: PLC0415 - if asked
+
+        return read_channels(self.channels(), operator)
+
+    def record_serializer(self, *, type: str = "", like: str = "") -> TypeSerializer | None:  # noqa: A002
+        """Return a serializer for `ChannelElements.decode`: no snapshot has the type of records.
+
+        Args:
+            type: Their type, as Java writes it: `Tuple2<Long, String>`.
+            like: `operator/state`, if they are of the type of a state's values.
+
+        Returns:
+            None if neither is given: records are then bytes.
+
+        Raises:
+            NotFoundError: There is no such state, or it has no values.
+            DeclarationError: Both are given.
+            EncodeError: There is no such type.
+        """
+        from statelake.state_core.formats.channels import record_serializer  # noqa: PLC0415 - if asked
+
+        return record_serializer(type, like, self._value_serializer)
+
+    def _value_serializer(self, operator: str, state: str) -> TypeSerializer:
+        from statelake.state_core.formats.channels import value_serializer  # noqa: PLC0415 - if asked
+
+        return value_serializer(self, operator, state)
 
     def top(
         self,

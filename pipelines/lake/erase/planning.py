@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -33,6 +33,7 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.printable import Printed, Table, bytes_text
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,11 @@ class FoundState:
 
 
 @dataclass(frozen=True)
-class ErasurePlan:
+class ErasurePlan(Printed):
     """The plan of an erasure.
 
     Attributes:
+        request: The id of the erasure.
         jobs: The jobs whose snapshots are searched.
         snapshots: The number of these snapshots.
         states: The rows that were found, by state.
@@ -99,6 +101,7 @@ class ErasurePlan:
         key_in_leftovers: Whether a key is in these leftovers.
     """
 
+    request: str
     jobs: list[str]
     snapshots: int
     states: list[FoundState]
@@ -131,7 +134,42 @@ class ErasurePlan:
             "emptied_states": "whole", "partial_matches": "mentions", "leftover_runs": "left",
             "key_in_leftovers": "holding",
         }  # fmt: skip
-        return {recorded.get(name, name): value for name, value in asdict(self).items()}
+        content = asdict(self)
+        head = {"request": content.pop("request"), "planned": True}
+        return head | {recorded.get(name, name): value for name, value in content.items()}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        yield Table(
+            f"{self.request} would erase {self.rows:,} rows in {self.files} files"
+            f" ({bytes_text(self.file_bytes)}), from {len(self.snapshots_found)} of"
+            f" {self.snapshots} snapshots",
+            ("<job", "<operator", "<state", ">rows", ">files", ">snapshots"),
+            [
+                (each.job, each.operator, each.state, f"{each.rows:,}", str(each.files),
+                 str(each.snapshots))
+                for each in self.states
+            ],
+        )  # fmt: skip
+        for job, snapshot_id in self.notes:
+            yield f"the note of {snapshot_id} of {job} names it"
+        if self.opaque:
+            yield (
+                "raw, channel, coordinator or master state, which only the job can search, in"
+                f" {len(self.opaque)} of {self.snapshots} snapshots: give --carried drop or"
+                " --carried keep"
+            )
+        for state in self.emptied_states:
+            yield f"the predicate is true of every row of {state}: if that is intended, give --all"
+        for place in self.partial_matches:
+            yield (
+                f"rows that only have it in a longer key, or in their value, in {place}:"
+                " give --carried drop or --carried keep"
+            )
+        for place in self.leftover_runs:
+            yield f"goes as a whole, as the snapshots have the same: {place}"
+        yield from not_erased(self.kept_for, self.elsewhere)
+        yield "nothing was written; --yes does it"
 
     def said(self, asked: ErasureRequest, secret: bytes) -> dict[str, Any]:
         """Return the content of the record: of the request only a keyed hash."""
@@ -155,6 +193,14 @@ class ErasurePlan:
             "mentions": self.partial_matches,
             "left": self.leftover_runs,
         }
+
+
+def not_erased(kept_for: Iterable[Sequence[str]], elsewhere: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each place that an erasure leaves as it is."""
+    for job, snapshot_id in kept_for:
+        yield f"keeps files that it shares, as it was not named: {snapshot_id} of {job}"
+    for place in elsewhere:
+        yield f"not erased from here: {place}"
 
 
 @dataclass
@@ -350,6 +396,7 @@ class Planner:
                 name = of_task.job, of_task.area, of_task.name
                 states[name] = FoundState(*name, of_task.rows, of_task.files)
         return ErasurePlan(
+            request=self.asked.request,
             jobs=list(self.records),
             snapshots=len(records),
             states=sorted(

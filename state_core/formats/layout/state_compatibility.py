@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from statelake.state_core.formats.layout.keyed_states import as_key_value
 from statelake.state_core.formats.layout.meta_info import (
@@ -32,6 +33,7 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_state_meta_info,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.printable import Table
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
@@ -106,6 +108,25 @@ class StateVerdict:
     def fault(self) -> bool:
         """Return whether Flink would refuse, or lose the state."""
         return self.result.verdict is Verdict.INCOMPATIBLE
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "operator": self.operator,
+            "state": self.state,
+            "verdict": self.result.verdict.text,
+            "reasons": [asdict(reason) for reason in self.result.reasons],
+        }
+
+
+def verdicts_table(title: str, verdicts: Iterable[StateVerdict]) -> Table:
+    """Return verdicts as a table, below a title."""
+    rows = [
+        (verdict.operator, verdict.state or "(key)", verdict.result.verdict.text,
+         list(map(str, verdict.result.reasons)))
+        for verdict in verdicts
+    ]  # fmt: skip
+    return Table(title, ("<operator", "<state", "<verdict", "<why"), rows)
 
 
 def operator_schema(

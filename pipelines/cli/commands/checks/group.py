@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from statelake.pipelines.api import Lake
@@ -18,8 +16,6 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.state_core.formats.layout.state_compatibility import StateVerdict
-from statelake.state_core.serializers.framework.compatibility import Verdict
 
 
 @click.group()
@@ -80,31 +76,14 @@ def compatibility(
     )
     faults = sum(verdict.fault for verdict in verdicts)
     if as_json_:
-        as_json({"compatible": faults == 0, "states": [_plain(verdict) for verdict in verdicts]})
+        as_json({"compatible": faults == 0, "states": [each.to_json() for each in verdicts]})
     else:
-        _print(verdicts, faults)
+        rows = [
+            (each.operator, each.state or "(key)", each.result.verdict.text,
+             list(map(str, each.result.reasons)))
+            for each in verdicts
+        ]  # fmt: skip
+        unknown = sum(each.result.verdict.text == "unknown" for each in verdicts)
+        title = f"{len(verdicts)} checked, {faults} incompatible, {unknown} unknown"
+        print_table(title, ("<operator", "<state", "<verdict", "<why"), rows)
     answer(yes=not faults)
-
-
-def _plain(verdict: StateVerdict) -> dict[str, object]:
-    return {
-        "operator": verdict.operator,
-        "state": verdict.state,
-        "verdict": verdict.result.verdict.text,
-        "reasons": [asdict(reason) for reason in verdict.result.reasons],
-    }
-
-
-def _print(verdicts: list[StateVerdict], faults: int) -> None:
-    rows = [
-        (
-            verdict.operator,
-            verdict.state or "(key)",
-            verdict.result.verdict.text,
-            [str(reason) for reason in verdict.result.reasons],
-        )
-        for verdict in verdicts
-    ]
-    unknown = sum(verdict.result.verdict is Verdict.UNKNOWN for verdict in verdicts)
-    title = f"{len(verdicts)} checked, {faults} incompatible, {unknown} unknown"
-    print_table(title, ("<operator", "<state", "<verdict", "<why"), rows)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from statelake.pipelines.api import Lake
+from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from statelake.pipelines.cli.options import (
@@ -17,10 +19,9 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.verify.legality import check_declared, load_job
-from statelake.state_core.checks.held_states import held_operators
-from statelake.state_core.declarations.findings import Finding
-from statelake.state_core.formats.reader import open_snapshot
+
+if TYPE_CHECKING:
+    from statelake.state_core.declarations.findings import Finding
 
 
 @click.command()
@@ -63,19 +64,13 @@ def legality(
     if str(Path.cwd()) not in sys.path:
         # as `python -m` has it: modules of the directory that the command is called in
         sys.path.insert(0, str(Path.cwd()))
-    job_declaration = load_job(declared)
     if lake and job and snapshot_id:
-        opened = Lake(lake).job(job)
+        opened = api.Lake(lake).job(job)
         snapshot = opened[snapshot_named(opened, snapshot_id)]
-        findings = snapshot.check_legality(
-            job_declaration, allow_non_restored_state=allow_non_restored_state
-        )
+        check = partial(snapshot.check_legality, declared)
     else:
-        held = None
-        if savepoint:
-            uids = [operator.uid for operator in job_declaration.operators]
-            held = held_operators(open_snapshot(savepoint, uids=uids))
-        findings = check_declared(job_declaration, held, allow_missing=allow_non_restored_state)
+        check = partial(api.check_legality, declared, savepoint)
+    findings = check(allow_non_restored_state=allow_non_restored_state)
     faults = sum(finding.fault for finding in findings)
     if as_json_:
         as_json({"legal": faults == 0, "findings": [finding.as_json() for finding in findings]})
