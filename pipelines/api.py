@@ -1552,6 +1552,43 @@ def salvage(
     )
 
 
+def report(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    check: bool = False,
+    limit: int = 5,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> ReportResult:
+    """Write a page of HTML that shows a savepoint or checkpoint.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The file, a path or URI; its directory must exist.
+        overwrite: Whether to replace a file.
+        check: Whether to look for faults, which are then part of the page.
+        limit: How many of the heaviest keys of each state; 0 for none.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        progress: Called with (done, total) after each operator.
+
+    Raises:
+        ConflictError: The file exists.
+        SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
+    """
+    from statelake.pipelines.report.gathering import savepoint_report
+    from statelake.pipelines.report.page import write_report
+
+    gather = partial(
+        savepoint_report, os.fspath(savepoint), limit, check=check, uids=tuple(uids),
+        allow_external=tuple(allow_external), progress=progress,
+    )  # fmt: skip
+    return write_report(gather, to, overwrite=overwrite)
+
+
 def check_legality(
     declared: JobDeclaration | str,
     savepoint: str | os.PathLike[str] | None = None,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -20,9 +18,7 @@ from statelake.pipelines.report.contents import (
     Integrity,
     Report,
     ReportedFault,
-    ReportResult,
 )
-from statelake.pipelines.report.page import write_report
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.checks.integrity import IntegrityReport, check_snapshot
 from statelake.state_core.errors import NotASnapshotError, StateError
@@ -31,40 +27,6 @@ from statelake.state_core.formats.key_weights import StateWeights, weigh_operato
 from statelake.state_core.formats.reader import snapshot_directory
 from statelake.state_core.model.description import OperatorDescription, describe_operator
 from statelake.state_core.model.snapshot import Operator
-
-
-def report_savepoint(
-    savepoint: str | os.PathLike[str],
-    to: str | os.PathLike[str],
-    *,
-    overwrite: bool = False,
-    check: bool = False,
-    limit: int = 5,
-    uids: tuple[str, ...] = (),
-    allow_external: tuple[str, ...] = (),
-    progress: Progress | None = None,
-) -> ReportResult:
-    """Write a page of HTML that shows a savepoint or checkpoint.
-
-    Args:
-        savepoint: Its directory, a path or URI.
-        to: The file, a path or URI; its directory must exist.
-        overwrite: Whether to replace a file.
-        check: Whether to look for faults, which are then part of the page.
-        limit: How many of the heaviest keys of each state; 0 for none.
-        uids: Operator uids to recognise (Flink < 2.0).
-        allow_external: Directories elsewhere that handles may lead to.
-        progress: Called with (done, total) after each operator.
-
-    Raises:
-        ConflictError: The file exists.
-        SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
-    """
-    gather = partial(
-        savepoint_report, os.fspath(savepoint), limit, check=check, uids=uids,
-        allow_external=allow_external, progress=progress,
-    )  # fmt: skip
-    return write_report(gather, to, overwrite=overwrite)
 
 
 def savepoint_report(

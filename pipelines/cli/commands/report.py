@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import NamedSnapshot, answer, source_options
@@ -46,9 +47,7 @@ def report(
             stored = source.stored(progress=progress)
             done = stored.report(target, overwrite=overwrite, check=check, limit=limit)
         else:
-            from statelake.pipelines.report.gathering import report_savepoint  # noqa: PLC0415 - late
-
-            done = report_savepoint(
+            done = sl.report(
                 source.savepoint, target, overwrite=overwrite, check=check, limit=limit,
                 progress=progress, **source.reading,
             )  # fmt: skip

@@ -13,7 +13,6 @@ import pytest
 import statelake as sl
 from statelake.pipelines.api import Erasure, LiveRescale, SnapshotEditor
 from statelake.pipelines.cli.main import COMMANDS
-from statelake.pipelines.report.gathering import report_savepoint
 
 EVERYWHERE = {
     "lake": "the object is of one",
@@ -75,7 +74,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         },
     ),
     "report": (
-        (sl.LakeSnapshot.report, report_savepoint),
+        (sl.LakeSnapshot.report, sl.report),
         {},
         {"progress": "a savepoint has no `Job`"},
     ),

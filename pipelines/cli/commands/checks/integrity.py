@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from statelake import open_snapshot
 from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
@@ -24,7 +25,6 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.state_core.formats import open_snapshot
 
 STYLE = {True: "green", False: "red"}  # of a verdict, by whether it is `sound`
 
