@@ -45,6 +45,7 @@ from statelake.state_core.printable import printable
 if TYPE_CHECKING:
     from statelake.pipelines.flink.cluster import FlinkCluster, Report
     from statelake.pipelines.flink.jars import JarRun
+    from statelake.pipelines.keys import KeyRows
     from statelake.pipelines.lake.catalog.deletions import Freed
     from statelake.pipelines.lake.catalog.dropping import DropPlan, DropResult
     from statelake.pipelines.lake.catalog.lake_format import LakeFormat, LakeUpgrade
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.export.rescaling import OperatorPlan
     from statelake.pipelines.lake.ingest.importing import ImportResult
     from statelake.pipelines.lake.keys.key_history import KeyHistory
+    from statelake.pipelines.lake.query.session import Session
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import StateDifference
     from statelake.pipelines.operations.bootstrap import BootstrapResult
@@ -74,9 +76,11 @@ if TYPE_CHECKING:
         RescalePreview,
         RescaleResult,
     )
-    from statelake.pipelines.operations.migrations import KryoOutcome, Outcome
+    from statelake.pipelines.operations.migrations import KryoOutcome, Migrations, Outcome
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import RetentionPlan
+    from statelake.pipelines.report.contents import Report as PageReport
+    from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.runtime import RunResult
     from statelake.state_core.checks.integrity import IntegrityReport, SalvageReport
     from statelake.state_core.commit import CheckpointLog, StateBackendFactory
@@ -112,6 +116,12 @@ __all__ = [
 Result = TypeVar("Result")
 
 
+def _key_text(key: object) -> str:
+    """Return a key as `statelake dump` prints it; text is returned as it is."""
+    value = key.as_py() if isinstance(key, pa.Scalar) else key
+    return value if isinstance(value, str) else json_text(plain(value))
+
+
 class Lake:
     """A lake at a path or URI. Nothing is created before the first snapshot.
 
@@ -134,8 +144,19 @@ class Lake:
     def __repr__(self) -> str:
         return f"<Lake {printable(self.catalog.directory.uri)}>"
 
-    def jobs(self) -> list[str]:
-        """Return the names of the jobs that have snapshots; an empty list if there is no lake."""
+    def jobs(self, snapshot: str | None = None) -> list[str]:
+        """Return the names of the jobs that have snapshots; an empty list if there is no lake.
+
+        Args:
+            snapshot: Only of the jobs that have a snapshot of this id.
+
+        Raises:
+            NotFoundError: No job has that snapshot.
+        """
+        if snapshot is not None:
+            from statelake.pipelines.lake.query.table_names import TableNames
+
+            return list(TableNames(self.catalog, as_of=snapshot).jobs)
         return self.catalog.jobs() if self.catalog.exists() else []
 
     def job(
@@ -170,21 +191,14 @@ class Lake:
             errors += [row.error for row in invalid]
         return records
 
-    def sql(
-        self, query: str, *, as_of: str | None = None, job: str | None = None
-    ) -> pa.RecordBatchReader:
-        """Run a query on DuckDB, with tables by the name `<job>.<operator>.<state>`.
+    def session(self, *, as_of: str | None = None, job: str | None = None) -> Session:
+        """Return DuckDB over the tables of the lake, for several queries; close it at the end.
 
         Args:
-            query: SQL that reads.
             as_of: Read tables as they were in this snapshot.
             job: A job whose name may be left out of table names.
 
-        Returns:
-            The rows, which `read_all()` makes a table; DuckDB, Polars and pandas take it as it is.
-
         Raises:
-            QueryError: The statement does not read, or DuckDB refuses it.
             NotFoundError: There is no such snapshot or job.
         """
         from statelake.pipelines.lake.query.session import Session
@@ -192,7 +206,41 @@ class Lake:
 
         if as_of is not None and job is not None:
             as_of = resolve_snapshot(self.catalog, job, as_of)
-        session = Session(self.catalog, TableNames(self.catalog, as_of=as_of, job=job))
+        return Session(self.catalog, TableNames(self.catalog, as_of=as_of, job=job))
+
+    def sql(
+        self,
+        query: str,
+        *,
+        as_of: str | None = None,
+        job: str | None = None,
+        engine: str = "duckdb",
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Run a query, with tables by the name `<job>.<operator>.<state>`.
+
+        Args:
+            query: SQL that reads; on Spark also any statement that changes no rows.
+            as_of: Read tables as they were in this snapshot.
+            job: A job whose name may be left out of table names.
+            engine: What runs it: `duckdb` within this process, or `spark`.
+            limit: Return at most so many rows; all by default.
+
+        Returns:
+            The rows, which `read_all()` makes a table; DuckDB, Polars and pandas take it as it is.
+
+        Raises:
+            ReadOnlyError: The statement changes rows, or reads no snapshot.
+            QueryError: DuckDB refuses the statement.
+            NotFoundError: There is no such snapshot or job.
+        """
+        if as_of is not None and job is not None:
+            as_of = resolve_snapshot(self.catalog, job, as_of)
+        if engine == "spark":
+            from statelake.pipelines.spark.sql import read_sql
+
+            return read_sql(self.catalog, query, as_of=as_of, job=job, limit=limit).to_reader()
+        session = self.session(as_of=as_of, job=job)
         try:
             answer = session.query(query)
         except BaseException:
@@ -201,7 +249,7 @@ class Lake:
 
         def batches() -> Iterator[pa.RecordBatch]:
             with session:
-                yield from answer.batches
+                yield from answer.first(limit)
 
         return pa.RecordBatchReader.from_batches(answer.schema, batches())
 
@@ -276,10 +324,9 @@ class Lake:
         """
         from statelake.pipelines.lake.erase.requests import ErasureRequest
 
-        texts = [key if isinstance(key, str) else json_text(plain(key)) for key in keys]
         asked = ErasureRequest(
-            request, tuple(dict.fromkeys(texts)), dict(where or {}), carried, tuple(snapshots),
-            tuple(blobs), tuple(changelogs),
+            request, tuple(dict.fromkeys(map(_key_text, keys))), dict(where or {}), carried,
+            tuple(snapshots), tuple(blobs), tuple(changelogs),
         )  # fmt: skip
         return Erasure(self, asked, tuple(jobs), progress)
 
@@ -410,10 +457,26 @@ class Job:
         Raises:
             NotFoundError: There is no such snapshot, or several begin so.
         """
-        record = self.lake.catalog.snapshot(self.name, self._id(snapshot))
+        record = self.lake.catalog.snapshot(self.name, self.resolve(snapshot))
         return LakeSnapshot(self, record)
 
-    def _id(self, snapshot: str) -> SnapshotId:
+    def newest(self) -> LakeSnapshot:
+        """Return the newest snapshot.
+
+        Raises:
+            NotFoundError: There is no such job.
+        """
+        catalog = self.lake.catalog
+        return LakeSnapshot(self, catalog.latest(self.name) or catalog.snapshot(self.name, ""))
+
+    def resolve(self, snapshot: str) -> SnapshotId:
+        """Return the id of a snapshot that is named as for `[]`.
+
+        A name that means no snapshot is returned as it is, so that opening it fails.
+
+        Raises:
+            NotFoundError: Several snapshots begin so, or there are fewer than it counts.
+        """
         return resolve_snapshot(self.lake.catalog, self.name, snapshot)
 
     def import_snapshot(
@@ -482,9 +545,16 @@ class Job:
             progress=self.progress,
         )  # fmt: skip
 
-    def sql(self, query: str, *, as_of: str | None = None) -> pa.RecordBatchReader:
+    def sql(
+        self,
+        query: str,
+        *,
+        as_of: str | None = None,
+        engine: str = "duckdb",
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
         """Run a query with tables by the name `<operator>.<state>`; see `Lake.sql`."""
-        return self.lake.sql(query, as_of=as_of, job=self.name)
+        return self.lake.sql(query, as_of=as_of, job=self.name, engine=engine, limit=limit)
 
     def history(
         self, key: object, *, operator: str | None = None, state: str | None = None
@@ -492,14 +562,13 @@ class Job:
         """Return what changed of a key from each snapshot of the job to the next.
 
         Args:
-            key: The key as in a column `key`.
+            key: The key as in a column `key`, or text as `statelake dump` prints it.
             operator: Only of this operator: its uid, name or id.
             state: Only of the state of that name.
         """
         from statelake.pipelines.lake.keys.key_history import key_history
 
-        value = key.as_py() if isinstance(key, pa.Scalar) else key
-        text = json_text(plain(value))
+        text = _key_text(key)
         return key_history(self.lake.catalog, self.name, text, operator=operator, state=state)
 
     def commit(self, name: str, parent: str, *, note: str = "") -> CommitResult:
@@ -513,9 +582,46 @@ class Job:
         from statelake.pipelines.lake.edit.committing import commit_snapshot
 
         return commit_snapshot(
-            self.lake.catalog, self.name, name, self._id(parent), note=note, engine=self.engine,
+            self.lake.catalog, self.name, name, self.resolve(parent), note=note, engine=self.engine,
             progress=self.progress,
         )  # fmt: skip
+
+    def migrate(
+        self,
+        to: str | Sequence[str],
+        *snapshots: str,
+        state: str | Sequence[str] = (),
+        suffix: str = "-migrated",
+        dry_run: bool = False,
+        note: str = "",
+    ) -> Migrations:
+        """Make a snapshot with new types of states of each snapshot that is named, or of all.
+
+        Those migrated before are skipped. Of all snapshots, an error is the result of its own.
+
+        Args:
+            to: YAML, JSON or Python files that say what each state becomes.
+            snapshots: The snapshots; by default all that are not migrated yet.
+            state: Only these states, each `operator/state`: of the only file; or as many as there
+                are files, one of each.
+            suffix: The end of the new ids, after the old ones.
+            dry_run: Whether to report only whether it would work.
+            note: Kept with the new snapshots.
+        """
+        from statelake.pipelines.lake.edit.changes import read_changes
+        from statelake.pipelines.operations.migrations import migrate_several
+
+        return migrate_several(
+            self.lake.catalog, self.name, [*map(self.resolve, snapshots)],
+            read_changes(to, state), suffix=suffix, dry_run=dry_run, note=note,
+            engine=self.engine, progress=self.progress,
+        )  # fmt: skip
+
+    def not_migrated(self, suffix: str = "-migrated") -> list[str]:
+        """Return the ids of the snapshots that no migration with this suffix made."""
+        from statelake.pipelines.operations.migrations import not_migrated
+
+        return not_migrated(self.lake.catalog, self.name, suffix)
 
     def plan_drop(self, *snapshots: str, keep: int | None = None) -> DropPlan:
         """Say what `drop` would do; nothing is changed. Arguments and errors as for `drop`."""
@@ -546,7 +652,7 @@ class Job:
         """Return the ids of snapshots that are named, all looked up before one is dropped."""
         if bool(snapshots) == (keep is not None):
             raise DeclarationError("give either snapshots to drop, or how many to keep")
-        return [*dict.fromkeys(map(self._id, snapshots))] or None
+        return [*dict.fromkeys(map(self.resolve, snapshots))] or None
 
     def plan_retain(self, policy: str) -> RetentionPlan:
         """Say which snapshots a policy keeps, and why; nothing is changed.
@@ -715,6 +821,11 @@ class LakeSnapshot(Snapshot):
         return self.record.compression
 
     @property
+    def taken_at(self) -> datetime:
+        """When the job took it."""
+        return self.record.taken_at
+
+    @property
     def _catalog(self) -> Catalog:
         return self.job.lake.catalog
 
@@ -805,9 +916,9 @@ class LakeSnapshot(Snapshot):
 
     def migrate(
         self,
-        to: str,
+        to: str | Sequence[str],
         *,
-        state: str = "",
+        state: str | Sequence[str] = (),
         suffix: str = "-migrated",
         dry_run: bool = False,
         note: str = "",
@@ -815,8 +926,9 @@ class LakeSnapshot(Snapshot):
         """Make a snapshot whose states have new types; one that was made before stays.
 
         Args:
-            to: A YAML, JSON or Python file that says what each state becomes.
-            state: Only this one of the file's: `operator/state`.
+            to: YAML, JSON or Python files that say what each state becomes.
+            state: Only these states, each `operator/state`: of the only file; or as many as there
+                are files, one of each.
             suffix: What follows this snapshot's id in the new one's.
             dry_run: Whether it is only said if that would work.
             note: Kept with the new snapshot.
@@ -1022,18 +1134,11 @@ class LakeSnapshot(Snapshot):
         ttl: Iterable[timedelta] = (),
         at: datetime | None = None,
     ) -> dict[str, dict[str, StateWeights]]:
-        """Return the heaviest keys of each keyed state, exactly, by operator and state.
+        """Return the heaviest keys of each keyed state; see `Snapshot.top`."""
+        from statelake.pipelines.lake.keys.heavy_keys import weigh_snapshot
+        from statelake.state_core.formats.key_weights import expired_until
 
-        Args:
-            limit: How many keys of each state.
-            operator: Only of this operator: its uid, name or id.
-            state: Only of the state of that name.
-            ttl: Times to live: how much would be gone at each is in `StateWeights.expiries`.
-            at: When it would; by default when the snapshot was taken.
-        """
-        from statelake.pipelines.lake.keys.heavy_keys import expired_until, weigh_snapshot
-
-        until = expired_until(at or self.record.taken_at, ttl)
+        until = expired_until(at or self.taken_at, ttl)
 
         def weigh(record: SnapshotRecord) -> list[tuple[OperatorRecord, dict[str, StateWeights]]]:
             return weigh_snapshot(
@@ -1042,6 +1147,56 @@ class LakeSnapshot(Snapshot):
             )  # fmt: skip
 
         return {owner.label: states for owner, states in self._read(weigh)}
+
+    def key_rows(
+        self, key: object, *, operator: str | None = None, state: str | None = None
+    ) -> list[KeyRows]:
+        """Return the rows of one key of each operator, which are read when they are consumed.
+
+        Args:
+            key: The key as in a column `key`, or text as `statelake dump` prints it.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
+
+        Raises:
+            EncodeError: No operator can have that key.
+            NotFoundError: There is no such operator or state, or no keyed state at all.
+        """
+        from statelake.pipelines.lake.keys.one_key import rows_in_lake
+
+        text = _key_text(key)
+        return rows_in_lake(self._catalog, self.record, text, operator=operator, state=state)
+
+    def report(
+        self,
+        to: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        check: bool = False,
+        limit: int = 5,
+    ) -> ReportResult:
+        """Write a page of HTML that shows the snapshot, and how the job's state grew.
+
+        Args:
+            to: The file; its directory must exist.
+            overwrite: Whether to replace a file.
+            check: Whether to look for faults, which are then part of the page.
+            limit: How many of the heaviest keys of each state; 0 for none.
+
+        Raises:
+            ConflictError: The file exists.
+        """
+        from statelake.pipelines.report.gathering import lake_report
+        from statelake.pipelines.report.page import write_report
+
+        def gather() -> PageReport:
+            return self._read(
+                lambda record: lake_report(
+                    self._catalog, record, limit, check=check, progress=self.job.progress
+                )
+            )
+
+        return write_report(gather, to, overwrite=overwrite)
 
     def _read(self, read: Callable[[SnapshotRecord], Result]) -> Result:
         """Read the snapshot by one record from begin to end: see `SnapshotReading.whole`."""
@@ -1395,6 +1550,43 @@ def salvage(
     return salvage_snapshot(
         savepoint, to, allow_external=allow_external, uids=uids, progress=progress
     )
+
+
+def report(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    check: bool = False,
+    limit: int = 5,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> ReportResult:
+    """Write a page of HTML that shows a savepoint or checkpoint.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The file, a path or URI; its directory must exist.
+        overwrite: Whether to replace a file.
+        check: Whether to look for faults, which are then part of the page.
+        limit: How many of the heaviest keys of each state; 0 for none.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        progress: Called with (done, total) after each operator.
+
+    Raises:
+        ConflictError: The file exists.
+        SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
+    """
+    from statelake.pipelines.report.gathering import savepoint_report
+    from statelake.pipelines.report.page import write_report
+
+    gather = partial(
+        savepoint_report, os.fspath(savepoint), limit, check=check, uids=tuple(uids),
+        allow_external=tuple(allow_external), progress=progress,
+    )  # fmt: skip
+    return write_report(gather, to, overwrite=overwrite)
 
 
 def check_legality(

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         check_legality,
         compress,
         in_temporary_lake,
+        report,
         salvage,
         warm,
     )
@@ -81,6 +82,7 @@ __all__ = [
     "compress",
     "in_temporary_lake",
     "open_snapshot",
+    "report",
     "salvage",
     "warm",
     "write_snapshot",
@@ -92,7 +94,7 @@ _MODULES = {
     "pipelines.flink.jars": ("JarRun",),
     "pipelines.api": (
         "Checkpoints", "Job", "Lake", "LakeSnapshot", "bootstrap", "check_integrity",
-        "check_legality", "compress", "in_temporary_lake", "salvage", "warm",
+        "check_legality", "compress", "in_temporary_lake", "report", "salvage", "warm",
     ),
     "state_core.errors": ("StateError",),
     "state_core.formats.reader": ("open_snapshot",),

@@ -19,8 +19,8 @@ from statelake.pipelines.cli.commands.terminal import (
     tell_times,
 )
 from statelake.pipelines.cli.options import (
-    Sharing,
-    Source,
+    NamedSnapshot,
+    ShareOptions,
     engine_option,
     max_parallelism_option,
     metadata_version_option,
@@ -54,7 +54,7 @@ from statelake.pipelines.cli.options import (
 @plugins_option
 @json_option
 def export(
-    source: Source,
+    source: NamedSnapshot,
     to: str,
     parallelism: int | None,
     max_parallelism: int | None,
@@ -62,7 +62,7 @@ def export(
     metadata_version: int | None,
     operator_state_version: int | None,
     drop_channel_state: bool,
-    sharing: Sharing,
+    sharing: ShareOptions,
     conf: tuple[str, ...],
     engine: str,
     as_json_: bool,

@@ -115,7 +115,7 @@ def commit(
       statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean
     """
     opened = Lake(lake)
-    parent = snapshot_named(opened.catalog, job, parent)
+    parent = snapshot_named(opened.job(job), parent)
     with progress_bar("checking", quiet=as_json_) as progress:
         job_of_lake = opened.job(job, engine=engine, progress=progress)
         done = job_of_lake.commit(snapshot_id, parent, note=note)
@@ -181,7 +181,7 @@ def drop(
         raise click.UsageError("give either --snapshot (once or more) or --keep")
     opened = Lake(lake).job(job)
     # all are looked up first: what is dropped must not change what `latest` is
-    named = [snapshot_named(opened.lake.catalog, job, name) for name in snapshot_ids]
+    named = [snapshot_named(opened, name) for name in snapshot_ids]
     plan = opened.plan_drop(*named, keep=keep)
     done = opened.drop(*named, keep=keep) if yes else None
     if as_json_:

@@ -41,7 +41,7 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
       statelake hold --lake /data/lake --job orders latest
     """
     opened = Lake(lake).job(job)
-    snapshot_id = snapshot_named(opened.lake.catalog, job, snapshot)
+    snapshot_id = snapshot_named(opened, snapshot)
     holds = opened[snapshot_id].hold(reason)
     if as_json_:
         as_json({"job": job, "snapshot": snapshot_id, "holds": [asdict(note) for note in holds]})
@@ -68,7 +68,7 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
       statelake release --lake /data/lake --job orders monday --reason "case 4711"
     """
     opened = Lake(lake).job(job)
-    snapshot_id = snapshot_named(opened.lake.catalog, job, snapshot)
+    snapshot_id = snapshot_named(opened, snapshot)
     ended = opened[snapshot_id].release(reason)
     if as_json_:
         as_json({"job": job, "snapshot": snapshot_id, "ended": ended})

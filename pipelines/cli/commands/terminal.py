@@ -37,7 +37,7 @@ json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON,
 
 
 class Result(Protocol):
-    """What a command found, which says itself how it is printed."""
+    """The result of a command, which prints itself."""
 
     def to_json(self) -> Any:
         """Return it as JSON can hold it."""

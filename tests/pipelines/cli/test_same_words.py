@@ -43,7 +43,6 @@ CLUSTER = {
     "program": "a `JarRun`: what --jar and the like say",
     "report": "shown while it is waited for",
 }
-BY_INDEX = {"operator": "the snapshot is indexed", "state": "the operator is indexed"}
 
 # what does what a command does; words that only the command has, and only the methods
 METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], dict[str, str]]] = {
@@ -57,13 +56,28 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "history": ((sl.Job.history,), {}, {}),
     "hold": ((sl.LakeSnapshot.hold,), {}, {}),
     "release": ((sl.LakeSnapshot.release,), {}, {}),
-    "get": ((sl.LakeSnapshot.get,), SAVEPOINTS | BY_INDEX, {}),
+    "get": ((sl.Snapshot.get, sl.LakeSnapshot.key_rows), SAVEPOINTS, {}),
     "diff": (
         (sl.LakeSnapshot.diff,),
         {"fail_on_diff": "an exit code", "earlier": "the object is it"},
         {},
     ),
-    "top": ((sl.LakeSnapshot.top,), SAVEPOINTS, {}),
+    "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), SAVEPOINTS, {}),
+    "inspect": (
+        (sl.open_snapshot, sl.Snapshot.describe),
+        {"savepoint": "given as `location`"},
+        {
+            "location": "the SAVEPOINT",
+            "key_groups": "the command always looks at them",
+            "filesystem": "an object of Python's",
+            "storage_options": "taken from the environment",
+        },
+    ),
+    "report": (
+        (sl.LakeSnapshot.report, sl.report),
+        {},
+        {"progress": "a savepoint has no `Job`"},
+    ),
     "plan-rescale": ((sl.LakeSnapshot.plan_rescale,), {}, {}),
     "export": (
         (sl.LakeSnapshot.export, sl.in_temporary_lake), {}, {},
@@ -83,7 +97,6 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {
             "edit": "the object is it",
             "as": "given as `name`",
-            "limit": "how much is printed",
             "csv": "how rows are printed",
             "to": "the same",
             "queries": "`query` to read, `statements` to edit",
@@ -97,8 +110,8 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         NAME | {"save": "makes the snapshot", "time": "of --offsets-from-timestamp"},
     ),
     "migrate": (
-        (sl.LakeSnapshot, sl.LakeSnapshot.migrate, sl.LakeSnapshot.kryo_to_flink_2),
-        {"all": "a loop over `Job.snapshots`"},
+        (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate, sl.LakeSnapshot.kryo_to_flink_2),
+        {"all": "no snapshot is named"},
         {},
     ),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
@@ -153,8 +166,6 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     ),
 }  # fmt: skip
 OTHERS = {
-    "inspect": "`Snapshot.describe`",
-    "report": "the same",
     "dump": "a state's `to_batch_reader`",
     "flink jobs": "`FlinkCluster.jobs`",
     "flink checkpoints": "`FlinkCluster.checkpoints`",

@@ -70,7 +70,7 @@ def compatibility(
           --against /savepoints/savepoint-of-the-new-job --json
     """
     opened = Lake(lake).job(job)
-    snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
+    snapshot = opened[snapshot_named(opened, snapshot_id)]
     verdicts = snapshot.check_compatibility(
         against, allow_non_restored_state=allow_non_restored_state
     )

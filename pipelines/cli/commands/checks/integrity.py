@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from statelake import open_snapshot
 from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
@@ -24,7 +25,6 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.state_core.formats import open_snapshot
 
 STYLE = {True: "green", False: "red"}  # of a verdict, by whether it is `sound`
 
@@ -89,7 +89,7 @@ def integrity(
                 show(salvaged, marked=salvaged.path or "")
     if lake and job and snapshot_id:
         opened = api.Lake(lake)
-        snapshot_id = snapshot_named(opened.catalog, job, snapshot_id)
+        snapshot_id = snapshot_named(opened.job(job), snapshot_id)
         source = open_snapshot(savepoint, **reading) if savepoint and not faults else None
         with progress_bar("reading", quiet=as_json_) as progress:
             stored = opened.job(job, progress=progress)[snapshot_id]

@@ -62,7 +62,7 @@ def legality(
         sys.path.insert(0, str(Path.cwd()))
     if lake and job and snapshot_id:
         opened = api.Lake(lake).job(job)
-        snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
+        snapshot = opened[snapshot_named(opened, snapshot_id)]
         check = partial(snapshot.check_legality, declared)
     else:
         check = partial(api.check_legality, declared, savepoint)

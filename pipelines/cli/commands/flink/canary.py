@@ -29,7 +29,7 @@ from statelake.pipelines.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from statelake.pipelines.cli.options import Sharing
+    from statelake.pipelines.cli.options import ShareOptions
     from statelake.pipelines.flink.jars import JarRun
 
 
@@ -63,7 +63,7 @@ def canary(
     max_parallelism: int | None,
     exports: str,
     path_map: tuple[str, ...],
-    sharing: Sharing,
+    sharing: ShareOptions,
     against: str,
     timeout: timedelta,
     engine: str,
@@ -96,7 +96,7 @@ def canary(
         from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
 
         opened = Lake(lake).job(job, engine=engine)
-        snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
+        snapshot = opened[snapshot_named(opened, snapshot_id)]
         with status_line(quiet=as_json_) as report:
             done = snapshot.canary(
                 cluster, program, exports, path_map=path_map, parallelism=parallelism,

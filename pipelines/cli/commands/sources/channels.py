@@ -21,7 +21,7 @@ from statelake.pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from statelake.pipelines.cli.options import Source, source_options
+from statelake.pipelines.cli.options import NamedSnapshot, source_options
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.channels import ChannelElements
@@ -41,7 +41,7 @@ SHOWN = 1000  # channels: --json has all
 @plugins_option
 @json_option
 def channels(
-    source: Source,
+    source: NamedSnapshot,
     operator: str | None,
     records: bool,
     type_: str | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -13,15 +12,14 @@ from statelake.pipelines.cli.commands.terminal import (
     Result,
     as_json,
     json_option,
-    print_table,
     show,
     tell,
 )
-from statelake.pipelines.cli.options import Source, source_options
+from statelake.pipelines.cli.options import NamedSnapshot, source_options
 from statelake.state_core.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from statelake.state_core.connectors.offsets import MovedOffset
+    pass
 
 
 @click.command()
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 @operator_option
 @plugins_option
 @json_option
-def offsets(source: Source, operator: str | None, as_json_: bool) -> None:
+def offsets(source: NamedSnapshot, operator: str | None, as_json_: bool) -> None:
     """Show where the sources of a snapshot go on: offsets of Kafka, positions in files, numbers.
 
     These are the splits in the state of readers, and those that no reader has got yet. An offset
@@ -74,14 +72,3 @@ def offsets(source: Source, operator: str | None, as_json_: bool) -> None:
         if number:
             tell("")
         show(each)
-
-
-def print_moved(moved: Iterable[MovedOffset]) -> None:
-    """Print which partitions go on from elsewhere."""
-    rows = [
-        [each.operator, each.topic, str(each.partition),
-         "-" if each.before is None else str(each.before), str(each.after)]
-        for each in moved
-    ]  # fmt: skip
-    if rows:
-        print_table("", ("<source", "<topic", ">partition", ">offset", ">now"), rows)
