@@ -29,7 +29,7 @@ blobs_option = click.option("--blobs", help="The blob store: a directory or URI.
 
 @click.group()
 def checkpoints() -> None:
-    """Manage the checkpoints of running tasks: their log and its files.
+    """Manage checkpoints of running tasks: their log and its files.
 
     \b
     Example:

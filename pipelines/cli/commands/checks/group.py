@@ -20,7 +20,7 @@ from statelake.pipelines.cli.options import (
 
 @click.group()
 def check() -> None:
-    """Check a snapshot and a job before a deploy.
+    """Check a snapshot before a deploy.
 
     Exit code 1 if a check finds a fault.
 
