@@ -44,7 +44,9 @@ def test_a_snapshot_goes_in_is_edited_compared_exported_and_dropped(tmp_path: Pa
     edit(lake.catalog, "demo/keyed/kinds/total").delete("value = 14280")
     demo.commit("erased", "latest")
     assert [record.snapshot_id for record in demo.snapshots()] == ["monday", "erased"]
-    differing = [state for state in demo["monday"].diff("erased") if state.status != "same"]
+    differences = demo["monday"].diff("erased")
+    assert (differences.same, str(differences).startswith("monday → erased\n")) == (False, True)
+    differing = [state for state in differences if state.status != "same"]
     assert [(state.state, state.removed) for state in differing] == [("total", 1)]
     demo["monday"].export(tmp_path / "out", parallelism=3)
     assert entries(tmp_path / "out") == entries(DEMO / "monday")
