@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.keys.key_history import KeyHistory
     from statelake.pipelines.lake.query.session import Session
     from statelake.pipelines.lake.share.mask_file import Mask
-    from statelake.pipelines.lake.verify.diffing import StateDifference
+    from statelake.pipelines.lake.verify.diffing import Differences
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.canary import CanaryResult
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
@@ -869,7 +869,7 @@ class LakeSnapshot(Snapshot):
             progress=self.job.progress,
         )  # fmt: skip
 
-    def diff(self, later: str, *, examples: int = 3) -> list[StateDifference]:
+    def diff(self, later: str, *, examples: int = 3) -> Differences:
         """Compare it with a later snapshot of the job, state by state.
 
         Args:
