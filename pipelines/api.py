@@ -895,16 +895,20 @@ class SnapshotEditor:
         self.changes = replace(self.changes, at=time)
         return self
 
-    def save(self, *, note: str = "") -> EditResult:
+    def save(self, *, note: str = "", dry_run: bool = False) -> EditResult:
         """Make the new snapshot; the old one stays.
 
         Args:
             note: Kept with it; say why.
+            dry_run: Whether it is only said what would change.
+
+        Raises:
+            NoMatchError: No row is purged or has expired, and nothing else would change.
         """
         from statelake.pipelines.lake.edit.editing import edit_snapshot
 
         job = self.parent.job
         return edit_snapshot(
             job.lake.catalog, job.name, self.parent.name, self.name, self.changes,
-            note=note, engine=job.engine, progress=job.progress,
+            note=note, dry_run=dry_run, engine=job.engine, progress=job.progress,
         )  # fmt: skip

@@ -149,16 +149,14 @@ class _Selection:
 def _state(operator: Operator, name: str | None) -> KeyedState:
     if name:
         return operator.state(name)
-    states = [
-        keyed_state
-        for keyed_state in operator.keyed_states
-        if keyed_state.kind is not StateKind.TIMERS
-    ]
+    every = operator.keyed_states
+    states = [each for each in every if each.kind is not StateKind.TIMERS]
     if len(states) == 1:
         return states[0]
-    names = ", ".join(keyed_state.name for keyed_state in operator.keyed_states) or "none"
+    timers = f" and {len(every) - len(states)} queues of timers" if operator.timers else ""
+    names = ", ".join(each.name for each in (*states, *operator.timers)) or "none"
     raise NotFoundError(
-        f"operator {operator.label} has {len(states)} states",
+        f"operator {operator.label} has {len(states)} states{timers}",
         remedy=f'choose one with .option("state", ...): {names}',
     )
 

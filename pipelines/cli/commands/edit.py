@@ -30,6 +30,7 @@ from statelake.pipelines.cli.options import (
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.recorded_sources import offsets_at, read_new_offsets
 from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from statelake.state_core.printable import saved_text
 
 
 @click.command()
@@ -76,6 +77,7 @@ from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit
     help="When it has; by default when the snapshot was taken, as `snapshots` has it.",
 )
 @click.option("--note", default="", help="Why; kept with the snapshot.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @engine_option
 @plugins_option
 @json_option
@@ -97,6 +99,7 @@ def edit(
     bootstrap_servers: str | None,
     at: datetime | None,
     note: str,
+    dry_run: bool,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -109,7 +112,11 @@ def edit(
     \b
     A file of keys has one a line, as `statelake dump` prints them: 42, {"f0": "a", "f1": 7}. Text
     may stand there as it is, or as a JSON string. Rows of other keys go from all keyed states and
-    timers of the operator. No snapshot is made, and the exit code is 1, if no key is there.
+    timers of the operator.
+
+    \b
+    No snapshot is made, and the exit code is 1, if none of the keys is there, or if no row is
+    purged or has expired and nothing else changes. --dry-run says how many entries would go.
 
     \b
     An offset is that of the next record to read, or earliest, latest or committed. Where several
@@ -163,15 +170,24 @@ def edit(
     )
     with progress_bar("editing", quiet=as_json_) as progress:
         done = edit_snapshot(
-            opened, job, parent, snapshot_id, changes, note=note, engine=engine, progress=progress
+            opened,
+            job,
+            parent,
+            snapshot_id,
+            changes,
+            note=note,
+            dry_run=dry_run,
+            engine=engine,
+            progress=progress,
         )
     if as_json_:
         as_json(report_edit(done) | ({"expired_at": at or done.record.taken_at} if expire else {}))
     else:
-        print_edit(done, parent)
+        print_edit(done, parent, dry_run=dry_run)
     if expire and at is None:
+        goes = "would go" if dry_run else "is gone"
         click.echo(
-            f"warning: what had expired by {done.record.taken_at:%Y-%m-%d %H:%M} UTC is gone, which"
+            f"warning: what had expired by {done.record.taken_at:%Y-%m-%d %H:%M} UTC {goes}, which"
             " the lake has as the time of the snapshot; if it was imported from a copy, without"
             " --taken, that may be the time of copying: give --at",
             err=True,
@@ -210,14 +226,15 @@ def report_edit(done: EditResult) -> dict[str, Any]:
     }
 
 
-def print_edit(done: EditResult, parent: str) -> None:
-    """Print what an edit did."""
+def print_edit(done: EditResult, parent: str, *, dry_run: bool = False) -> None:
+    """Print what an edit did, or what it would do."""
     record = done.record
     saved = sum(change.state_bytes[0] - change.state_bytes[1] for change in done.changes)
     tell(
-        f"made {record.snapshot_id} from {parent}: {record.entries:,} entries,"
-        f" {bytes_text(record.state_bytes)} of state ({bytes_text(saved)} less);"
-        f" wrote {bytes_text(record.written_bytes)}",
+        f"{'would make' if dry_run else 'made'} {record.snapshot_id} from {parent}:"
+        f" {record.entries:,} entries, {bytes_text(record.state_bytes)} of state"
+        f" ({saved_text(saved)})"
+        + ("" if dry_run else f"; wrote {bytes_text(record.written_bytes)}"),
         marked=record.snapshot_id,
     )
     if done.changes:

@@ -94,7 +94,7 @@ def import_command(
                 "kept_files": done.kept_units,
                 "written_files": done.written_units,
                 "engine": done.engine,
-                "tables": [table.path for table in record.tables],
+                "tables": sorted(table.path for table in record.tables),
                 "times": None if done.times is None else asdict(done.times),
             }
         )
@@ -114,7 +114,7 @@ def import_command(
     rows = [
         (state.table, str(versions[state.table]), f"{state.entries:,}", _kind(state),
          state.value_type)
-        for state in record.all_states
+        for state in sorted(record.all_states, key=lambda state: (state.table, state.name))
     ]  # fmt: skip
     print_table("", ("<table", ">version", ">entries", "<kind", "<value"), rows)
     tell_times(done.times)

@@ -16,7 +16,7 @@ from statelake.pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from statelake.pipelines.cli.options import engine_option, lake_option
+from statelake.pipelines.cli.options import answer, engine_option, lake_option
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.verify.legality import load_runnable
 from statelake.pipelines.runtime import RunOptions, RunResult, run_job
@@ -57,7 +57,8 @@ def run(
     """Run a job of process functions over what its sources got since its last run.
 
     Output is appended to the job's tables, state becomes the lake's snapshot run-NUMBER; both
-    once, wherever an earlier call was cut off. Call it again and again, or let Dagster.
+    once, wherever an earlier call was cut off. Call it again and again, or let Dagster. Exit code 1
+    if no source exists yet.
 
     \b
     Examples:
@@ -80,6 +81,7 @@ def run(
         as_json(asdict(done))
     else:
         _print(done)
+    answer(yes=bool(done.run) or not done.absent or len(done.absent) < len(job.sources))
 
 
 def _print(done: RunResult) -> None:
@@ -91,6 +93,8 @@ def _print(done: RunResult) -> None:
         _print_run(done)
     for name, path in done.absent.items():
         tell(f"source {name}: there is nothing at {path}", marked=name)
+    if not done.run and done.absent:
+        tell("put input there, or correct the paths of the job's sources, and run it again")
 
 
 def _print_run(done: RunResult) -> None:

@@ -26,7 +26,13 @@ from typing import Any
 
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from statelake.pipelines.yaml_lines import read_yaml
-from statelake.state_core.errors import EncodeError, IncompatibleError, NotFoundError, StateError
+from statelake.state_core.errors import (
+    EncodeError,
+    IncompatibleError,
+    NotFoundError,
+    StateError,
+    did_you_mean,
+)
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.keyed_states import value_snapshot
 from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
@@ -131,14 +137,15 @@ def resolve_change(
             if operator_state.name == change.state:
                 resolved = resolve_element(operator_state.meta_info, change.value)
                 return operator, operator_state, resolved
-    names = ", ".join(
+    names = [
         f"{operator.label}/{state.name}"
         for operator in record.operators
         for state in operator.all_states
-    )
+    ]
+    wanted = f"{change.operator}/{change.state}"
     raise NotFoundError(
-        f"snapshot {record.snapshot_id} has no state {change.operator}/{change.state}",
-        remedy=f"it has: {names}",
+        f"snapshot {record.snapshot_id} has no state {wanted}",
+        remedy=f"it has: {', '.join(names) or 'none'}{did_you_mean(wanted, names)}",
     )
 
 
@@ -155,7 +162,9 @@ def read_changes(path: str, only: str = "") -> list[ValueChange]:
     states = _states(path, _load(path), only)
     if only and only not in states:
         raise EncodeError(
-            f"no change of {only} is given", place=path, remedy=f"it has: {', '.join(states)}"
+            f"no change of {only} is given",
+            place=path,
+            remedy=f"it has: {', '.join(states)}{did_you_mean(only, states)}",
         )
     chosen = {only: states[only]} if only else states
     return [_change(path, name, fields) for name, fields in chosen.items()]

@@ -330,8 +330,7 @@ class Session:
             return LakeError(f"a file of a table can't be read ({problem})")
         if missing := _NO_TABLE.fullmatch(problem):  # DuckDB would name tables of its own
             name = missing["name"].strip('"')
-            near = did_you_mean(name, [table.name for table in self.names])
-            return QueryError(f"no table {name}", remedy=f"{self.names.remedy}{near}")
+            return QueryError(f"no table {name}", remedy=self.names.remedy_for(name))
         refused = f"DuckDB refused the query: {problem}"
         if isinstance(error, duckdb.PermissionException):
             remedy = "a query reads the lake's tables and nothing else; Spark may: --engine spark"

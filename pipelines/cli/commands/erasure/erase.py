@@ -141,7 +141,7 @@ def erase_command(
         else:
             done = erasure.plan()
     if isinstance(done, ErasurePlan):
-        _show(done, request, json=as_json_)
+        _show(done, request, carried, json=as_json_)
         answer(yes=not done.empty)
         return
     content = done.said
@@ -160,8 +160,10 @@ def erase_command(
     tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")
 
 
-def _show(plan: ErasurePlan, request: str, *, json: bool) -> None:
+def _show(plan: ErasurePlan, request: str, carried: str | None, *, json: bool) -> None:
     """Print what an erasure would do."""
+    said = {"drop": "would be dropped (--carried drop)", "keep": "would be kept (--carried keep)"}
+    becomes = said.get(carried or "", "give --carried drop or --carried keep")
     if json:
         as_json({"request": request, "planned": True, **plan.to_json()})
         return
@@ -182,16 +184,12 @@ def _show(plan: ErasurePlan, request: str, *, json: bool) -> None:
     if plan.opaque:
         tell(
             "raw, channel, coordinator or master state, which only the job can search, in"
-            f" {len(plan.opaque)} of {plan.snapshots} snapshots: give --carried drop or --carried"
-            " keep"
+            f" {len(plan.opaque)} of {plan.snapshots} snapshots: {becomes}"
         )
     for state in plan.emptied_states:
         tell(f"the predicate is true of every row of {state}: if that is intended, give --all")
     for place in plan.partial_matches:
-        tell(
-            f"rows that only have it in a longer key, or in their value, in {place}:"
-            " give --carried drop or --carried keep"
-        )
+        tell(f"rows that only have it in a longer key, or in their value, in {place}: {becomes}")
     for place in plan.leftover_runs:
         tell(f"goes as a whole, as the snapshots have the same: {place}")
     _tell_kept(plan.kept_for)
