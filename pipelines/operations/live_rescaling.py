@@ -94,6 +94,7 @@ def rescale_job(
         StateError: The plan is impossible; nothing was done.
     """
     jars = Jars(cluster)
+    plan = plan.on(cluster)
     try:
         journal = open_journal(lake, plan.job, take_over=take_over)
         if journal is not None:

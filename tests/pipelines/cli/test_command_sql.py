@@ -312,7 +312,7 @@ class TestShell:
         assert shell.completions(".a", ".a") == [".as-of", ".abandon"]
         assert shell.completions("mon", ".edit mon") == ["monday"]
         assert shell.completions("kinds.t", "SELECT * FROM kinds.t") == [
-            "kinds.total", "kinds.triple", "kinds.timers"
+            "kinds.timers", "kinds.total", "kinds.triple"
         ]  # fmt: skip
         assert "user_key" in shell.completions("use", "SELECT key FROM kinds.scores WHERE use")
         assert "user_key" not in shell.completions("use", "SELECT key FROM kinds.total WHERE use")

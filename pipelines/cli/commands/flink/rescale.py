@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 @click.option("--old-entry-class", help="By default the same.")
 @click.option("--old-arg", "old_arguments", multiple=True, help="By default the same.")
 @click.option(
-    "--savepoints", required=True, metavar="DIR", help="Where the cluster puts its savepoint."
-)
+    "--savepoints", default="", metavar="DIR",
+    help="Where the cluster puts its savepoint; by default as it is configured.",
+)  # fmt: skip
 @click.option(
     "--exports", required=True, metavar="DIR", help="Where the new one is written, as it is here."
 )
@@ -133,6 +134,10 @@ def rescale(
             seconds(savepoint_timeout), seconds(timeout),
         )  # fmt: skip
         if dry_run:
+            if not savepoints:
+                plan = plan.on(cluster)
+                if not as_json_:
+                    tell(f"the cluster is configured to write savepoints to {plan.savepoints}")
             _show(plan, cluster.job(cluster.find_job(plan.flink_job).id), as_json_)
             return
         with status_line(quiet=as_json_) as report:
