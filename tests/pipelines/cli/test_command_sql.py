@@ -292,6 +292,8 @@ class TestShell:
             (["DELETE FROM kinds.total;"], r"DELETE needs --edit: .*\.edit SNAPSHOT"),
             ([".edit monday", ".as-of monday"], "monday is being edited"),
             ([".edit monday", "DELETE FROM kinds.nope;"], "tables are"),
+            ([".edit monday", "UPDATE kinds.totl SET value = 1;"],
+             r"tables are: demo.kinds.avg, .*; did you mean 'demo.kinds.total'\?"),
             ([".edit monday", "DELETE FROM kinds.total WHERE nope = 1;"], "nope"),
             ([".edit monday", "DELETE FROM kinds.total WHERE key = 1;", ".commit monday"],
              "has a snapshot 'monday' already"),

@@ -141,7 +141,7 @@ def erase_command(
         else:
             done = erasure.plan()
     if isinstance(done, ErasurePlan):
-        _show(done, request, carried, json=as_json_)
+        _show(done, request, carried, whole=whole, json=as_json_)
         answer(yes=not done.empty)
         return
     content = done.said
@@ -160,7 +160,7 @@ def erase_command(
     tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")
 
 
-def _show(plan: ErasurePlan, request: str, carried: str | None, *, json: bool) -> None:
+def _show(plan: ErasurePlan, request: str, carried: str | None, *, whole: bool, json: bool) -> None:
     """Print what an erasure would do."""
     said = {"drop": "would be dropped (--carried drop)", "keep": "would be kept (--carried keep)"}
     becomes = said.get(carried or "", "give --carried drop or --carried keep")
@@ -187,7 +187,8 @@ def _show(plan: ErasurePlan, request: str, carried: str | None, *, json: bool) -
             f" {len(plan.opaque)} of {plan.snapshots} snapshots: {becomes}"
         )
     for state in plan.emptied_states:
-        tell(f"the predicate is true of every row of {state}: if that is intended, give --all")
+        intended = "which --all says is intended" if whole else "if that is intended, give --all"
+        tell(f"the predicate is true of every row of {state}: {intended}")
     for place in plan.partial_matches:
         tell(f"rows that only have it in a longer key, or in their value, in {place}: {becomes}")
     for place in plan.leftover_runs:
