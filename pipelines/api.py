@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -33,7 +34,7 @@ from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId, resolve_snapshot
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.shown import json_text, plain
-from statelake.state_core.errors import DeclarationError
+from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
 from statelake.state_core.files.storage_options import with_storage_options
 from statelake.state_core.model.snapshot import Operator, Snapshot
 from statelake.state_core.printable import printable
@@ -42,9 +43,16 @@ from statelake.state_core.printable import printable
 # ruff: noqa: PLC0415
 
 if TYPE_CHECKING:
+    from statelake.pipelines.flink.cluster import FlinkCluster, Report
+    from statelake.pipelines.flink.jars import JarRun
+    from statelake.pipelines.keys import KeyRows
     from statelake.pipelines.lake.catalog.deletions import Freed
     from statelake.pipelines.lake.catalog.dropping import DropPlan, DropResult
     from statelake.pipelines.lake.catalog.lake_format import LakeFormat, LakeUpgrade
+    from statelake.pipelines.lake.commits.checkpoint_dropping import CheckpointDropResult
+    from statelake.pipelines.lake.commits.checkpoint_migrating import MigratedLog
+    from statelake.pipelines.lake.commits.checkpoint_records import LastCheckpoints, TaskRecord
+    from statelake.pipelines.lake.commits.checkpoint_verifying import VerifiedLog
     from statelake.pipelines.lake.edit.committing import CommitResult
     from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit
     from statelake.pipelines.lake.erase.audit_records import AuditRecord
@@ -56,23 +64,62 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.export.rescaling import OperatorPlan
     from statelake.pipelines.lake.ingest.importing import ImportResult
     from statelake.pipelines.lake.keys.key_history import KeyHistory
+    from statelake.pipelines.lake.query.session import Session
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import StateDifference
     from statelake.pipelines.operations.bootstrap import BootstrapResult
-    from statelake.pipelines.operations.migrations import KryoOutcome, Outcome
+    from statelake.pipelines.operations.canary import CanaryResult
+    from statelake.pipelines.operations.live_rescaling import (
+        Progress as StepProgress,
+    )
+    from statelake.pipelines.operations.live_rescaling import (
+        RescalePreview,
+        RescaleResult,
+    )
+    from statelake.pipelines.operations.migrations import KryoOutcome, Migrations, Outcome
+    from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import RetentionPlan
+    from statelake.pipelines.report.contents import Report as PageReport
+    from statelake.pipelines.report.contents import ReportResult
+    from statelake.pipelines.runtime import RunResult
+    from statelake.state_core.checks.integrity import IntegrityReport, SalvageReport
+    from statelake.state_core.commit import CheckpointLog, StateBackendFactory
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import Source
     from statelake.state_core.declarations import JobDeclaration
-    from statelake.state_core.declarations.findings import Finding
+    from statelake.state_core.declarations.findings import JobFindings
     from statelake.state_core.formats.key_weights import StateWeights
-    from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+    from statelake.state_core.formats.layout.state_compatibility import Verdicts
+    from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.channels import Channel
+    from statelake.state_core.process import Job as ProcessJob
+    from statelake.state_core.serializers.framework.base import TypeSerializer
 
-__all__ = ["Erasure", "Job", "Lake", "LakeSnapshot", "SnapshotEditor"]
+__all__ = [
+    "Checkpoints",
+    "Erasure",
+    "Job",
+    "Lake",
+    "LakeSnapshot",
+    "LiveRescale",
+    "SnapshotEditor",
+    "bootstrap",
+    "check_integrity",
+    "check_legality",
+    "compress",
+    "in_temporary_lake",
+    "salvage",
+    "warm",
+]
 
 
 Result = TypeVar("Result")
+
+
+def _key_text(key: object) -> str:
+    """Return a key as `statelake dump` prints it; text is returned as it is."""
+    value = key.as_py() if isinstance(key, pa.Scalar) else key
+    return value if isinstance(value, str) else json_text(plain(value))
 
 
 class Lake:
@@ -97,8 +144,19 @@ class Lake:
     def __repr__(self) -> str:
         return f"<Lake {printable(self.catalog.directory.uri)}>"
 
-    def jobs(self) -> list[str]:
-        """Return the names of the jobs that have snapshots; an empty list if there is no lake."""
+    def jobs(self, snapshot: str | None = None) -> list[str]:
+        """Return the names of the jobs that have snapshots; an empty list if there is no lake.
+
+        Args:
+            snapshot: Only of the jobs that have a snapshot of this id.
+
+        Raises:
+            NotFoundError: No job has that snapshot.
+        """
+        if snapshot is not None:
+            from statelake.pipelines.lake.query.table_names import TableNames
+
+            return list(TableNames(self.catalog, as_of=snapshot).jobs)
         return self.catalog.jobs() if self.catalog.exists() else []
 
     def job(
@@ -113,28 +171,34 @@ class Lake:
         """
         return Job(self, name, engine, progress)
 
-    def snapshots(self, job: str | None = None) -> list[SnapshotRecord]:
+    def snapshots(
+        self, job: str | None = None, *, errors: list[StateError] | None = None
+    ) -> list[SnapshotRecord]:
         """Return what is known of all snapshots, or of one job's, the oldest first.
 
-        Rows of the catalog that break a rule are left out.
-        """
-        return self.catalog.summaries(job) if self.catalog.exists() else []
+        Args:
+            job: Only of this job.
+            errors: Gets an error for each row of the catalog that is not valid; these rows are left
+                out.
 
-    def sql(
-        self, query: str, *, as_of: str | None = None, job: str | None = None
-    ) -> pa.RecordBatchReader:
-        """Run a query on DuckDB, with tables by the name `<job>.<operator>.<state>`.
+        Raises:
+            NotALakeError: There is no lake, and `errors` is given; otherwise the list is empty.
+        """
+        if errors is None and not self.catalog.exists():
+            return []
+        records, invalid = self.catalog.listed(job)
+        if errors is not None:
+            errors += [row.error for row in invalid]
+        return records
+
+    def session(self, *, as_of: str | None = None, job: str | None = None) -> Session:
+        """Return DuckDB over the tables of the lake, for several queries; close it at the end.
 
         Args:
-            query: SQL that reads.
             as_of: Read tables as they were in this snapshot.
             job: A job whose name may be left out of table names.
 
-        Returns:
-            The rows, which `read_all()` makes a table; DuckDB, Polars and pandas take it as it is.
-
         Raises:
-            QueryError: The statement does not read, or DuckDB refuses it.
             NotFoundError: There is no such snapshot or job.
         """
         from statelake.pipelines.lake.query.session import Session
@@ -142,7 +206,41 @@ class Lake:
 
         if as_of is not None and job is not None:
             as_of = resolve_snapshot(self.catalog, job, as_of)
-        session = Session(self.catalog, TableNames(self.catalog, as_of=as_of, job=job))
+        return Session(self.catalog, TableNames(self.catalog, as_of=as_of, job=job))
+
+    def sql(
+        self,
+        query: str,
+        *,
+        as_of: str | None = None,
+        job: str | None = None,
+        engine: str = "duckdb",
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Run a query, with tables by the name `<job>.<operator>.<state>`.
+
+        Args:
+            query: SQL that reads; on Spark also any statement that changes no rows.
+            as_of: Read tables as they were in this snapshot.
+            job: A job whose name may be left out of table names.
+            engine: What runs it: `duckdb` within this process, or `spark`.
+            limit: Return at most so many rows; all by default.
+
+        Returns:
+            The rows, which `read_all()` makes a table; DuckDB, Polars and pandas take it as it is.
+
+        Raises:
+            ReadOnlyError: The statement changes rows, or reads no snapshot.
+            QueryError: DuckDB refuses the statement.
+            NotFoundError: There is no such snapshot or job.
+        """
+        if as_of is not None and job is not None:
+            as_of = resolve_snapshot(self.catalog, job, as_of)
+        if engine == "spark":
+            from statelake.pipelines.spark.sql import read_sql
+
+            return read_sql(self.catalog, query, as_of=as_of, job=job, limit=limit).to_reader()
+        session = self.session(as_of=as_of, job=job)
         try:
             answer = session.query(query)
         except BaseException:
@@ -151,7 +249,7 @@ class Lake:
 
         def batches() -> Iterator[pa.RecordBatch]:
             with session:
-                yield from answer.batches
+                yield from answer.first(limit)
 
         return pa.RecordBatchReader.from_batches(answer.schema, batches())
 
@@ -226,12 +324,48 @@ class Lake:
         """
         from statelake.pipelines.lake.erase.requests import ErasureRequest
 
-        texts = [key if isinstance(key, str) else json_text(plain(key)) for key in keys]
         asked = ErasureRequest(
-            request, tuple(dict.fromkeys(texts)), dict(where or {}), carried, tuple(snapshots),
-            tuple(blobs), tuple(changelogs),
+            request, tuple(dict.fromkeys(map(_key_text, keys))), dict(where or {}), carried,
+            tuple(snapshots), tuple(blobs), tuple(changelogs),
         )  # fmt: skip
         return Erasure(self, asked, tuple(jobs), progress)
+
+    def run(
+        self,
+        job: ProcessJob | str,
+        *,
+        parallelism: int | None = None,
+        backend: str = "heap",
+        restore: str = "",
+        blobs: str = "",
+        restore_from: str = "lake",
+        final: bool = False,
+        always: bool = False,
+        engine: Engine | str = "auto",
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Run a job of process functions over the input that its sources got since its last run.
+
+        Args:
+            job: The job, or where one is: `MODULE:JOB`, `FILE.py:JOB`.
+            parallelism: Of its operators; by default as in the last run, or 2.
+            backend: Where state is while the job runs: `heap` or `rocksdb`.
+            restore: The snapshot from which the very first run starts.
+            blobs: A blob store for a copy of the state, beside the lake.
+            restore_from: The source of the last run's state: `lake` or `blob_store`.
+            final: Whether the streams end with this run.
+            always: Whether to run without new input too, for timers that are due.
+            engine: Where it runs: `auto`, `spark`, `local`, or an engine.
+            progress: Called with (done, total) after each subtask.
+        """
+        from statelake.pipelines.lake.verify.legality import load_runnable
+        from statelake.pipelines.runtime import RunOptions, run_job
+
+        options = RunOptions(
+            parallelism, backend, engine, restore, final, blobs=blobs, restore_from=restore_from,
+            always=always, progress=progress,
+        )  # fmt: skip
+        return run_job(load_runnable(job) if isinstance(job, str) else job, self.catalog, options)
 
     def audit_records(self) -> list[AuditRecord]:
         """Return the records of erasures and audits, the oldest first."""
@@ -259,11 +393,16 @@ class Erasure:
         keys, predicates = len(self.asked.keys), len(self.asked.where)
         return f"<Erasure {self.asked.request}: {keys} keys, {predicates} predicates>"
 
-    def plan(self) -> ErasurePlan:
-        """Say what `execute` would do; nothing is written."""
+    def plan(self, *, whole: bool = False) -> ErasurePlan:
+        """Say what `execute` would do; nothing is written.
+
+        Args:
+            whole: Whether a predicate may be true of every row of a state.
+        """
         from statelake.pipelines.lake.erase.erasing import plan_erasure
 
-        return plan_erasure(self.lake.catalog, self.asked, self.jobs, progress=self.progress)
+        plan = plan_erasure(self.lake.catalog, self.asked, self.jobs, progress=self.progress)
+        return replace(plan, whole=whole)
 
     def execute(self, *, whole: bool = False, secret: bytes = b"", by: str = "") -> ErasureResult:
         """Erase, or go on with an erasure of that request that ended too soon.
@@ -323,10 +462,26 @@ class Job:
         Raises:
             NotFoundError: There is no such snapshot, or several begin so.
         """
-        record = self.lake.catalog.snapshot(self.name, self._id(snapshot))
+        record = self.lake.catalog.snapshot(self.name, self.resolve(snapshot))
         return LakeSnapshot(self, record)
 
-    def _id(self, snapshot: str) -> SnapshotId:
+    def newest(self) -> LakeSnapshot:
+        """Return the newest snapshot.
+
+        Raises:
+            NotFoundError: There is no such job.
+        """
+        catalog = self.lake.catalog
+        return LakeSnapshot(self, catalog.latest(self.name) or catalog.snapshot(self.name, ""))
+
+    def resolve(self, snapshot: str) -> SnapshotId:
+        """Return the id of a snapshot that is named as for `[]`.
+
+        A name that means no snapshot is returned as it is, so that opening it fails.
+
+        Raises:
+            NotFoundError: Several snapshots begin so, or there are fewer than it counts.
+        """
         return resolve_snapshot(self.lake.catalog, self.name, snapshot)
 
     def import_snapshot(
@@ -395,9 +550,16 @@ class Job:
             progress=self.progress,
         )  # fmt: skip
 
-    def sql(self, query: str, *, as_of: str | None = None) -> pa.RecordBatchReader:
+    def sql(
+        self,
+        query: str,
+        *,
+        as_of: str | None = None,
+        engine: str = "duckdb",
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
         """Run a query with tables by the name `<operator>.<state>`; see `Lake.sql`."""
-        return self.lake.sql(query, as_of=as_of, job=self.name)
+        return self.lake.sql(query, as_of=as_of, job=self.name, engine=engine, limit=limit)
 
     def history(
         self, key: object, *, operator: str | None = None, state: str | None = None
@@ -405,14 +567,13 @@ class Job:
         """Return what changed of a key from each snapshot of the job to the next.
 
         Args:
-            key: The key as in a column `key`.
+            key: The key as in a column `key`, or text as `statelake dump` prints it.
             operator: Only of this operator: its uid, name or id.
             state: Only of the state of that name.
         """
         from statelake.pipelines.lake.keys.key_history import key_history
 
-        value = key.as_py() if isinstance(key, pa.Scalar) else key
-        text = json_text(plain(value))
+        text = _key_text(key)
         return key_history(self.lake.catalog, self.name, text, operator=operator, state=state)
 
     def commit(self, name: str, parent: str, *, note: str = "") -> CommitResult:
@@ -426,9 +587,46 @@ class Job:
         from statelake.pipelines.lake.edit.committing import commit_snapshot
 
         return commit_snapshot(
-            self.lake.catalog, self.name, name, self._id(parent), note=note, engine=self.engine,
+            self.lake.catalog, self.name, name, self.resolve(parent), note=note, engine=self.engine,
             progress=self.progress,
         )  # fmt: skip
+
+    def migrate(
+        self,
+        to: str | Sequence[str],
+        *snapshots: str,
+        state: str | Sequence[str] = (),
+        suffix: str = "-migrated",
+        dry_run: bool = False,
+        note: str = "",
+    ) -> Migrations:
+        """Make a snapshot with new types of states of each snapshot that is named, or of all.
+
+        Those migrated before are skipped. Of all snapshots, an error is the result of its own.
+
+        Args:
+            to: YAML, JSON or Python files that say what each state becomes.
+            snapshots: The snapshots; by default all that are not migrated yet.
+            state: Only these states, each `operator/state`: of the only file; or as many as there
+                are files, one of each.
+            suffix: The end of the new ids, after the old ones.
+            dry_run: Whether to report only whether it would work.
+            note: Kept with the new snapshots.
+        """
+        from statelake.pipelines.lake.edit.changes import read_changes
+        from statelake.pipelines.operations.migrations import migrate_several
+
+        return migrate_several(
+            self.lake.catalog, self.name, [*map(self.resolve, snapshots)],
+            read_changes(to, state), suffix=suffix, dry_run=dry_run, note=note,
+            engine=self.engine, progress=self.progress,
+        )  # fmt: skip
+
+    def not_migrated(self, suffix: str = "-migrated") -> list[str]:
+        """Return the ids of the snapshots that no migration with this suffix made."""
+        from statelake.pipelines.operations.migrations import not_migrated
+
+        return not_migrated(self.lake.catalog, self.name, suffix)
 
     def plan_drop(self, *snapshots: str, keep: int | None = None) -> DropPlan:
         """Say what `drop` would do; nothing is changed. Arguments and errors as for `drop`."""
@@ -459,7 +657,7 @@ class Job:
         """Return the ids of snapshots that are named, all looked up before one is dropped."""
         if bool(snapshots) == (keep is not None):
             raise DeclarationError("give either snapshots to drop, or how many to keep")
-        return [*dict.fromkeys(map(self._id, snapshots))] or None
+        return [*dict.fromkeys(map(self.resolve, snapshots))] or None
 
     def plan_retain(self, policy: str) -> RetentionPlan:
         """Say which snapshots a policy keeps, and why; nothing is changed.
@@ -480,6 +678,105 @@ class Job:
         from statelake.pipelines.operations.retention import Policy, prune
 
         return prune(self.lake.catalog, self.name, Policy.parse(policy))
+
+    def check_name(self, snapshot: str | None = None) -> None:
+        """Refuse the job's name, or that of a new snapshot, if a lake can't have it.
+
+        Raises:
+            LakeError: The name is empty, too long, or has other characters than a path may have.
+        """
+        from statelake.pipelines.lake.tables.names import check_names
+
+        check_names(self.name, snapshot)
+
+    def live_rescale(
+        self,
+        cluster: FlinkCluster,
+        flink_job: str,
+        program: JarRun,
+        *,
+        exports: str,
+        savepoints: str = "",
+        old: JarRun | None = None,
+        parallelism: int | None = None,
+        max_parallelism: int | None = None,
+        path_map: Iterable[str] = (),
+        migrate: str = "",
+        against: str = "",
+        declared: str = "",
+        format: str = "canonical",  # noqa: A002
+        savepoint_timeout: float = 600,
+        timeout: float = 300,
+    ) -> LiveRescale:
+        """Return a rescale, migration or upgrade of the running job, to be planned and executed.
+
+        Args:
+            cluster: The cluster.
+            flink_job: The job there: its id or its name.
+            program: The program to run afterwards.
+            exports: Where the new savepoint is written, as this machine names it.
+            savepoints: Where the cluster puts the job's savepoint; by default as it is configured.
+            old: The program that runs now, to be run again if the new one fails; by default the
+                same.
+            parallelism: By default as it is.
+            max_parallelism: By default as it is.
+            path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+            migrate: A file with the new types of states.
+            against: A file or a savepoint whose types the snapshot must fit.
+            declared: The new job's declaration, which is checked: `MODULE:JOB`.
+            format: Of the job's savepoint: `canonical` or `native`.
+            savepoint_timeout: The longest time of the savepoint, in seconds.
+            timeout: The longest time until the job runs and has completed a checkpoint.
+        """
+        from statelake.pipelines.flink.path_map import PathMap
+        from statelake.pipelines.operations.rescale_steps import RescalePlan
+
+        plan = RescalePlan(
+            self.name, flink_job, program, old or program, savepoints, exports,
+            PathMap.parse(path_map), parallelism or 0, max_parallelism or 0, migrate, against,
+            declared, format, savepoint_timeout, timeout,
+        )  # fmt: skip
+        return LiveRescale(self, cluster, plan)
+
+
+@dataclass(frozen=True, repr=False)
+class LiveRescale:
+    """A rescale, migration or upgrade of a job that runs on a cluster."""
+
+    job: Job
+    cluster: FlinkCluster
+    asked: RescalePlan
+
+    def __repr__(self) -> str:
+        return f"<LiveRescale of {self.job!r}>"
+
+    def plan(self) -> RescalePreview:
+        """Return what `execute` would do; nothing is changed."""
+        from statelake.pipelines.operations.live_rescaling import RescalePreview
+
+        running = self.cluster.job(self.cluster.find_job(self.asked.flink_job).id)
+        return RescalePreview(self.asked.on(self.cluster), running)
+
+    def execute(
+        self,
+        *,
+        roll_back: bool = False,
+        take_over: bool = False,
+        report: StepProgress | None = None,
+    ) -> RescaleResult:
+        """Rescale the job, or continue where an earlier call was killed.
+
+        Args:
+            roll_back: Whether to undo an earlier call instead of completing it.
+            take_over: Whether an earlier call's process, elsewhere, is known to have ended.
+            report: Called with the name of each step and its phase: `begins`, `did` or `kept`.
+        """
+        from statelake.pipelines.operations.live_rescaling import rescale_job
+
+        return rescale_job(
+            self.cluster, self.job.lake.catalog, self.asked, roll_back=roll_back,
+            take_over=take_over, engine=self.job.engine, progress=report,
+        )  # fmt: skip
 
 
 class LakeSnapshot(Snapshot):
@@ -529,6 +826,11 @@ class LakeSnapshot(Snapshot):
         return self.record.compression
 
     @property
+    def taken_at(self) -> datetime:
+        """When the job took it."""
+        return self.record.taken_at
+
+    @property
     def _catalog(self) -> Catalog:
         return self.job.lake.catalog
 
@@ -539,6 +841,7 @@ class LakeSnapshot(Snapshot):
         parallelism: int | None = None,
         max_parallelism: int | None = None,
         compression: str | None = None,
+        conf: Mapping[str, str] | None = None,
         metadata_version: int | None = None,
         operator_state_version: int | None = None,
         drop_channel_state: bool = False,
@@ -554,6 +857,7 @@ class LakeSnapshot(Snapshot):
             parallelism: The parallelism of every operator with state; by default as it was.
             max_parallelism: Another one gives every key a new key group; by default as it was.
             compression: `snappy` or `none`; by default as it was.
+            conf: Flink's configuration, with its setting of compression.
             metadata_version: 3 to 6; by default as it was. 3 restores in any Flink since 1.11.
             operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
             drop_channel_state: Whether records in flight are left out, which the job never sees.
@@ -564,10 +868,12 @@ class LakeSnapshot(Snapshot):
         """
         from statelake.pipelines.lake.export.exporting import export_snapshot
         from statelake.pipelines.lake.share.sharing import sharing_of
+        from statelake.state_core.files.compression import configured_compression
 
         return export_snapshot(
             self._catalog, self.job.name, self.name, to, parallelism=parallelism,
-            max_parallelism=max_parallelism, compression=compression,
+            max_parallelism=max_parallelism,
+            compression=configured_compression(conf or {}, compression),
             metadata_version=metadata_version, operator_state_version=operator_state_version,
             sharing=sharing_of(sample, seed, mask, leave_out_opaque=leave_out_opaque),
             drop_channel_state=drop_channel_state, engine=self.job.engine,
@@ -615,9 +921,9 @@ class LakeSnapshot(Snapshot):
 
     def migrate(
         self,
-        to: str,
+        to: str | Sequence[str],
         *,
-        state: str = "",
+        state: str | Sequence[str] = (),
         suffix: str = "-migrated",
         dry_run: bool = False,
         note: str = "",
@@ -625,8 +931,9 @@ class LakeSnapshot(Snapshot):
         """Make a snapshot whose states have new types; one that was made before stays.
 
         Args:
-            to: A YAML, JSON or Python file that says what each state becomes.
-            state: Only this one of the file's: `operator/state`.
+            to: YAML, JSON or Python files that say what each state becomes.
+            state: Only these states, each `operator/state`: of the only file; or as many as there
+                are files, one of each.
             suffix: What follows this snapshot's id in the new one's.
             dry_run: Whether it is only said if that would work.
             note: Kept with the new snapshot.
@@ -708,6 +1015,53 @@ class LakeSnapshot(Snapshot):
 
         return plan_rescale(self.record, parallelism, max_parallelism)
 
+    def canary(
+        self,
+        cluster: FlinkCluster,
+        program: JarRun,
+        exports: str = "",
+        *,
+        path_map: Iterable[str] = (),
+        parallelism: int | None = None,
+        max_parallelism: int | None = None,
+        sample: float | None = None,
+        seed: int = 0,
+        mask: Mask | str | os.PathLike[str] | None = None,
+        leave_out_opaque: bool = False,
+        against: str = "",
+        timeout: float = 300,
+        report: Report | None = None,
+    ) -> CanaryResult:
+        """Run a program from it until that has completed a checkpoint, and cancel it.
+
+        Args:
+            cluster: The cluster: for staging, or the job's own.
+            program: The program.
+            exports: Where its savepoint is written, as this machine names it; by default the
+                cluster's directory for savepoints, by `path_map`.
+            path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+            parallelism: By default as it was.
+            max_parallelism: By default as it was.
+            sample: As for `export`, like the next three.
+            seed: Another one samples other keys.
+            mask: What becomes of keys and values.
+            leave_out_opaque: Whether state that can't be sampled or masked is left out.
+            against: A file or a savepoint with the new types, for statelake's own verdict.
+            timeout: Seconds until it must run and have completed a checkpoint.
+            report: Called with the awaited event.
+        """
+        from statelake.pipelines.flink.path_map import PathMap
+        from statelake.pipelines.lake.share.sharing import sharing_of
+        from statelake.pipelines.operations.canary import run_canary
+
+        return run_canary(
+            cluster, self._catalog, self.job.name, self.name, program, exports,
+            paths=PathMap.parse(path_map), parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            sharing=sharing_of(sample, seed, mask, leave_out_opaque=leave_out_opaque),
+            against=against, timeout=timeout, engine=self.job.engine, report=report,
+        )  # fmt: skip
+
     def check_integrity(self, savepoint: Snapshot | None = None) -> list[str]:
         """Read, count and hash every row; return a sentence for each fault.
 
@@ -724,7 +1078,7 @@ class LakeSnapshot(Snapshot):
 
     def check_compatibility(
         self, against: str, *, allow_non_restored_state: bool = False
-    ) -> list[StateVerdict]:
+    ) -> Verdicts:
         """Return for every state whether a new job could use it.
 
         Args:
@@ -737,7 +1091,7 @@ class LakeSnapshot(Snapshot):
 
     def check_legality(
         self, declared: JobDeclaration | str, *, allow_non_restored_state: bool = False
-    ) -> list[Finding]:
+    ) -> JobFindings:
         """Return all that is wrong with a declared job that is to restore it.
 
         Args:
@@ -766,6 +1120,11 @@ class LakeSnapshot(Snapshot):
 
         return self._read(partial(recorded_sinks, self._catalog.location))
 
+    def _value_serializer(self, operator: str, state: str) -> TypeSerializer:
+        from statelake.pipelines.lake.catalog.recorded_channels import recorded_value
+
+        return recorded_value(self.record, operator, state)
+
     def channels(self) -> list[Channel]:
         """Return its channels with records in flight; `read_channels` reads what is in them."""
         from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
@@ -781,18 +1140,11 @@ class LakeSnapshot(Snapshot):
         ttl: Iterable[timedelta] = (),
         at: datetime | None = None,
     ) -> dict[str, dict[str, StateWeights]]:
-        """Return the heaviest keys of each keyed state, exactly, by operator and state.
+        """Return the heaviest keys of each keyed state; see `Snapshot.top`."""
+        from statelake.pipelines.lake.keys.heavy_keys import weigh_snapshot
+        from statelake.state_core.formats.key_weights import expired_until
 
-        Args:
-            limit: How many keys of each state.
-            operator: Only of this operator: its uid, name or id.
-            state: Only of the state of that name.
-            ttl: Times to live: how much would be gone at each is in `StateWeights.expiries`.
-            at: When it would; by default when the snapshot was taken.
-        """
-        from statelake.pipelines.lake.keys.heavy_keys import expired_until, weigh_snapshot
-
-        until = expired_until(at or self.record.taken_at, ttl)
+        until = expired_until(at or self.taken_at, ttl)
 
         def weigh(record: SnapshotRecord) -> list[tuple[OperatorRecord, dict[str, StateWeights]]]:
             return weigh_snapshot(
@@ -801,6 +1153,56 @@ class LakeSnapshot(Snapshot):
             )  # fmt: skip
 
         return {owner.label: states for owner, states in self._read(weigh)}
+
+    def key_rows(
+        self, key: object, *, operator: str | None = None, state: str | None = None
+    ) -> list[KeyRows]:
+        """Return the rows of one key of each operator, which are read when they are consumed.
+
+        Args:
+            key: The key as in a column `key`, or text as `statelake dump` prints it.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
+
+        Raises:
+            EncodeError: No operator can have that key.
+            NotFoundError: There is no such operator or state, or no keyed state at all.
+        """
+        from statelake.pipelines.lake.keys.one_key import rows_in_lake
+
+        text = _key_text(key)
+        return rows_in_lake(self._catalog, self.record, text, operator=operator, state=state)
+
+    def report(
+        self,
+        to: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        check: bool = False,
+        limit: int = 5,
+    ) -> ReportResult:
+        """Write a page of HTML that shows the snapshot, and how the job's state grew.
+
+        Args:
+            to: The file; its directory must exist.
+            overwrite: Whether to replace a file.
+            check: Whether to look for faults, which are then part of the page.
+            limit: How many of the heaviest keys of each state; 0 for none.
+
+        Raises:
+            ConflictError: The file exists.
+        """
+        from statelake.pipelines.report.gathering import lake_report
+        from statelake.pipelines.report.page import write_report
+
+        def gather() -> PageReport:
+            return self._read(
+                lambda record: lake_report(
+                    self._catalog, record, limit, check=check, progress=self.job.progress
+                )
+            )
+
+        return write_report(gather, to, overwrite=overwrite)
 
     def _read(self, read: Callable[[SnapshotRecord], Result]) -> Result:
         """Read the snapshot by one record from begin to end: see `SnapshotReading.whole`."""
@@ -912,3 +1314,351 @@ class SnapshotEditor:
             job.lake.catalog, job.name, self.parent.name, self.name, self.changes,
             note=note, dry_run=dry_run, engine=job.engine, progress=job.progress,
         )  # fmt: skip
+
+
+class Checkpoints:
+    """The checkpoints of running tasks, in a log.
+
+    Args:
+        log: A Delta table, a directory of records, or `kafka://HOST:PORT/TOPIC`.
+    """
+
+    def __init__(self, log: str) -> None:
+        self.location = log
+
+    def __repr__(self) -> str:
+        return f"<Checkpoints {printable(self.location)}>"
+
+    @cached_property
+    def log(self) -> CheckpointLog:
+        """The log, opened.
+
+        Raises:
+            NotFoundError: There is no log at the location.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_records import open_log
+
+        return open_log(self.location)
+
+    def list(self) -> LastCheckpoints:
+        """Return the last checkpoint of each task, in each version."""
+        from statelake.pipelines.lake.commits.checkpoint_records import (
+            LastCheckpoints,
+            last_records,
+            read_records,
+        )
+        from statelake.state_core.commit.records.clocks import now_millis
+
+        now, tasks = now_millis(), last_records(read_records(self.log)).values()
+        return LastCheckpoints(
+            [record for versions in tasks for _, record in sorted(versions.items())], now
+        )
+
+    def show(
+        self, task: str, checkpoint: str | None = None, *, version: int | None = None
+    ) -> TaskRecord:
+        """Return one record of a task.
+
+        Args:
+            task: The task.
+            checkpoint: The id of the checkpoint; by default the last one.
+            version: The version of the record, 1 or 2; by default the later record.
+
+        Raises:
+            NotFoundError: There is no such record.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_records import read_records
+
+        for record in reversed(read_records(self.log)):
+            if (
+                record.task == task
+                and version in (None, record.checkpoint.version)
+                and checkpoint in (None, str(record.id))
+            ):
+                return record
+        raise NotFoundError(
+            f"no such record of task {task!r}",
+            place=self.location,
+            remedy="`statelake checkpoints list` has the last ones; older ones may be removed",
+        )
+
+    def verify(
+        self,
+        *,
+        blobs: str | None = None,
+        lake: str | None = None,
+        job: str = "",
+        changelogs: str | None = None,
+        job_id: str = "1",
+        tasks: Iterable[str] = (),
+        all: bool = False,  # noqa: A002
+    ) -> VerifiedLog:
+        """Restore what its markers lead to, into a directory that is removed again.
+
+        Args:
+            blobs: The blob store, a directory or URI.
+            lake: The lake, if stores are backed up there.
+            job: The job's name in the lake.
+            changelogs: The cluster of the changelogs, as `kafka://HOST:PORT`.
+            job_id: The id of the job's instance.
+            tasks: Only of these tasks.
+            all: Whether to verify every record; otherwise the last of each task.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_records import kafka_changelogs
+        from statelake.pipelines.lake.commits.checkpoint_verifying import verify_log
+        from statelake.pipelines.lake.commits.state_backend import LakeBackend
+        from statelake.state_core.commit import BlobStoreBackend, ChangelogBackend
+        from statelake.state_core.files.filesystem import Directory
+
+        backends: list[StateBackendFactory] = []
+        if blobs:
+            backends.append(BlobStoreBackend(_blob_store(blobs)))
+        if lake:
+            backends.append(LakeBackend(Directory(lake).confined()))
+        if changelogs:
+            backends.append(ChangelogBackend(kafka_changelogs(changelogs)))
+        return verify_log(self.log, backends, (job, job_id), tasks=tasks, every=all)
+
+    def drop(self, keep: int, *, blobs: str | None = None) -> CheckpointDropResult:
+        """Remove all records but the last ones, and the blobs that only they needed.
+
+        Args:
+            keep: The number of records of each task and version that stay.
+            blobs: The blob store; without it blobs stay.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_dropping import drop_records
+
+        return drop_records(self.log, keep, _blob_store(blobs) if blobs else None)
+
+    def migrate(
+        self,
+        changelogs: Iterable[str] = (),
+        *,
+        tasks: Iterable[str] = (),
+        rollback: bool = False,
+        dry_run: bool = False,
+    ) -> MigratedLog:
+        """Append a record of version 2 for every task that has its last one in version 1.
+
+        Args:
+            changelogs: The changelogs of stores, each `STORE=SYSTEM.STREAM`.
+            tasks: Only of these tasks.
+            rollback: Whether to go from version 2 to version 1.
+            dry_run: Whether to append nothing.
+
+        Raises:
+            DeclarationError: A changelog is not of that form.
+        """
+        from statelake.pipelines.lake.commits.checkpoint_migrating import (
+            MigratedLog,
+            changelog_of,
+            migrate_records,
+        )
+
+        named = dict(map(changelog_of, changelogs))
+        done = migrate_records(self.log, named, tasks=tasks, rollback=rollback, dry_run=dry_run)
+        return MigratedLog(done, dry_run)
+
+
+def _blob_store(location: str) -> Any:
+    from statelake.state_core.commit import FileSystemBlobStore
+    from statelake.state_core.files.filesystem import Directory
+
+    return FileSystemBlobStore(Directory(location).confined())
+
+
+def bootstrap(
+    spec: str | os.PathLike[str] | Mapping[str, Any],
+    to: str | os.PathLike[str],
+    *,
+    sources: Mapping[str, Any] | None = None,
+    parallelism: int | None = None,
+    max_parallelism: int | None = None,
+    compression: str = "none",
+    metadata_version: int = 3,
+    operator_state_version: int = 6,
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> BootstrapResult:
+    """Create a savepoint from tables, without a lake; arguments as for `Job.bootstrap`."""
+    from statelake.pipelines.operations.bootstrap import bootstrap
+
+    return bootstrap(
+        None, spec, to, sources=sources, parallelism=parallelism, max_parallelism=max_parallelism,
+        compression=compression, metadata_version=metadata_version,
+        operator_state_version=operator_state_version, engine=engine, progress=progress,
+    )  # fmt: skip
+
+
+def compress(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    compression: str | None = None,
+    *,
+    conf: Mapping[str, str] | None = None,
+    allow_external: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Recompression:
+    """Compress a canonical savepoint, or decompress it: entry for entry the same state.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The directory of the new savepoint, which must not exist.
+        compression: `snappy` or `none`; by default `snappy`.
+        conf: Flink's configuration, with its setting of compression.
+        allow_external: Directories elsewhere to which its handles may lead.
+        progress: Called with (done, total) by the bytes that are written.
+    """
+    from statelake.state_core.files.compression import configured_compression
+    from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
+
+    codec = configured_compression(conf or {}, compression) or "snappy"
+    return recompress_snapshot(
+        savepoint, to, codec, allow_external=allow_external, progress=progress
+    )
+
+
+def check_integrity(
+    savepoint: str | os.PathLike[str],
+    *,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> IntegrityReport:
+    """Read all of a savepoint or checkpoint, and report every fault.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        progress: Called with (done, total) after each slice of keyed state.
+    """
+    from statelake.state_core.checks.integrity import check_snapshot
+
+    return check_snapshot(savepoint, allow_external=allow_external, uids=uids, progress=progress)
+
+
+def salvage(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> SalvageReport:
+    """Write what can be read of a damaged savepoint as a new one; see `check_integrity`.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The directory of the new savepoint, which must not exist.
+        allow_external: As for `check_integrity`, like the next two.
+        uids: Operator uids to recognise.
+        progress: Called with (done, total).
+    """
+    from statelake.state_core.checks.integrity import salvage_snapshot
+
+    return salvage_snapshot(
+        savepoint, to, allow_external=allow_external, uids=uids, progress=progress
+    )
+
+
+def report(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    check: bool = False,
+    limit: int = 5,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> ReportResult:
+    """Write a page of HTML that shows a savepoint or checkpoint.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The file, a path or URI; its directory must exist.
+        overwrite: Whether to replace a file.
+        check: Whether to look for faults, which are then part of the page.
+        limit: How many of the heaviest keys of each state; 0 for none.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        progress: Called with (done, total) after each operator.
+
+    Raises:
+        ConflictError: The file exists.
+        SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
+    """
+    from statelake.pipelines.report.gathering import savepoint_report
+    from statelake.pipelines.report.page import write_report
+
+    gather = partial(
+        savepoint_report, os.fspath(savepoint), limit, check=check, uids=tuple(uids),
+        allow_external=tuple(allow_external), progress=progress,
+    )  # fmt: skip
+    return write_report(gather, to, overwrite=overwrite)
+
+
+def check_legality(
+    declared: JobDeclaration | str,
+    savepoint: str | os.PathLike[str] | None = None,
+    *,
+    allow_non_restored_state: bool = False,
+) -> JobFindings:
+    """Return all that is wrong with a declared job, also with its restore from a savepoint.
+
+    Args:
+        declared: A declaration, or where one is: `MODULE:JOB`, `FILE.py:JOB`, a JSON file.
+        savepoint: The savepoint to be restored; `LakeSnapshot.check_legality` is for one in a lake.
+        allow_non_restored_state: Whether an operator of the savepoint may be gone.
+    """
+    from statelake.pipelines.lake.verify.legality import check_declared, load_job
+    from statelake.state_core.checks.held_states import held_operators
+    from statelake.state_core.formats import open_snapshot
+
+    job, held = load_job(declared) if isinstance(declared, str) else declared, None
+    if savepoint is not None:
+        uids = [operator.uid for operator in job.operators]
+        held = held_operators(open_snapshot(savepoint, uids=uids))
+    return check_declared(job, held, allow_missing=allow_non_restored_state)
+
+
+@contextmanager
+def in_temporary_lake(
+    savepoint: str | os.PathLike[str],
+    *,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> Iterator[LakeSnapshot]:
+    """Yield a savepoint as the snapshot of a lake that is removed afterwards, for an export.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+    """
+    from statelake.state_core.files.held_directories import (
+        EXPORT_PREFIX,
+        held_temporary,
+        remove_left,
+        stale_temporary_directories,
+    )
+
+    for left in stale_temporary_directories(EXPORT_PREFIX):
+        remove_left(left)
+    with held_temporary(EXPORT_PREFIX) as directory:
+        job = Lake(directory).job("savepoint", engine="local")
+        job.import_snapshot(savepoint, "savepoint", allow_external=allow_external, uids=uids)
+        yield job["savepoint"]
+
+
+def warm(progress: Progress | None = None) -> int:
+    """Compile all kernels, for images and new machines; return their number."""
+    from statelake.state_core.kernels.compiler import all_kernels
+
+    kernels = all_kernels()
+    for done, kernel in enumerate(kernels, 1):
+        kernel.compile()
+        if progress is not None:
+            progress(done, len(kernels))
+    return len(kernels)

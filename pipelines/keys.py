@@ -6,7 +6,7 @@ A key is written as `statelake dump` prints it, in every command that takes keys
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from statelake.pipelines.shown import from_plain, json_text, plain
-from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
+from statelake.state_core.errors import EncodeError, NotFoundError
 from statelake.state_core.formats.layout.keys import key_serializer_of
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
@@ -167,12 +167,9 @@ def rows_in_savepoint(
         EncodeError: No operator can have that key.
         NotFoundError: There is no such operator or state, or no keyed state at all.
     """
-    operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
-    check_states(state, [one_state.name for each in operators for one_state in each.keyed_states])
     owners = [
         (each, key_serializer_of(each.keyed_files[0].key_serializer))
-        for each in operators
-        if each.keyed_files and state in (None, *(keyed.name for keyed in each.keyed_states))
+        for each in snapshot.keyed_operators(operator, state)
     ]
     rows = []
     for owner, value in keys_from_text(text, owners):
@@ -188,20 +185,6 @@ def rows_in_savepoint(
             )
         )
     return rows
-
-
-def check_states(state: str | None, names: Collection[str]) -> None:
-    """Refuse the name of a state that does not exist.
-
-    Raises:
-        NotFoundError: The state is not among the names.
-    """
-    if state is not None and state not in names:
-        known = sorted(set(names))
-        raise NotFoundError(
-            f"no operator has a keyed state {state!r}",
-            remedy=f"there are: {', '.join(known) or 'none'}{did_you_mean(state, known)}",
-        )
 
 
 def _batches(

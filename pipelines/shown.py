@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +21,7 @@ __all__ = [
     "age_text",
     "as_markdown",
     "bytes_text",
+    "cell_text",
     "from_plain",
     "json_text",
     "plain",
@@ -39,6 +40,9 @@ _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]
 _ORDER = (
     "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value", "ttl",
 )  # fmt: skip
+LONGEST_CELL = 2000
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+TO_YEAR_9999 = 253_402_300_799_999
 ROWS_AT_ONCE = 4096  # as Python objects at a time: each takes hundreds of bytes
 _ONE_LINE = json.JSONEncoder(ensure_ascii=False)
 _MARKUP = re.compile(r"[\\`|\[\]]")
@@ -56,6 +60,29 @@ def age_text(millis: int) -> str:
 def as_markdown(text: str) -> str:
     """Escape a text for Markdown: a name makes no table, no link, no picture and no HTML."""
     return _MARKUP.sub(r"\\\g<0>", html.escape(printable(text), quote=False))
+
+
+def cell_text(name: str, value: Any) -> str:
+    """Return a value of a printed row as a cell of a table.
+
+    Args:
+        name: Its column: the values of `timestamp` and `ttl` are times.
+        value: A value of `plain_rows`.
+    """
+    if value is None:
+        return ""
+    if name in ("timestamp", "ttl") and isinstance(value, int):
+        return _instant(value)
+    text = value if isinstance(value, str) and name != "value" else json_text(value)
+    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}..."
+
+
+def _instant(millis: int) -> str:
+    """Return epoch milliseconds as text for people, if a calendar has that time."""
+    if not 0 <= millis <= TO_YEAR_9999:
+        return str(millis)
+    at = EPOCH + timedelta(milliseconds=millis)
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
 
 
 def state_head(operator: str, state: KeyedState) -> dict[str, Any]:

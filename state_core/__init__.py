@@ -14,6 +14,7 @@
 `commit/`        commits of state in two phases (SEP-28)
 `bounds`         how much of what a snapshot declares is read
 `errors`         the one tree of errors
+`deprecation`    names that are deprecated, and what replaces them
 `printable`      tables, and names out of data, escaped for display
 `extras`         packages that only some features need
 ===============  ====================================================================

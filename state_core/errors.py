@@ -27,6 +27,7 @@
     │   ├── CheckpointRecordError     a malformed record of a checkpoint log or of an index
     │   ├── DeletedBlobError          a blob that no longer exists
     │   └── RestoreInterruptedError   a restore that was interrupted
+    ├── ReadOnlyError                 a statement that changes rows, where only reading is allowed
     ├── NotFoundError                 no such operator, state, job or snapshot
     │   └── NoMatchError              the question is valid, and nothing matches it
     ├── ClusterError                  a Flink cluster refuses, or its answer is not understood
@@ -79,6 +80,7 @@ __all__ = [
     "OversizedError",
     "PluginError",
     "ProcessError",
+    "ReadOnlyError",
     "RestoreInterruptedError",
     "SnapshotError",
     "StateError",
@@ -234,6 +236,12 @@ class DeletedBlobError(CommitError):
 
 class RestoreInterruptedError(CommitError):
     """A restore that was interrupted before its end."""
+
+
+class ReadOnlyError(StateError, ValueError):
+    """A statement that changes rows, where only reading is allowed."""
+
+    usual_remedy = "`edit_sql` of a snapshot makes another one by such statements"
 
 
 class NotFoundError(StateError, LookupError):

@@ -69,18 +69,18 @@ class Table:
     Attributes:
         title: The headline.
         columns: Their names, behind `<` (left) or `>` (right).
-        rows: The cells of each row.
+        rows: The cells of each row; one of several lines is a list.
         left: How many more rows there are.
     """
 
     title: str
     columns: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
+    rows: Sequence[Sequence[str | list[str]]] = ()
     left: int = 0
 
     def __str__(self) -> str:
         lines = [[column[1:] for column in self.columns], *self.rows]
-        cells = [[printable(cell) for cell in line] for line in lines]
+        cells = [[printable(_one_line(cell)) for cell in line] for line in lines]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         shown = [
             "  ".join(
@@ -100,13 +100,17 @@ class Table:
             return caption
         head = "".join(f"<th>{html.escape(column[1:])}</th>" for column in self.columns)
         cells = (
-            "".join(f"<td>{html.escape(brief(cell, LONGEST))}</td>" for cell in row)
+            "".join(f"<td>{html.escape(brief(_one_line(cell), LONGEST))}</td>" for cell in row)
             for row in self.rows[:SHOWN]
         )
         body = "".join(f"<tr>{row}</tr>" for row in cells)
         left = len(self.rows) + self.left - SHOWN
         more = f"<p>... and {left:,} more</p>" if left > 0 else ""
         return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _one_line(cell: str | list[str]) -> str:
+    return cell if isinstance(cell, str) else "; ".join(cell)
 
 
 class Printed:

@@ -33,8 +33,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from statelake.pipelines.api import Job, Lake, LakeSnapshot
+    from statelake.pipelines.api import (
+        Checkpoints,
+        Job,
+        Lake,
+        LakeSnapshot,
+        bootstrap,
+        check_integrity,
+        check_legality,
+        compress,
+        in_temporary_lake,
+        report,
+        salvage,
+        warm,
+    )
     from statelake.pipelines.flink.cluster import FlinkCluster
+    from statelake.pipelines.flink.jars import JarRun
     from statelake.state_core.errors import StateError
     from statelake.state_core.formats.reader import open_snapshot
     from statelake.state_core.formats.writing.new_snapshot import write_snapshot
@@ -47,7 +61,9 @@ if TYPE_CHECKING:
     from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot, StateKind
 
 __all__ = [
+    "Checkpoints",
     "FlinkCluster",
+    "JarRun",
     "Job",
     "KeyGroupRange",
     "KeyedState",
@@ -60,21 +76,33 @@ __all__ = [
     "Snapshot",
     "StateError",
     "StateKind",
+    "bootstrap",
+    "check_integrity",
+    "check_legality",
+    "compress",
+    "in_temporary_lake",
     "open_snapshot",
+    "report",
+    "salvage",
+    "warm",
     "write_snapshot",
 ]
 
 # imported when first used: each module of this package imports the package, few need all of this
 _MODULES = {
     "pipelines.flink.cluster": ("FlinkCluster",),
-    "pipelines.api": ("Job", "Lake", "LakeSnapshot"),
+    "pipelines.flink.jars": ("JarRun",),
+    "pipelines.api": (
+        "Checkpoints", "Job", "Lake", "LakeSnapshot", "bootstrap", "check_integrity",
+        "check_legality", "compress", "in_temporary_lake", "report", "salvage", "warm",
+    ),
     "state_core.errors": ("StateError",),
     "state_core.formats.reader": ("open_snapshot",),
     "state_core.formats.writing.new_snapshot": ("write_snapshot",),
     "state_core.formats.writing.new_states": ("NewKeyedState", "NewOperator", "NewOperatorState"),
     "state_core.model.handles": ("KeyGroupRange",),
     "state_core.model.snapshot": ("KeyedState", "Operator", "Snapshot", "StateKind"),
-}
+}  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -21,6 +21,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.standard_files import cut_off, lose, print_to_the_end
+from statelake.state_core.deprecation import deprecation_text
 from statelake.state_core.errors import (
     HeldError,
     IncompatibleError,
@@ -87,7 +88,10 @@ GROUPS = {
     },
     "Check": {
         "check": ("checks.group:check", "Check a snapshot before a deploy"),
-        "rescale": ("compare:rescale", "Show how key groups would be spread over subtasks"),
+        "plan-rescale": (
+            "compare:plan_rescale",
+            "Show how key groups would be spread over subtasks",
+        ),
     },
     "Deploy": {
         "export": ("export:export", "Write a snapshot as a canonical savepoint"),
@@ -102,6 +106,7 @@ GROUPS = {
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+FORMER = {"rescale": "plan-rescale"}  # deprecated names of commands
 
 # end as soon as nobody reads on: they have as many lines as state has, and no answer
 LISTS = ("dump", "sql")
@@ -160,6 +165,9 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
+        if cmd_name in FORMER:
+            click.echo(deprecation_text(f"statelake {cmd_name}"), err=True)
+            cmd_name = FORMER[cmd_name]
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")

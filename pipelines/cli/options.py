@@ -1,10 +1,12 @@
-"""Options that several commands have, and where their values come from.
+"""Options of several commands, and where their values come from.
 
-A lake, a job, an engine and a Flink cluster are those of the command line; else those of the
-environment (`STATELAKE_LAKE`, `STATELAKE_JOB`, `STATELAKE_FLINK`); else those of `statelake.toml`.
+The lake, the job, the engine and the Flink cluster are taken from the command line, otherwise from
+the environment (`STATELAKE_LAKE`, `STATELAKE_JOB`, `STATELAKE_FLINK`), otherwise from
+`statelake.toml`.
 
-A shell's TAB completes a lake's jobs and snapshots. It takes them from the lake, which anybody may
-have written, and puts them into a command line: so only names that mean nothing to a shell.
+A shell's TAB key completes the names of jobs and snapshots. A stranger may have written the lake,
+and a completed name becomes part of a command line: so names with characters that a shell
+interprets are left out.
 """
 
 from __future__ import annotations
@@ -28,26 +30,26 @@ from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
-    from statelake.pipelines.api import LakeSnapshot
-    from statelake.pipelines.lake.catalog.catalog import Catalog
+    from statelake.pipelines.api import Job, LakeSnapshot
+    from statelake.pipelines.engine import Progress
+    from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.tables.records import SnapshotRecord
     from statelake.state_core.model.snapshot import Snapshot
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Result = TypeVar("Result")
 
-UNTRUSTED = "statelake.untrusted"  # the lake that only a file names, in what a command knows
+UNTRUSTED = "statelake.untrusted"  # key of `Context.meta`: a lake that only an untrusted file names
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
 
 
 class _Configured(click.Option):
-    """An option that `statelake.toml` has a value for, if nothing nearer has one."""
+    """An option that falls back to a value of `statelake.toml`."""
 
     def consume_value(
         self, ctx: click.Context, opts: Mapping[str, Any]
     ) -> tuple[Any, ParameterSource]:
-        """The value, and whose it is: the file's is one of `DEFAULT_MAP`."""
+        """Return the value and its origin; `DEFAULT_MAP` stands for the file."""
         value, source = super().consume_value(ctx, opts)
         if source is ParameterSource.DEFAULT:
             try:
@@ -57,7 +59,7 @@ class _Configured(click.Option):
                     if self.required or ctx.resilient_parsing:
                         refuse_untrusted(ctx)
             except StateError:
-                if not ctx.resilient_parsing:  # which is completion: nobody reads an error there
+                if not ctx.resilient_parsing:  # a completion, which prints no error
                     raise
                 setting = None
             if setting is not None:
@@ -65,15 +67,15 @@ class _Configured(click.Option):
         return value, source
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
-        """What it may be given by, where it is missing."""
+        """Return where else the value may come from, for the error that it is missing."""
         return f"'--{self.name}' ({self.envvar} or {FILE} may have it, too)"
 
 
 def refuse_untrusted(context: click.Context) -> None:
-    """Refuse a lake elsewhere that only a file names which may be anybody's.
+    """Refuse to open a remote lake that only an untrusted `statelake.toml` names.
 
     Raises:
-        DeclarationError: A command is about to open such a lake.
+        DeclarationError: The command would open such a lake.
     """
     lake = context.meta.get(UNTRUSTED)
     if lake is not None:
@@ -85,31 +87,32 @@ def refuse_untrusted(context: click.Context) -> None:
         )
 
 
-def _rows(context: click.Context, job: str | None = None) -> list[SnapshotRecord]:
-    """The rows of the lake that the command line has named so far; none if anything is wrong."""
+def _records(context: click.Context, job: str | None = None) -> list[SnapshotRecord]:
+    """Return the snapshots of the lake on the command line; an empty list if anything is wrong."""
     try:
-        from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
+        from statelake import Lake  # noqa: PLC0415 - deltalake takes long to load
 
-        return Catalog(context.params["lake"]).listed(job)[0]
-    except Exception:  # noqa: BLE001 - nobody reads an error there, and it would spoil the line
+        return Lake(context.params["lake"]).snapshots(job)
+    except Exception:  # noqa: BLE001 - an error would be printed into the line that is typed
         return []
 
 
 def _complete_jobs(
     context: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    return _items({row.job: "" for row in _rows(context)}, incomplete)
+    return _items({record.job: "" for record in _records(context)}, incomplete)
 
 
 def _complete_snapshots(
     context: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    rows = reversed(_rows(context, context.params.get("job") or None))
-    return _items({row.snapshot_id: f"{row.taken_at:%Y-%m-%d %H:%M}" for row in rows}, incomplete)
+    records = reversed(_records(context, context.params.get("job") or None))
+    names = {record.snapshot_id: f"{record.taken_at:%Y-%m-%d %H:%M}" for record in records}
+    return _items(names, incomplete)
 
 
 def _items(names: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
-    """The names that begin with a text, each with its help."""
+    """Return the names that begin with a text, each with its help."""
     return [
         CompletionItem(name, help=said or None)
         for name, said in names.items()
@@ -129,12 +132,12 @@ snapshot_argument = partial(click.argument, shell_complete=_complete_snapshots)
 def configured_option(
     name: str, help_: str, *, required: bool = False
 ) -> Callable[[Command], Command]:
-    """An option that the environment and `statelake.toml` stand for.
+    """Return an option whose value the environment or `statelake.toml` may give.
 
     Args:
         name: `lake`, `job` or `flink`.
-        help_: What it is to the command.
-        required: Whether nothing can be done without it.
+        help_: Its help.
+        required: Whether the command needs it.
     """
     return click.option(
         f"--{name}", cls=_Configured, envvar=f"STATELAKE_{name.upper()}", show_envvar=True,
@@ -147,10 +150,9 @@ job_option = configured_option("job", "The job's name in the lake.", required=Tr
 
 
 def lake_is_meant() -> bool:
-    """Whether the command line speaks of a lake, in a command that needs none.
+    """Return whether the command line names a lake, in a command that also works without.
 
-    What is configured stands in for `--lake` and `--job` where one of them, or `--snapshot`, is
-    given; by itself it makes no command do more than it was asked for.
+    A configured lake or job completes `--lake`, `--job` or `--snapshot`; alone it changes nothing.
     """
     context = click.get_current_context()
     is_meant = any(
@@ -168,37 +170,35 @@ def answer(*, yes: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def snapshot_named(lake: Catalog, job: str, name: str) -> str:
-    """The id of the snapshot that a command line names, told to people if it is another word.
+def snapshot_named(job: Job, name: str) -> SnapshotId:
+    """Return the id of the snapshot that the command line names; print it if it is another word.
 
     Raises:
-        NotFoundError: The name means several snapshots, or none that there could be.
+        NotFoundError: Several snapshots begin so, or there are fewer than it counts.
     """
-    from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot  # noqa: PLC0415 - deltalake
-
-    snapshot_id = resolve_snapshot(lake, job, name)
+    snapshot_id = job.resolve(name)
     if snapshot_id != name:
         click.echo(printable(f"{name} is snapshot {snapshot_id}"), err=True)
     return snapshot_id
 
 
 class Reading(TypedDict):
-    """What whoever reads a savepoint or checkpoint has to know of it."""
+    """How `open_snapshot` is to read a savepoint or checkpoint."""
 
     allow_external: tuple[str, ...]
     uids: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where a command is to look: a savepoint or checkpoint, or a snapshot of a lake.
+class NamedSnapshot:
+    """A savepoint or checkpoint, or a snapshot of a lake, as the command line names it.
 
     Attributes:
-        savepoint: The snapshot's directory, unless it is a snapshot of a lake.
-        reading: How it is read.
-        lake: The lake, where it is a snapshot of one.
+        savepoint: The snapshot's directory; empty for a snapshot of a lake.
+        reading: How to read the directory.
+        lake: The lake; None for a savepoint.
         job: The job's name in the lake.
-        snapshot_id: What names its snapshot; none for the newest.
+        snapshot_id: The name of the job's snapshot; None for the newest.
     """
 
     savepoint: str
@@ -213,58 +213,38 @@ class Source:
         return self.lake is not None
 
     def open(self) -> Snapshot:
-        """The savepoint or checkpoint, opened.
+        """Open the savepoint or checkpoint.
 
         Raises:
             SnapshotError: The snapshot can't be read.
         """
-        from statelake.state_core.formats import open_snapshot  # noqa: PLC0415 - not for --help
+        from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
         return open_snapshot(self.savepoint, **self.reading)
 
-    def recorded(self) -> tuple[Catalog, SnapshotRecord]:
-        """The lake, and what its catalog says of the snapshot.
+    def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
+        """Return the snapshot of the lake.
 
         Raises:
             NotFoundError: There is no such job or snapshot.
             LakeError: There is no lake, or its catalog can't be read.
         """
-        from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
+        from statelake import Lake  # noqa: PLC0415 - deltalake takes long to load
 
-        lake = Catalog(self.lake or "")
-        return lake, self._record(lake)
-
-    def stored(self, engine: str = "auto") -> LakeSnapshot:
-        """The snapshot of the lake; errors as of `recorded`."""
-        from statelake.pipelines.api import Lake, LakeSnapshot  # noqa: PLC0415 - Delta only when wanted
-
-        job = Lake(self.lake or "").job(self.job, engine=engine)
-        return LakeSnapshot(job, self._record(job.lake.catalog))
-
-    def _record(self, lake: Catalog) -> SnapshotRecord:
-        from statelake.pipelines.lake.keys.one_key import newest_snapshot  # noqa: PLC0415 - the same
-
+        job = Lake(self.lake or "").job(self.job, engine=engine, progress=progress)
         named = self.snapshot_id
-        snapshot_id = None if named is None else snapshot_named(lake, self.job, named)
-        return newest_snapshot(lake, self.job, snapshot_id)
-
-    def read(self, read: Callable[[Catalog, SnapshotRecord], Result]) -> Result:
-        """Read a snapshot of the lake to its end: see `SnapshotReading.whole`."""
-        from statelake.pipelines.lake.catalog.reading import SnapshotReading  # noqa: PLC0415 - the same
-
-        lake, record = self.recorded()
-        return SnapshotReading(lake, record).whole(partial(read, lake))
+        return job.newest() if named is None else job[snapshot_named(job, named)]
 
 
 def gathered(
     name: str, gather: Callable[..., Any], *options: Callable[[Any], Any]
 ) -> Callable[[Command], Command]:
-    """Options that a command gets as one argument.
+    """Return a decorator that adds options, and passes their values as one argument.
 
     Args:
         name: The argument.
-        gather: Makes it of the options' values, by their names; may raise a `UsageError`.
-        options: The options, as `--help` lists them.
+        gather: Returns the argument, given the options' values by name; may raise a `UsageError`.
+        options: The options, in the order of `--help`.
     """
     names = list(signature(gather).parameters)
 
@@ -302,7 +282,7 @@ def _source(
     snapshot_id: str | None,
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
-) -> Source:
+) -> NamedSnapshot:
     if savepoint is not None and not lake_is_meant():
         lake = job = None
     if lake is not None:
@@ -313,10 +293,11 @@ def _source(
         raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
     if lake is not None and (uids or allow_external):
         raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
-    return Source(savepoint or "", _reading(allow_external, uids), lake, job or "", snapshot_id)
+    reading = _reading(allow_external, uids)
+    return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id)
 
 
-# where to look
+# a savepoint or checkpoint, or a snapshot of a lake
 source_options = gathered(
     "source",
     _source,
@@ -332,7 +313,7 @@ source_options = gathered(
 
 
 class Share(click.ParamType[float]):
-    """`1%`, `0.5%`, `0.01`: a part of a whole."""
+    """A share of all keys: `1%`, `0.5%`, `0.01`."""
 
     name = "share"
 
@@ -350,8 +331,8 @@ class Share(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-class Sharing(TypedDict):
-    """What others get of a snapshot, as `LakeSnapshot.export` takes it."""
+class ShareOptions(TypedDict):
+    """How `LakeSnapshot.export` samples keys, and masks keys and values."""
 
     sample: float | None
     seed: int
@@ -359,7 +340,9 @@ class Sharing(TypedDict):
     leave_out_opaque: bool
 
 
-def _sharing(sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool) -> Sharing:
+def _share_options(
+    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool
+) -> ShareOptions:
     if leave_out_opaque and sample is None and mask is None:
         raise click.UsageError("--leave-out-opaque is for --sample and --mask")
     read = None
@@ -370,10 +353,10 @@ def _sharing(sample: float | None, seed: int, mask: str | None, leave_out_opaque
     return {"sample": sample, "seed": seed, "mask": read, "leave_out_opaque": leave_out_opaque}
 
 
-# what others are to get of a snapshot
+# an export's sample and mask
 share_options = gathered(
     "sharing",
-    _sharing,
+    _share_options,
     click.option("--sample", type=Share(), metavar="SHARE",
                  help="A share of the keys: 1%; all by default."),
     click.option("--seed", type=int, default=0, show_default=True,
@@ -385,7 +368,7 @@ share_options = gathered(
 
 
 def engine_option(command: Command) -> Command:
-    """`--engine`, and the options of `cluster_options`."""
+    """Add `--engine`, and the options of `cluster_options`."""
     choice = click.option(
         "--engine", cls=_Configured, type=click.Choice(ENGINES), default="auto", show_default=True,
         help="Where to run; auto is here, or Spark where that is told to run on a cluster.",
@@ -394,7 +377,7 @@ def engine_option(command: Command) -> Command:
 
 
 def cluster_options(command: Command) -> Command:
-    """`--master`, `--spark-pack` and `--spark-conf`: passed on to Spark and not to the command."""
+    """Add `--master`, `--spark-pack` and `--spark-conf`, which Spark's session reads."""
     for option in (
         click.option(
             "--spark-conf", multiple=True, metavar="KEY=VALUE", expose_value=False,
@@ -416,7 +399,7 @@ def cluster_options(command: Command) -> Command:
 
 
 def _use_settings(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> None:
-    """Tell the session, as long as the command runs."""
+    """Set Spark's settings for the session, as long as the command runs."""
     for setting in given:
         key, sign, _ = setting.partition("=")
         if not (key and sign) or "\n" in setting:
@@ -425,7 +408,7 @@ def _use_settings(context: click.Context, option: click.Parameter, given: tuple[
 
 
 def _use_setting(name: str, context: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Put a value where the session looks for it, as long as the command runs."""
+    """Set the environment variable that the session reads, as long as the command runs."""
     if not value or context.resilient_parsing:
         return
     require_extra("spark")

@@ -6,8 +6,10 @@ arguments.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.flink.cluster import FlinkCluster, Report, new_id
@@ -19,11 +21,12 @@ from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+from statelake.state_core.formats.layout.state_compatibility import Verdicts
+from statelake.state_core.printable import Printed, Table
 
 
 @dataclass(frozen=True)
-class CanaryResult:
+class CanaryResult(Printed):
     """The result of a canary.
 
     Attributes:
@@ -38,7 +41,7 @@ class CanaryResult:
     snapshot: str
     restores: bool
     why: str
-    verdicts: list[StateVerdict] | None
+    verdicts: Verdicts | None
     flink_job: str
     left_out: list[str]
 
@@ -47,7 +50,37 @@ class CanaryResult:
         """Return whether all states were expected to restore; None if no types were given."""
         if self.verdicts is None:
             return None
-        return not any(verdict.fault for verdict in self.verdicts)
+        return not self.verdicts.faults
+
+    @property
+    def verdict(self) -> str:
+        """Whether it restores, in words."""
+        return "restores" if self.restores else "is refused"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        states = [
+            {"operator": each.operator, "state": each.state, "verdict": each.result.verdict.text,
+             "reasons": list(map(str, each.result.reasons))}
+            for each in self.verdicts or ()
+        ]  # fmt: skip
+        return {
+            "snapshot": self.snapshot, "restores": self.restores, "why": self.why,
+            "compatible": self.compatible, "states": states, "left_out": self.left_out,
+        }  # fmt: skip
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        yield f"the JAR {self.verdict} from {self.snapshot}"
+        for what in self.left_out:
+            yield f"left out: {what}"
+        if self.why:
+            yield f"Flink: {self.why}"
+        if self.verdicts is None:
+            yield "statelake: no types were given with --against"
+            return
+        expected = "compatible" if self.compatible else "incompatible"
+        yield self.verdicts.table(f"statelake: {expected}")
 
 
 def run_canary(

@@ -7,11 +7,13 @@ later, the old JAR runs again from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from statelake.pipelines.engine import Engine
+from statelake.pipelines.flink.answers import FlinkJobDetails
 from statelake.pipelines.flink.cluster import FlinkCluster, new_id
 from statelake.pipelines.flink.jars import Jars
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -35,12 +37,13 @@ from statelake.state_core.errors import (
     UnreachableClusterError,
 )
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.printable import Printed, Table
 
 RESCALED, PUT_BACK, LEFT = "rescaled", "put back", "left as it was"
 
 
 @dataclass(frozen=True)
-class RescaleResult:
+class RescaleResult(Printed):
     """The result of a rescale.
 
     Attributes:
@@ -59,6 +62,64 @@ class RescaleResult:
     savepoint: str
     snapshot: str
     steps: tuple[dict[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        rows = [(step["step"], step["at"], step["did"]) for step in self.steps]
+        yield Table("", ("<step", "<at", "<did"), rows)
+        yield f"{self.outcome}: job {self.flink_job}"
+        if self.why:
+            yield f"why: {self.why}"
+        if self.savepoint:
+            yield f"its own savepoint is untouched: {self.savepoint}"
+
+
+@dataclass(frozen=True)
+class RescalePreview(Printed):
+    """What a rescale would do.
+
+    Attributes:
+        plan: The plan.
+        running: The job as it runs now.
+    """
+
+    plan: RescalePlan
+    running: FlinkJobDetails
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        plan, running = self.plan, self.running
+        return {
+            "job": running.id, "name": running.name, "state": running.state,
+            "parallelism": [running.parallelism, plan.parallelism or running.parallelism],
+            "max_parallelism": [
+                running.max_parallelism, plan.max_parallelism or running.max_parallelism,
+            ],
+            "steps": [{"step": step.name, "what": step.what} for step in STEPS],
+            "way_back": [{"step": step.name, "what": step.what} for step in WAY_BACK],
+        }  # fmt: skip
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        plan, running = self.plan, self.running
+        yield (
+            f"job {running.name} ({running.id}) is {running.state}:"
+            f" parallelism {running.parallelism} → {plan.parallelism or running.parallelism},"
+            f" max parallelism {running.max_parallelism} →"
+            f" {plan.max_parallelism or running.max_parallelism}"
+        )
+        yield f"its savepoint goes to {plan.savepoints}"
+        columns = ("<step", "<what")
+        yield Table("steps", columns, [(step.name, step.what) for step in STEPS])
+        yield Table(
+            "if one fails behind the first, or it does not run in time", columns,
+            [(step.name, step.what) for step in WAY_BACK],
+        )  # fmt: skip
+        yield "a dry run: nothing was done"
 
 
 Progress = Callable[[str, str], None]

@@ -6,21 +6,26 @@ an error is the outcome of its snapshot and of no other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
 from statelake.pipelines.lake.edit.kryo_upgrading import (
+    LATER,
     Upgraded,
     plan_kryo_upgrade,
     upgrade_kryo,
 )
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot, refuse_disagreeing
 from statelake.pipelines.times import Times
-from statelake.state_core.errors import ConflictError, IncompatibleError
+from statelake.state_core.errors import ConflictError, IncompatibleError, StateError
+from statelake.state_core.printable import Printed, Table
 from statelake.state_core.serializers.framework.compatibility import worst_of
+
+DRY_RUN = "a dry run: nothing was changed"
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,89 @@ class Outcome:
     entries: int = 0
     why: str = ""
     times: Times | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the snapshot was not migrated, or could not be."""
+        return self.outcome in ("failed", "incompatible", "unknown")
+
+
+@dataclass(frozen=True)
+class Migrations(Printed):
+    """The results of several snapshots.
+
+    Attributes:
+        states: The migrated states, each `operator/state`.
+        outcomes: The result of each snapshot.
+        dry_run: Whether nothing was changed.
+    """
+
+    states: list[str]
+    outcomes: list[Outcome]
+    dry_run: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of them failed."""
+        return any(outcome.failed for outcome in self.outcomes)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return it as JSON can hold it."""
+        return [asdict(outcome) for outcome in self.outcomes]
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        rows = [(o.snapshot, o.made, o.outcome, f"{o.entries:,}", o.why) for o in self.outcomes]
+        columns = ("<snapshot", "<made", "<outcome", ">values", "<why")
+        title = f"{', '.join(self.states)} of {len(self.outcomes)} snapshots"
+        yield Table(title, columns, rows)
+        if self.dry_run:
+            yield DRY_RUN
+
+
+def not_migrated(lake: Catalog, job: str, suffix: str) -> list[str]:
+    """Return the snapshots of a job that are not the results of migrations with a suffix."""
+    return [
+        record.snapshot_id
+        for record in lake.summaries(job)
+        if record.origin != "migrate" or record.snapshot_id != f"{record.parent}{suffix}"
+    ]
+
+
+def migrate_several(
+    lake: Catalog,
+    job: str,
+    snapshots: Sequence[str],
+    changes: Sequence[ValueChange],
+    *,
+    suffix: str,
+    dry_run: bool = False,
+    note: str = "",
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> Migrations:
+    """Migrate the named snapshots, or all that are not migrated yet.
+
+    An error ends the migration of named snapshots; of all, it is the result of its snapshot.
+    """
+    outcomes = []
+    for name in dict.fromkeys(snapshots) or not_migrated(lake, job, suffix):
+        try:
+            outcome = (
+                preview_migration(lake, job, name, *changes)
+                if dry_run
+                else migrate_one(
+                    lake, job, name, *changes, suffix=suffix, note=note, engine=engine,
+                    progress=progress,
+                )
+            )  # fmt: skip
+        except StateError as error:
+            if snapshots or dry_run:
+                raise
+            outcome = Outcome(name, "", "failed", 0, str(error))
+        outcomes.append(outcome)
+    states = [f"{change.operator}/{change.state}" for change in changes]
+    return Migrations(states, outcomes, dry_run)
 
 
 def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: ValueChange) -> Outcome:
@@ -127,24 +215,53 @@ def refuse_other_origin(
         raise ConflictError(
             f"job {job!r} has a snapshot {made!r} already, which is not what this migration makes"
             f" of {parent!r}: {why}",
-            remedy="choose another --suffix, or drop that snapshot first; several states are"
-            " migrated at once by one file that names all of them, without --state",
+            remedy="choose another --suffix, or drop that snapshot first; name all states of one"
+            " migration in one command",
         )
 
 
 @dataclass(frozen=True)
-class KryoOutcome:
-    """What became of a snapshot with values of Flink 1's Kryo.
+class KryoOutcome(Printed):
+    """The result of a snapshot with values of Flink 1's Kryo.
 
     Attributes:
         snapshot: The snapshot.
         made: The snapshot that Flink 2 reads; empty for a preview.
-        states: What became, or would become, of each state; empty if that was done before.
+        states: The upgrade of each state; empty if it was done before.
     """
 
     snapshot: str
     made: str
     states: list[Upgraded]
+
+    @property
+    def complete(self) -> bool:
+        """Whether Flink 2 reads all states afterwards."""
+        return all(state.left in ("", LATER) for state in self.states)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        states = [{**vars(state), "outcome": _upgraded(state)} for state in self.states]
+        return {"snapshot": self.snapshot, "made": self.made, "states": states}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        if self.made and not self.states:
+            yield f"{self.made} is there already: {self.snapshot} was migrated before"
+            return
+        rows = [
+            (f"{state.operator}/{state.state}", _upgraded(state), f"{state.entries:,}", state.left)
+            for state in self.states
+        ]
+        now = f", now {self.made}" if self.made else ""
+        title = f"{self.snapshot}: {len(self.states)} states with Kryo{now}"
+        yield Table(title, ("<state", "<values", ">entries", "<why"), rows)
+        if not self.made:
+            yield DRY_RUN
+
+
+def _upgraded(state: Upgraded) -> str:
+    return "as it was" if state.left else "for Flink 2"
 
 
 def upgrade_kryo_one(

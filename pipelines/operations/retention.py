@@ -12,14 +12,16 @@ edited), which only an explicit drop deletes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import DropResult, bytes_freed, drop_snapshots
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import DeclarationError
+from statelake.state_core.printable import Printed, Table
 
 # periods, of each of which the newest snapshot stays
 _PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
@@ -93,15 +95,17 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class RetentionPlan:
+class RetentionPlan(Printed):
     """The result of a policy.
 
     Attributes:
-        snapshots: All snapshots of a job, the oldest first.
+        job: The job.
+        snapshots: All its snapshots, the oldest first.
         reasons: By the id of each kept snapshot, the reason.
         frees: Bytes of the files that only dropped snapshots need.
     """
 
+    job: str
     snapshots: list[SnapshotRecord]
     reasons: dict[str, list[str]]
     frees: int
@@ -114,6 +118,27 @@ class RetentionPlan:
             for snapshot in self.snapshots
             if snapshot.snapshot_id not in self.reasons
         ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        snapshots = [
+            {"snapshot": each.snapshot_id, "taken_at": each.taken_at, "origin": each.origin,
+             "stays": each.snapshot_id in self.reasons,
+             "why": self.reasons.get(each.snapshot_id, [])}
+            for each in self.snapshots
+        ]  # fmt: skip
+        return {"snapshots": snapshots, "going": self.going, "frees": self.frees}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        rows = [
+            (each.snapshot_id, f"{each.taken_at:%Y-%m-%d %H:%M}",
+             "stays" if each.snapshot_id in self.reasons else "goes",
+             ", ".join(self.reasons.get(each.snapshot_id, [])))
+            for each in self.snapshots
+        ]  # fmt: skip
+        title = f"{len(self.reasons)} of {len(rows)} snapshots of {self.job} stay"
+        yield Table(title, ("<snapshot", "<taken", "<", "<why"), rows)
 
 
 def reasons_to_stay(
@@ -161,7 +186,7 @@ def plan_retention(lake: Catalog, job: str, policy: Policy) -> RetentionPlan:
     reasons = reasons_to_stay(records, policy, datetime.now(timezone.utc))
     stays = [record for record in records if record.snapshot_id in reasons]
     goes = [record for record in records if record.snapshot_id not in reasons]
-    return RetentionPlan(records, reasons, bytes_freed(goes, stays))
+    return RetentionPlan(job, records, reasons, bytes_freed(goes, stays))
 
 
 def prune(lake: Catalog, job: str, policy: Policy) -> DropResult | None:

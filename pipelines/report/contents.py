@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from statelake.state_core.model.description import OperatorDescription
+from statelake.state_core.printable import Printed, bytes_text
 
 DETAILED = 50  # operators with details, so that the page stays readable
 DETAILED_STATES = 200  # the states of one operator with details
@@ -72,3 +75,30 @@ class Report:
     integrity: Integrity | None = None
     growth: tuple[GrowthStep, ...] = ()
     snapshot_id: str = ""
+
+
+@dataclass(frozen=True)
+class ReportResult(Printed):
+    """A page that was written.
+
+    Attributes:
+        path: Its file.
+        bytes: The size of the page.
+        operators: The number of operators that it shows.
+        faults: The number of faults; None if they were not looked for.
+    """
+
+    path: str
+    bytes: int
+    operators: int
+    faults: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return dict(vars(self))
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        count = self.faults
+        verdict = "" if count is None else f"; {count or 'no'} fault{'s' * (count > 1)}"
+        yield f"wrote {self.path}: {bytes_text(self.bytes)}{verdict}"

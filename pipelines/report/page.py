@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import posixpath
+from collections.abc import Callable, Iterator
 from importlib import resources
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from statelake.pipelines.report.contents import DETAILED, DETAILED_STATES, Integrity, Report
+from statelake.pipelines.report.contents import (
+    DETAILED,
+    DETAILED_STATES,
+    Integrity,
+    Report,
+    ReportResult,
+)
 from statelake.pipelines.report.drawing import growth_chart, key_group_chart
 from statelake.pipelines.report.markup import Html, content_policy, data_text, table, tag
 from statelake.pipelines.shown import bytes_text, json_text, plain
+from statelake.state_core.errors import ConflictError, SnapshotError
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.model.description import OperatorDescription, StateDescription
 
 SHOWN_OPERATORS = 500
@@ -22,6 +32,49 @@ SHOWN_GROUPS = 10
 SHOWN_FAULTS = 500
 SHOWN_SNAPSHOTS = 100
 LONGEST_KEY = 200
+
+
+def write_report(
+    gather: Callable[[], Report], to: str | os.PathLike[str], *, overwrite: bool = False
+) -> ReportResult:
+    """Write the page of a report.
+
+    Args:
+        gather: Returns the report; called once it is known that the file can be written.
+        to: The file, a path or URI; its directory must exist.
+        overwrite: Whether to replace a file.
+
+    Raises:
+        ConflictError: The file exists.
+        SnapshotError: The path names no file, or its directory does not exist.
+    """
+    target = os.fspath(to)
+    above, name = posixpath.split(target)
+    directory = Directory(above or ".")
+    refuse_target(directory, name, target, overwrite=overwrite)
+    report = gather()
+    page = page_of(report).encode()
+    refuse_target(directory, name, target, overwrite=overwrite)  # gathering may take long
+    directory.write(name, page)
+    faults = None if report.integrity is None else len(report.integrity.faults)
+    return ReportResult(target, len(page), len(report.operators), faults)
+
+
+def refuse_target(directory: Directory, name: str, target: str, *, overwrite: bool) -> None:
+    """Refuse a file that can't be written, or must not be.
+
+    Raises:
+        ConflictError: The file exists.
+        SnapshotError: The path names no file, or its directory does not exist.
+    """
+    if not directory.is_object_store and not directory.exists():
+        raise SnapshotError(
+            "there is no such directory", place=directory.uri, remedy="make it first"
+        )
+    if not name or (directory.exists(name) and not directory.is_file(name)):
+        raise SnapshotError("this is a directory", place=target, remedy="name a file in it")
+    if directory.exists(name) and not overwrite:
+        raise ConflictError("the file is there", place=target, remedy="--overwrite replaces it")
 
 
 def page_of(report: Report) -> str:

@@ -13,8 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress, choose_engine
 from statelake.pipelines.lake.catalog.attempts import Heartbeat, refuse_during_erasure
@@ -62,6 +63,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     write_metadata,
 )
+from statelake.state_core.printable import Printed, Table
 from statelake.state_core.process import Job
 
 STEPS = (
@@ -110,7 +112,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class RunResult:
+class RunResult(Printed):
     """The result of a run.
 
     Attributes:
@@ -121,6 +123,7 @@ class RunResult:
         watermark: The watermark after the run.
         resumed: Whether an earlier call began the run.
         absent: By name, the paths of sources that do not exist.
+        no_input: Whether no source exists, so that nothing could be read.
     """
 
     run: int
@@ -130,6 +133,32 @@ class RunResult:
     watermark: int | None = None
     resumed: bool = False
     absent: dict[str, str] = field(default_factory=dict)
+    no_input: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        content = asdict(self)
+        del content["no_input"]  # `absent` says it
+        return content
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        if self.run:
+            again = ", begun before" if self.resumed else ""
+            yield (
+                f"run {self.run}{again}: {self.records:,} records in; state is snapshot"
+                f" {self.snapshot_id}"
+            )
+            rows = [(name, f"{count:,}") for name, count in self.rows.items()]
+            yield Table("", ("<sink", ">rows"), rows)
+        elif self.absent:
+            yield "nothing to read:"
+        else:
+            yield "nothing new: no source has got anything since the last run"
+        for name, path in self.absent.items():
+            yield f"source {name}: there is nothing at {path}"
+        if self.absent and not self.run:
+            yield "put input there, or correct the paths of the job's sources, and run it again"
 
 
 def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunResult:
@@ -163,7 +192,8 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
             refuse_during_erasure(version.claims, job.name)
         done = _Run(job, lake, log, turn, given).go()
     absent = {name: source.path for name, source in job.sources.items() if is_absent(source)}
-    return replace(done, absent=absent)
+    no_input = not done.run and len(absent) == len(job.sources) > 0
+    return replace(done, absent=absent, no_input=no_input)
 
 
 def _time_of(millis: int) -> datetime | None:

@@ -28,7 +28,7 @@ Source: `SinkWriterOperator`, `CommittableCollectorSerializer`; `KafkaWriterStat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from statelake.state_core.connectors.elements import Element, StateElement, elements_of
@@ -36,6 +36,7 @@ from statelake.state_core.connectors.versioned import read_versioned
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.printable import Printed, Table
 
 WRITER_STATE = "writer_raw_states"
 COMMITTER_STATE = "streaming_committer_raw_states"
@@ -45,13 +46,14 @@ _BUCKET_MAGIC = 0x1E764B79
 _REQUEST_STATES = ("received", "retry", "failed", "committed")
 _OWNERSHIPS = ("implicit by subtask id", "explicit by writer state")
 _UNKNOWN = -1
+SHOWN = 1000  # commits of one sink, to people
 
 Value = TypeVar("Value")
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Sink:
+class Sink(Printed):
     """A sink's state in a snapshot.
 
     Attributes:
@@ -65,6 +67,28 @@ class Sink:
     operator: str
     writers: tuple[Row, ...]
     to_commit: tuple[Row, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read: the table of what is to be committed."""
+        names = list(dict.fromkeys(name for row in self.to_commit for name in row))
+        title = f"{self.operator}: sink"
+        title += f", {len(self.writers):,} writers" if self.writers else ""
+        if not names:
+            yield title
+            return
+        yield Table(
+            f"{title}, {len(self.to_commit):,} to commit",
+            [f"<{name.replace('_', ' ')}" for name in names],
+            [
+                ["-" if row.get(name) is None else str(row[name]) for name in names]
+                for row in self.to_commit[:SHOWN]
+            ],
+            max(0, len(self.to_commit) - SHOWN),
+        )
 
 
 def sink_of(operator_id: str, operator: str, elements: Sequence[StateElement]) -> Sink | None:

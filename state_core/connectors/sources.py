@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from statelake.state_core.connectors.elements import Element, StateElement, elements_of
 from statelake.state_core.connectors.files import (
@@ -44,11 +44,34 @@ from statelake.state_core.connectors.sequences import (
 from statelake.state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.printable import Printed, Table
 
 READER_STATE = "SourceReaderState"
 OLD_KAFKA_STATE = "topic-partition-offset-states"
 SOURCE_STATES = (READER_STATE, OLD_KAFKA_STATE)
 _COORDINATOR_VERSIONS = (0, 1)
+SHOWN = 1000  # splits of one source, to people
+_TITLES = {
+    "kafka": "Kafka",
+    "file": "files",
+    "sequence": "number sequence",
+    "bytes": "a source that is not known",
+}
+# what is shown of a split: its name, and the column's head
+_COLUMNS = {
+    "kafka": (
+        ("topic", "<topic"), ("partition", ">partition"), ("offset", ">offset"),
+        ("stopping_offset", ">stops at"),
+    ),
+    "file": (
+        ("path", "<path"), ("start", ">start"), ("length", ">length"), ("position", ">position"),
+        ("records_after_position", ">then skips"),
+    ),
+    "sequence": (
+        ("split_id", "<split"), ("next_number", ">next"), ("last_number", ">last"),
+    ),
+    "bytes": (("version", ">version"), ("bytes", ">bytes")),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +182,7 @@ def _read_coordinator(source: DataInput) -> Coordinator:
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Printed):
     """A source's state in a snapshot.
 
     Attributes:
@@ -235,6 +258,59 @@ class Source:
             yield "waiting", None, split
         for partition in self.finished:
             yield "finished", None, partition
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        enumerator: dict[str, Any] | None = None
+        if self.coordinator is not None:
+            enumerator = {
+                "kind": "bytes" if self.enumerator is None else self.enumerator.kind,
+                "version": self.coordinator.enumerator_version,
+                "bytes": len(self.coordinator.data),
+            }
+            if isinstance(self.enumerator, KafkaEnumerator):
+                enumerator["initial_discovery_finished"] = self.enumerator.discovered
+            if isinstance(self.enumerator, PendingFiles):
+                enumerator["processed_paths"] = list(self.enumerator.processed)
+        splits = [
+            {"status": status, "subtask": subtask, "version": split.version} | split.columns()
+            for status, subtask, split in self.splits()
+        ]
+        return {
+            "operator": self.operator, "operator_id": self.operator_id, "kind": self.kind,
+            "splits": splits, "enumerator": enumerator,
+        }  # fmt: skip
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read: the table of splits."""
+        rows: list[tuple[dict[str, Any], str]] = [
+            ({"version": split.version} | split.columns(),
+             status if subtask is None else f"subtask {subtask}")
+            for status, subtask, split in self.splits()
+        ]  # fmt: skip
+        columns = list(_COLUMNS[self.kind])
+        if self.kind == "kafka":
+            rows.sort(key=lambda row: (row[0]["topic"], row[0]["partition"]))
+            if all(row.get("stopping_offset") is None for row, _ in rows):
+                columns.pop()
+        yield Table(
+            f"{self.operator}: {_TITLES[self.kind]}",
+            [*(head for _, head in columns), "<where"],
+            [
+                [*(_cell(row.get(name)) for name, _ in columns), where]
+                for row, where in rows[:SHOWN]
+            ],
+            max(0, len(rows) - SHOWN),
+        )
+        if self.enumerator is None and self.coordinator is not None:
+            yield (
+                f"the enumerator's state, {len(self.coordinator.data):,} bytes of version"
+                f" {self.coordinator.enumerator_version}, is not known"
+            )
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 def source_of(

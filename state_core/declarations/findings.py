@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
+from typing import Any
+
+from statelake.state_core.printable import Printed, Table
 
 
 class Severity(Enum):
@@ -49,9 +53,40 @@ class Finding:
         state = f", state {self.state!r}" if self.state else ""
         return f"operator {self.operator!r}{function}{state}"
 
-    def as_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str]:
         """Return the finding for JSON."""
         return {**asdict(self), "severity": self.severity.value}
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}{self.remedy and '; ' + self.remedy}"
+
+
+class JobFindings(Printed, list[Finding]):
+    """All findings about a job."""
+
+    @property
+    def faults(self) -> int:
+        """The number of faults among them."""
+        return sum(finding.fault for finding in self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as JSON can hold them."""
+        return {"legal": not self.faults, "findings": [finding.to_json() for finding in self]}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        title = f"{_count(self.faults, 'fault')}, {_count(len(self) - self.faults, 'warning')}"
+        if not self:
+            yield title
+            return
+        rows = [
+            (each.severity.value, each.rule,
+             f"{each.operator} ({each.function})" if each.function else each.operator,
+             each.state, [each.problem, *([f"→ {each.remedy}"] if each.remedy else [])])
+            for each in self
+        ]  # fmt: skip
+        yield Table(title, ("<severity", "<rule", "<operator", "<state", "<what"), rows)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"

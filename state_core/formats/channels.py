@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.errors import CorruptSnapshotError, NotFoundError
+from statelake.state_core.errors import CorruptSnapshotError, DeclarationError, NotFoundError
 from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.formats.layout.keyed_layout import raw_column
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
@@ -46,6 +46,8 @@ from statelake.state_core.model.handles import StreamHandle
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor
+from statelake.state_core.serializers.framework.opaque_values import restore_bounded
+from statelake.state_core.serializers.type_spec import parse_type
 
 __all__ = [
     "ChannelElements",
@@ -53,6 +55,7 @@ __all__ = [
     "channels_among",
     "channels_of",
     "read_channels",
+    "record_serializer",
     "records_in_flight",
     "value_serializer",
 ]
@@ -115,6 +118,7 @@ class ChannelElements:
 
     Attributes:
         channel: The channel.
+        position: Its position among the channels of the snapshot.
         buffers: The number of its buffers.
         size: The bytes of those buffers.
         ends_one: The number of bytes at the beginning that complete a record whose first part its
@@ -127,6 +131,7 @@ class ChannelElements:
     """
 
     channel: Channel
+    position: int
     buffers: int
     size: int
     ends_one: int
@@ -207,19 +212,39 @@ class ChannelElements:
         return pa.array(timestamps, mask=~having)
 
 
-def read_channels(channels: Iterable[Channel]) -> Iterator[ChannelElements]:
+def read_channels(
+    channels: Iterable[Channel], operator: str | None = None
+) -> Iterator[ChannelElements]:
     """Yield the elements of all channels of a snapshot: received ones first, then unsent ones.
 
     One channel is in memory at a time, and the last, partial record of each received one.
 
+    Args:
+        channels: All channels of the snapshot.
+        operator: Yield only those of this operator: its uid or id.
+
     Raises:
+        NotFoundError: The operator has nothing in flight.
         SnapshotError: A file can't be read, or is damaged.
     """
+    if operator is None:
+        return _read(channels)
+    listed = list(channels)
+    wanted = {each for each in listed if operator in (each.operator, each.operator_id)}
+    if not wanted:
+        known = ", ".join(dict.fromkeys(each.operator for each in listed)) or "none"
+        raise NotFoundError(
+            f"operator {operator!r} has nothing in flight", remedy=f"these have: {known}"
+        )
+    return (elements for elements in _read(listed) if elements.channel in wanted)
+
+
+def _read(channels: Iterable[Channel]) -> Iterator[ChannelElements]:
     exchanges = _Exchanges()
-    unsent: list[Channel] = []
-    for channel in channels:
+    unsent: list[tuple[int, Channel]] = []
+    for position, channel in enumerate(channels):
         if not channel.received:
-            unsent.append(channel)
+            unsent.append((position, channel))
             continue
         buffers = channel.buffers()
         data = b"".join(buffers)
@@ -227,15 +252,15 @@ def read_channels(channels: Iterable[Channel]) -> Iterator[ChannelElements]:
         last = b"" if walked is None else data[int(walked[0][-1]) - LENGTH_BYTES :]
         if last:
             exchanges.begun[_pair(channel)][_end(channel)] = last
-        yield _elements(channel, buffers, b"", len(last), walked)
-    for channel in unsent:
+        yield _elements(channel, position, buffers, b"", len(last), walked)
+    for _, channel in unsent:
         exchanges.look(channel)
     receivers = exchanges.receivers()
-    for channel in unsent:
+    for position, channel in unsent:
         buffers = channel.buffers()
         prefix = exchanges.begun[_pair(channel)].get(receivers.get(_end(channel), NOBODY), b"")
         walked = _walk(b"".join((prefix, *buffers)), ends_whole=True)
-        yield _elements(channel, buffers, b"" if walked is None else prefix, 0, walked)
+        yield _elements(channel, position, buffers, b"" if walked is None else prefix, 0, walked)
 
 
 def _end(channel: Channel) -> _End:
@@ -315,6 +340,7 @@ class _Exchanges:
 
 def _elements(
     channel: Channel,
+    position: int,
     buffers: list[bytes],
     prefix: bytes,
     begins_one: int,
@@ -325,8 +351,9 @@ def _elements(
     nothing = np.array([LENGTH_BYTES], np.int64), np.empty(0, np.uint8)
     starts, tags = nothing if walked is None else walked
     ends_one = int(starts[1]) - LENGTH_BYTES - len(prefix) if prefix else 0
+    whole = walked is not None
     return ChannelElements(
-        channel, len(buffers), size, ends_one, begins_one, walked is not None, data, starts, tags
+        channel, position, len(buffers), size, ends_one, begins_one, whole, data, starts, tags
     )
 
 
@@ -393,6 +420,24 @@ def records_in_flight(channels: Iterable[Channel]) -> list[InFlight]:
     for elements in read_channels(channels):
         in_flight[elements.channel.operator_id] += elements
     return list(in_flight.values())
+
+
+def record_serializer(
+    type_: str, like: str, value_of: Callable[[str, str], TypeSerializer]
+) -> TypeSerializer | None:
+    """Return the serializer of a Java type, or of a state's values; see `Snapshot`.
+
+    Args:
+        type_: The Java type, or an empty text.
+        like: `operator/state`, or an empty text.
+        value_of: Returns the serializer of the values of a state of an operator.
+    """
+    if type_ and like:
+        raise DeclarationError("give either a type, or a state with values of the same type")
+    if like:
+        operator, _, state = like.rpartition("/")
+        return value_of(operator, state)
+    return restore_bounded(parse_type(type_)) if type_ else None
 
 
 def value_serializer(snapshot: Snapshot, operator: str, state: str) -> TypeSerializer:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "HeavyKey",
     "LongCollection",
     "StateWeights",
+    "expired_until",
     "heaviest_key",
     "weigh_operator",
 ]
@@ -338,6 +340,12 @@ def _weigh_slice(
     for of_state in weights.values():
         of_state.close()
     return {file.states[index].name: of_state for index, of_state in weights.items()}
+
+
+def expired_until(at: datetime, lives: Iterable[timedelta]) -> list[int]:
+    """Return the latest access that has expired, in epoch milliseconds, for each time to live."""
+    millis = round(at.timestamp() * 1000)
+    return [millis - live // timedelta(milliseconds=1) for live in lives]
 
 
 def heaviest_key(operator: Operator, key_group: int) -> HeavyKey | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -563,6 +563,7 @@ def describe_snapshot(
     entries: bool | None = None,
     schema: bool = False,
     key_groups: bool = True,
+    keys: bool = False,
 ) -> SnapshotDescription:
     """Return the description of a snapshot; arguments as for `Snapshot.describe`.
 
@@ -578,7 +579,9 @@ def describe_snapshot(
         snapshot.checkpoint_id,
         snapshot.compression,
         tuple(
-            describe_operator(operator, entries=counted, schema=schema, key_groups=key_groups)
+            describe_operator(
+                operator, entries=counted, schema=schema, key_groups=key_groups, keys=keys
+            )
             for operator in snapshot.operators
         ),
         parallelism,
@@ -586,7 +589,12 @@ def describe_snapshot(
 
 
 def describe_operator(
-    operator: Operator, *, entries: bool = True, schema: bool = False, key_groups: bool = True
+    operator: Operator,
+    *,
+    entries: bool = True,
+    schema: bool = False,
+    key_groups: bool = True,
+    keys: bool = False,
 ) -> OperatorDescription:
     """Return the description of an operator; arguments as for `Snapshot.describe`.
 
@@ -602,7 +610,7 @@ def describe_operator(
         sizes, spread = _stored_sizes(operator)
     keyed = (_keyed_state(each, totals.get(each.name), schema) for each in operator.keyed_states)
     others = (_operator_state(state, counted, schema) for state in operator.operator_states)
-    return OperatorDescription(
+    described = OperatorDescription(
         operator.operator_id,
         operator.uid,
         operator.name,
@@ -620,6 +628,15 @@ def describe_operator(
         sizes,
         spread,
     )
+    return _with_key(described, operator) if keys else described
+
+
+def _with_key(described: OperatorDescription, operator: Operator) -> OperatorDescription:
+    """Add the heaviest key of the key group with the most bytes."""
+    from statelake.state_core.formats.key_weights import heaviest_key  # noqa: PLC0415 - if asked
+
+    key = heaviest_key(operator, described.heaviest[0]) if described.heaviest else None
+    return replace(described, heaviest_key=key, keys_asked=True)
 
 
 def _stored_sizes(operator: Operator) -> tuple[I64Array, bool]:

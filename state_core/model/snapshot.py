@@ -11,9 +11,10 @@ whose copy differs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -28,7 +29,13 @@ from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.printable import LONGEST, Table, brief, kind_text
 
 if TYPE_CHECKING:
+    from statelake.state_core.connectors.sinks import Sink
+    from statelake.state_core.connectors.sources import Source
+    from statelake.state_core.formats.channels import ChannelElements
+    from statelake.state_core.formats.key_weights import StateWeights
+    from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.description import SnapshotDescription
+    from statelake.state_core.serializers.framework.base import TypeSerializer
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
 SLICE_BYTES = 32 << 20
@@ -679,6 +686,7 @@ class Snapshot:
         entries: bool | None = None,
         schema: bool = False,
         key_groups: bool = True,
+        keys: bool = False,
     ) -> SnapshotDescription:
         """Return what it holds: operators, states, types, sizes, key groups and their skew.
 
@@ -692,6 +700,7 @@ class Snapshot:
             schema: Whether to list the columns of each state.
             key_groups: Whether to look at key groups; without, nothing is read but `_metadata` and
                 the heads of files.
+            keys: Whether to name the heaviest key of each operator's heaviest key group.
 
         Raises:
             CorruptSnapshotError: The bytes are not entries.
@@ -702,8 +711,9 @@ class Snapshot:
         )
 
         return describe_snapshot(
-            self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups
-        )
+            self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups,
+            keys=keys,
+        )  # fmt: skip
 
     @property
     def compression(self) -> str:
@@ -739,12 +749,43 @@ class Snapshot:
         """Return the operator of that uid, name or id, as `operator` does."""
         return self.operator(wanted)
 
-    def get(self, key: object) -> dict[str, dict[str, pa.Table]]:
+    @property
+    def taken_at(self) -> datetime:
+        """When it was taken: the time of its file `_metadata`."""
+        name = self.files.metadata_path.rpartition("/")[2]
+        return datetime.fromtimestamp(self.files.directory.modified(name), timezone.utc)
+
+    def keyed_operators(self, operator: str | None, state: str | None) -> tuple[Operator, ...]:
+        """Return the operators with keyed state, or only those that are asked for.
+
+        Args:
+            operator: Only this operator: its uid, name or id.
+            state: Only operators with a keyed state of that name.
+
+        Raises:
+            NotFoundError: There is no such operator or state, or no keyed state at all.
+        """
+        operators = self.operators if operator is None else (self.operator(operator),)
+        names = [keyed.name for each in operators for keyed in each.keyed_states]
+        check_states(state, names)
+        if not names:
+            raise NotFoundError("there is no keyed state", remedy="name a snapshot that has some")
+        return tuple(
+            each
+            for each in operators
+            if any(state in (None, keyed.name) for keyed in each.keyed_states)
+        )
+
+    def get(
+        self, key: object, *, operator: str | None = None, state: str | None = None
+    ) -> dict[str, dict[str, pa.Table]]:
         """Return all that is held for one key, by operator and state.
 
         Args:
             key: The key as in a column `key`; operators whose keys are of another type are left
                 out.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
 
         Returns:
             For each operator and each of its keyed states that holds something, what its `get`
@@ -752,20 +793,136 @@ class Snapshot:
 
         Raises:
             EncodeError: No operator has keys of such a type.
+            NotFoundError: There is no such operator or state, or no keyed state at all.
             CorruptSnapshotError: The bytes are not what the header says they are.
         """
         found: dict[str, dict[str, pa.Table]] = {}
         refused: EncodeError | None = None
-        for operator in filter(lambda each: each.keyed_states, self.operators):
+        for owner in self.keyed_operators(operator, state):
+            states = [each for each in owner.keyed_states if state in (None, each.name)]
             try:
-                tables = {state.name: state.get(key) for state in operator.keyed_states}
-            except EncodeError as error:  # noqa: PERF203 - of each operator
+                tables = {each.name: each.get(key) for each in states}
+            except EncodeError as error:
                 refused = error
             else:
-                found[operator.label] = {name: rows for name, rows in tables.items() if len(rows)}
+                found[owner.label] = {name: rows for name, rows in tables.items() if len(rows)}
         if refused is not None and not found:
             raise refused
         return {label: tables for label, tables in found.items() if tables}
+
+    def sources(self) -> list[Source]:
+        """Return its sources, with the offsets, positions and splits from which they continue.
+
+        Raises:
+            SnapshotError: The state of a source can't be read.
+        """
+        from statelake.state_core.connectors.sources import sources_of  # noqa: PLC0415 - if asked
+
+        return sources_of(self)
+
+    def sinks(self) -> list[Sink]:
+        """Return its sinks, with what they have still to commit.
+
+        Raises:
+            SnapshotError: The state of a sink can't be read.
+        """
+        from statelake.state_core.connectors.sinks import sinks_of  # noqa: PLC0415 - if asked
+
+        return sinks_of(self)
+
+    def channels(self) -> list[Channel]:
+        """Return its channels with records in flight, by operator and subtask."""
+        from statelake.state_core.formats.channels import channels_of  # noqa: PLC0415 - if asked
+
+        return channels_of(self)
+
+    def read_channels(self, operator: str | None = None) -> Iterator[ChannelElements]:
+        """Yield the elements in flight of each channel: received ones first, then unsent ones.
+
+        Args:
+            operator: Only of this operator: its uid or id.
+
+        Raises:
+            NotFoundError: The operator has nothing in flight.
+            SnapshotError: A file can't be read, or is damaged.
+        """
+        from statelake.state_core.formats.channels import read_channels  # noqa: PLC0415 - if asked
+
+        return read_channels(self.channels(), operator)
+
+    def record_serializer(self, *, type: str = "", like: str = "") -> TypeSerializer | None:  # noqa: A002
+        """Return a serializer for `ChannelElements.decode`: no snapshot has the type of records.
+
+        Args:
+            type: Their type, as Java writes it: `Tuple2<Long, String>`.
+            like: `operator/state`, if they are of the type of a state's values.
+
+        Returns:
+            None if neither is given: records are then bytes.
+
+        Raises:
+            NotFoundError: There is no such state, or it has no values.
+            DeclarationError: Both are given.
+            EncodeError: There is no such type.
+        """
+        from statelake.state_core.formats.channels import record_serializer  # noqa: PLC0415 - if asked
+
+        return record_serializer(type, like, self._value_serializer)
+
+    def _value_serializer(self, operator: str, state: str) -> TypeSerializer:
+        from statelake.state_core.formats.channels import value_serializer  # noqa: PLC0415 - if asked
+
+        return value_serializer(self, operator, state)
+
+    def top(
+        self,
+        limit: int = 10,
+        *,
+        operator: str | None = None,
+        state: str | None = None,
+        ttl: Iterable[timedelta] = (),
+        at: datetime | None = None,
+    ) -> dict[str, dict[str, StateWeights]]:
+        """Return the heaviest keys of each keyed state, exactly, by operator and state.
+
+        Args:
+            limit: How many keys of each state.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
+            ttl: Times to live: how much would be gone at each is in `StateWeights.expiries`.
+            at: When it would; by default when the snapshot was taken.
+
+        Raises:
+            NotFoundError: There is no such operator or state, or no keyed state at all.
+            CorruptSnapshotError: The bytes are not entries.
+        """
+        from statelake.state_core.formats.key_weights import (  # noqa: PLC0415 - see test_architecture
+            expired_until,
+            weigh_operator,
+        )
+
+        states = None if state is None else [state]
+        operators = self.keyed_operators(operator, state)
+        lives = list(ttl)
+        until = expired_until(at or self.taken_at, lives) if lives else []
+        return {
+            each.label: weigh_operator(each, limit, states=states, until=until)
+            for each in operators
+        }
+
+
+def check_states(state: str | None, names: Collection[str]) -> None:
+    """Refuse the name of a keyed state that does not exist.
+
+    Raises:
+        NotFoundError: The state is not among the names.
+    """
+    if state is not None and state not in names:
+        known = sorted(set(names))
+        raise NotFoundError(
+            f"no operator has a keyed state {state!r}",
+            remedy=f"there are: {', '.join(known) or 'none'}{did_you_mean(state, known)}",
+        )
 
 
 def columns_of(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

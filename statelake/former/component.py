@@ -4,14 +4,9 @@ Installed as that module for one release, in folders without `__init__`: a packa
 project's own comes before it.
 """
 
-import warnings
-
 from statelake.dagster import StateLake
+from statelake.state_core.deprecation import warn_deprecated
 
 __all__ = ["StateLake"]
 
-warnings.warn(
-    "the component is called statelake.dagster.StateLake: change the `type` in defs.yaml",
-    FutureWarning,
-    stacklevel=2,
-)
+warn_deprecated("pipelines.orchestration.component.StateLake")

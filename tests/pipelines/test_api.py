@@ -15,6 +15,8 @@ from statelake.state_core.errors import DeclarationError, HeldError, NotFoundErr
 from tests.support.lakes import DEMO, KINDS, LOCAL, edit, entries, golden
 
 KEY = -783633772217
+TOTALS = 120  # rows of `kinds/total` on monday
+FLINK_COMPRESSION = "execution.checkpointing.snapshot-compression"
 MOST_MODULES = 60  # to open a snapshot, of all there are
 LIKE_THE_SAVEPOINTS = {
     "kinds": KINDS,
@@ -185,6 +187,29 @@ def test_a_snapshot_is_checked(made: sl.Job) -> None:
     (heaviest,) = monday.top(1, state="total")["kinds"]["total"].heaviest()
     assert len(monday.get(heaviest.key)["kinds"]["total"]) == 1
     assert (monday.sources(), monday.sinks(), monday.channels()) == ([], [], [])
+
+
+def test_a_savepoint_is_checked_shared_and_compressed_without_a_lake_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """By the words of the command, and each result prints what the command prints."""
+    source, names = DEMO / "monday", ("salvaged", "sample", "small")
+    salvaged, sample, small = (str(tmp_path / name) for name in names)
+    report = sl.check_integrity(source)
+    assert (report.sound, str(report).partition(":")[0]) == (True, "sound")
+    assert str(sl.salvage(source, salvaged)).endswith("; nothing is lost")
+    with sl.in_temporary_lake(source) as snapshot:
+        directory = Path(snapshot.job.lake.catalog.location)
+        assert snapshot.export(sample, sample=0.5).path == sample
+    assert not directory.exists()
+    assert 0 < len(sl.open_snapshot(sample)["kinds"]["total"].to_arrow()) < TOTALS
+    compressed = sl.compress(source, small, conf={FLINK_COMPRESSION: "true"})
+    assert str(compressed).startswith(f"wrote {small}, compression snappy")
+    opened = sl.open_snapshot(source)
+    assert (opened.sources(), opened.sinks(), opened.channels()) == ([], [], [])
+    assert list(opened.read_channels()) == []
+    with pytest.raises(sl.StateError, match="give either a type, or a state"):
+        opened.record_serializer(type="Long", like="kinds/total")
 
 
 def test_an_erasure_is_planned_executed_and_audited(tmp_path: Path) -> None:

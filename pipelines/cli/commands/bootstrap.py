@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
+from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
@@ -14,8 +17,6 @@ from statelake.pipelines.cli.options import (
     metadata_version_option,
     operator_state_version_option,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.operations.bootstrap import bootstrap
 
 
 @click.command("bootstrap")
@@ -77,19 +78,13 @@ def bootstrap_command(
     if (lake is None) != (job is None) or (snapshot_id is not None and lake is None):
         raise click.UsageError("give --lake and --job together; --snapshot goes with them")
     with progress_bar("bootstrapping", quiet=as_json_) as progress:
+        bootstrap = partial(api.bootstrap, engine=engine, progress=progress)
+        if lake is not None and job is not None:
+            opened = api.Lake(lake).job(job, engine=engine, progress=progress)
+            bootstrap = partial(opened.bootstrap, name=snapshot_id)
         done = bootstrap(
-            None,
-            spec,
-            to,
-            parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            compression="snappy" if compress else compression,
-            metadata_version=metadata_version,
+            spec, to, parallelism=parallelism, max_parallelism=max_parallelism,
+            compression="snappy" if compress else compression, metadata_version=metadata_version,
             operator_state_version=operator_state_version,
-            lake=None if lake is None else Catalog(lake),
-            job=job or "",
-            snapshot_id=snapshot_id,
-            engine=engine,
-            progress=progress,
-        )
+        )  # fmt: skip
     show(done, as_json_=as_json_, marked=done.written.path)

@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 import click
 
-from statelake.pipelines.cli.commands.terminal import (
-    as_json,
-    bytes_text,
-    json_option,
-    print_table,
-    tell,
-)
+from statelake.pipelines.api import Checkpoints
+from statelake.pipelines.cli.commands import terminal
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, tell
 from statelake.pipelines.cli.options import (
     answer,
     configured_option,
     lake_is_meant,
     refuse_untrusted,
 )
-from statelake.pipelines.lake.commits.checkpoint_dropping import drop_records
-from statelake.pipelines.lake.commits.checkpoint_migrating import (
-    REFUSED,
-    changelog_of,
-    migrate_records,
-)
-from statelake.pipelines.lake.commits.checkpoint_records import (
-    TaskRecord,
-    kafka_changelogs,
-    last_records,
-    open_log,
-    read_records,
-)
-from statelake.pipelines.lake.commits.checkpoint_verifying import faults_of, verify_log
-from statelake.pipelines.lake.commits.state_backend import LakeBackend
-from statelake.pipelines.shown import age_text
-from statelake.state_core.commit import (
-    BlobStoreBackend,
-    ChangelogBackend,
-    FileSystemBlobStore,
-    StateBackendFactory,
-)
-from statelake.state_core.commit.records.clocks import now_millis
-from statelake.state_core.commit.records.records import (
-    BLOB_STORE_FACTORY,
-    CHANGELOG_FACTORY,
-    LAKE_FACTORY,
-)
-from statelake.state_core.errors import NotFoundError
-from statelake.state_core.files.filesystem import Directory
-
-SHORT = {BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog", LAKE_FACTORY: "lake"}
+from statelake.state_core.errors import DeclarationError
 
 log_option = click.option(
     "--log",
@@ -85,23 +48,7 @@ def list_command(location: str, as_json_: bool) -> None:
       statelake checkpoints list --log /data/lake/orders/_runs/checkpoints
       statelake checkpoints list --log s3://bucket/checkpoints --json
     """
-    now = now_millis()
-    records = [
-        record
-        for versions in last_records(read_records(open_log(location))).values()
-        for _, record in sorted(versions.items())
-    ]
-    if as_json_:
-        as_json([_plain(record, now) for record in records])
-        return
-    rows = [
-        (record.task, str(record.checkpoint.version), str(record.id or ""),
-         age_text(now - record.record.appended_at), _markers(record), str(record.record.offset))
-        for record in records
-    ]  # fmt: skip
-    tasks = len({(record.key.grouper, record.task) for record in records})
-    columns = ("<task", ">version", "<checkpoint", ">age", "<markers", ">offset")
-    print_table(f"{tasks} tasks", columns, rows)
+    terminal.show(Checkpoints(location).list(), as_json_=as_json_)
 
 
 @checkpoints.command()
@@ -119,20 +66,7 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
       statelake checkpoints show --log checkpoints --task "Partition 3" \\
           --checkpoint 1700000000000-42 | jq .checkpoint
     """
-    records = [
-        read_record
-        for read_record in read_records(open_log(location))
-        if read_record.task == task
-        and (version is None or read_record.checkpoint.version == version)
-        and (identifier is None or str(read_record.id) == identifier)
-    ]
-    if not records:
-        raise NotFoundError(
-            f"no such record of task {task!r}",
-            place=location,
-            remedy="`statelake checkpoints list` has the last ones; older ones may be removed",
-        )
-    as_json(records[-1].to_json())
+    as_json(Checkpoints(location).show(task, identifier, version=version).to_json())
 
 
 @checkpoints.command()
@@ -174,32 +108,14 @@ def verify(
         refuse_untrusted(click.get_current_context())
     if bool(lake) != bool(job):
         raise click.UsageError("give --lake and --job together")
-    backends = list(_backends(blobs, lake, changelogs))
-    if not backends:
+    if not (blobs or lake or changelogs):
         raise click.UsageError("say where state is: --blobs, --lake with --job, or --changelogs")
-    markers = verify_log(
-        open_log(location), backends, (job or "", job_id), tasks=tasks, every=every
-    )
-    faults = faults_of(markers)
-    if as_json_:
-        as_json(
-            {
-                "sound": not faults,
-                "faults": faults,
-                "markers": [asdict(marker) for marker in markers],
-            }
-        )
-    else:
-        rows = [
-            (marker.task, marker.checkpoint, marker.store,
-             SHORT.get(marker.backend, marker.backend), marker.outcome,
-             bytes_text(marker.size) if marker.size else "", marker.why)
-            for marker in markers
-        ]  # fmt: skip
-        title = f"{len(markers)} markers, {len(faults)} faults"
-        columns = ("<task", "<checkpoint", "<store", "<backend", "<outcome", ">restored", "<why")
-        print_table(title, columns, rows)
-    answer(yes=not faults)
+    verified = Checkpoints(location).verify(
+        blobs=blobs, lake=lake, job=job or "", changelogs=changelogs, job_id=job_id, tasks=tasks,
+        all=every,
+    )  # fmt: skip
+    terminal.show(verified, as_json_=as_json_)
+    answer(yes=not verified.faults)
 
 
 @checkpoints.command()
@@ -220,8 +136,7 @@ def drop(location: str, blobs: str | None, keep: int, as_json_: bool) -> None:
       statelake checkpoints drop --log checkpoints --keep 10
       statelake checkpoints drop --log checkpoints --blobs s3://bucket/state --keep 3
     """
-    store = FileSystemBlobStore(Directory(blobs).confined()) if blobs else None
-    done = drop_records(open_log(location), keep, store)
+    done = Checkpoints(location).drop(keep, blobs=blobs)
     if as_json_:
         as_json(asdict(done))
         return
@@ -258,50 +173,8 @@ def migrate(
       statelake checkpoints migrate --log checkpoints --rollback
     """
     try:
-        changelogs = dict(map(changelog_of, named))
-    except ValueError as error:
+        done = Checkpoints(location).migrate(named, tasks=tasks, rollback=rollback, dry_run=dry_run)
+    except DeclarationError as error:
         raise click.UsageError(str(error)) from error
-    done = migrate_records(
-        open_log(location), changelogs, tasks=tasks, rollback=rollback, dry_run=dry_run
-    )
-    refused = sum(migration.outcome == REFUSED for migration in done)
-    if as_json_:
-        as_json([asdict(migration) for migration in done])
-    else:
-        title = f"{len(done)} tasks, {refused} refused" + (", nothing appended" * dry_run)
-        rows = [
-            (migration.task, migration.outcome, migration.checkpoint, migration.why)
-            for migration in done
-        ]
-        print_table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
-    answer(yes=not refused)
-
-
-def _backends(
-    blobs: str | None, lake: str | None, changelogs: str | None
-) -> Iterator[StateBackendFactory]:
-    if blobs:
-        yield BlobStoreBackend(FileSystemBlobStore(Directory(blobs).confined()))
-    if lake:
-        yield LakeBackend(Directory(lake).confined())
-    if changelogs:
-        yield ChangelogBackend(kafka_changelogs(changelogs))
-
-
-def _markers(record: TaskRecord) -> str:
-    return "; ".join(
-        f"{SHORT.get(name, name)}: {', '.join(stores)}" for name, stores in record.backends.items()
-    )
-
-
-def _plain(record: TaskRecord, now: int) -> dict[str, Any]:
-    return {
-        "task": record.task,
-        "grouper": record.key.grouper,
-        "version": record.checkpoint.version,
-        "checkpoint": None if record.id is None else str(record.id),
-        "offset": record.record.offset,
-        "appended_at": record.record.appended_at,
-        "age_ms": now - record.record.appended_at,
-        "markers": record.backends,
-    }
+    terminal.show(done, as_json_=as_json_)
+    answer(yes=not done.refused)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from statelake.pipelines.api import Lake
-from statelake.pipelines.cli.commands.terminal import as_json, bytes_text, json_option, tell
+from statelake.pipelines.cli.commands.terminal import as_json, bytes_text, json_option, show, tell
 from statelake.pipelines.cli.options import lake_option
 
 
@@ -80,14 +78,4 @@ def upgrade(lake: str, yes: bool, as_json_: bool) -> None:
     """
     opened = Lake(lake)
     plan = opened.upgrade() if yes else opened.plan_upgrade()
-    if as_json_:
-        as_json(asdict(plan) | {"upgraded": yes and plan.before < plan.after})
-        return
-    if plan.before == plan.after:
-        tell(f"nothing to do: the lake is of format {plan.after}")
-        return
-    what = f"from format {plan.before} to {plan.after}, in one commit"
-    tell(f"upgraded {what}" if yes else f"nothing was upgraded: --yes upgrades {what}")
-    tell(f"  columns of the catalog that are added: {', '.join(plan.columns) or 'none'}")
-    needed = (f"{name} (statelake {since})" for name, since in plan.readers.items())
-    tell(f"  features that readers need then: {', '.join(needed) or 'none'}")
+    show(plan, as_json_=as_json_, marked="")

@@ -1,4 +1,4 @@
-"""`statelake diff` and `rescale`: questions about snapshots that change nothing."""
+"""`statelake diff` and `rescale`: compare snapshots, and plan a rescale; nothing is changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from statelake.pipelines.api import Lake
+from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -56,10 +56,9 @@ def diff(
       statelake diff --lake lake --job orders monday tuesday
       statelake diff --lake lake --job orders before after --fail-on-diff --json
     """
-    opened = Lake(lake)
-    earlier, later = (snapshot_named(opened.catalog, job, name) for name in (earlier, later))
     with progress_bar("comparing", quiet=as_json_) as progress:
-        compared = opened.job(job, engine=engine, progress=progress)
+        compared = Lake(lake).job(job, engine=engine, progress=progress)
+        earlier, later = (snapshot_named(compared, name) for name in (earlier, later))
         differences = compared[earlier].diff(later, examples=examples)
     if as_json_:
         as_json([asdict(difference) for difference in differences])
@@ -83,7 +82,7 @@ def diff(
     answer(yes=same or not fail_on_diff)
 
 
-@click.command()
+@click.command("plan-rescale")
 @lake_option
 @job_option
 @snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
@@ -91,7 +90,7 @@ def diff(
 @click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="A new one of these, too.")
 @plugins_option
 @json_option
-def rescale(
+def plan_rescale(
     lake: str,
     job: str,
     snapshot_id: str,
@@ -105,12 +104,12 @@ def rescale(
 
     \b
     Examples:
-      statelake rescale --lake lake --job orders --snapshot sp-1 --parallelism 12
-      statelake rescale --lake lake --job orders --snapshot sp-1 --parallelism 200 \\
+      statelake plan-rescale --lake lake --job orders --snapshot sp-1 --parallelism 12
+      statelake plan-rescale --lake lake --job orders --snapshot sp-1 --parallelism 200 \\
           --max-parallelism 1000
     """
     opened = Lake(lake).job(job)
-    snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
+    snapshot = opened[snapshot_named(opened, snapshot_id)]
     plans = snapshot.plan_rescale(parallelism, max_parallelism)
     if as_json_:
         as_json([plan.to_json() for plan in plans])

@@ -6,15 +6,17 @@ from collections.abc import Iterable
 
 import click
 
+from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import allow_external_option
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.files.compression import COMPRESSION_KEY, configured_compression
-from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 
 conf_option = click.option(
-    "--conf", multiple=True, metavar="KEY=VALUE", help=f"Flink's {COMPRESSION_KEY}, true or false."
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Flink's execution.checkpointing.snapshot-compression, true or false.",
 )
 
 
@@ -59,9 +61,9 @@ def compress(
       statelake compress /savepoints/sp-1-small --to /savepoints/plain --compression none
       statelake compress sp-1 --to sp-2 --conf execution.checkpointing.snapshot-compression=true
     """
-    codec = configured_compression(parse_conf(conf), compression) or "snappy"
     with progress_bar("compressing", quiet=as_json_) as progress:
-        done = recompress_snapshot(
-            savepoint, to, codec, allow_external=allow_external, progress=progress
-        )
+        done = api.compress(
+            savepoint, to, compression, conf=parse_conf(conf), allow_external=allow_external,
+            progress=progress,
+        )  # fmt: skip
     show(done, as_json_=as_json_, marked=done.path)

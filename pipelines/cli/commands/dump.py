@@ -1,4 +1,4 @@
-"""`statelake dump`: entries as JSON lines, without Spark."""
+"""`statelake dump`: print entries as JSON lines, without Spark."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from statelake import KeyGroupRange, open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_text
 from statelake.pipelines.cli.options import Reading, reading_options
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import NotFoundError, did_you_mean
-from statelake.state_core.formats import open_snapshot
-from statelake.state_core.model.handles import DistributionMode, KeyGroupRange
-from statelake.state_core.model.snapshot import Operator
 
-_MODES = {
-    DistributionMode.SPLIT_DISTRIBUTE: "operator_list",
-    DistributionMode.UNION: "operator_union",
-    DistributionMode.BROADCAST: "broadcast",
+if TYPE_CHECKING:
+    from statelake.state_core.model.snapshot import Operator
+
+# by how operator state is redistributed
+_KINDS = {
+    "SPLIT_DISTRIBUTE": "operator_list",
+    "UNION": "operator_union",
+    "BROADCAST": "broadcast",
 }
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class KeyGroups(click.ParamType[KeyGroupRange]):
-    """Key groups as an option names them: `17` or `0-63`."""
+    """A range of key groups: `17` or `0-63`."""
 
     name = "range"
 
@@ -51,7 +53,7 @@ class KeyGroups(click.ParamType[KeyGroupRange]):
 @click.option("--operator", help="Only this operator: its uid, name or id.")
 @click.option("--state", help="Only this state.")
 @click.option("--key-groups", type=KeyGroups(), help="Only these key groups: 17, or 0-63.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many lines.")
+@click.option("--limit", type=click.IntRange(min=0), help="Print at most so many lines.")
 @reading_options
 @plugins_option
 def dump(
@@ -116,7 +118,7 @@ def _names(operator: Operator) -> list[str]:
 def _all_lines(
     operators: Iterable[Operator], state: str | None, key_groups: KeyGroupRange | None
 ) -> Iterator[dict[str, Any]]:
-    """The lines of all operators, keyed state first; key groups select keyed state only."""
+    """Yield the lines of all operators, keyed state first; key groups select keyed state only."""
     for operator in operators:
         for keyed in operator.keyed_states:
             if state in (None, keyed.name):
@@ -124,6 +126,10 @@ def _all_lines(
                     yield from plain_rows(state_head(operator.label, keyed), batch)
         for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
-                head = {"operator": operator.label, "state": other.name, "kind": _MODES[other.mode]}
+                head = {
+                    "operator": operator.label,
+                    "state": other.name,
+                    "kind": _KINDS[other.mode.name],
+                }
                 for batch in other.batches():
                     yield from plain_rows(head, batch)

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any
 
 import click
 
+from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.sources.offsets import print_moved
-from statelake.pipelines.cli.commands.terminal import (
-    as_json,
-    bytes_text,
-    json_option,
-    print_table,
-    progress_bar,
-    tell,
-)
+from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.commands.times import Duration, Instant
 from statelake.pipelines.cli.options import (
     engine_option,
@@ -27,10 +18,6 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.recorded_sources import offsets_at, read_new_offsets
-from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
-from statelake.state_core.printable import saved_text
 
 
 @click.command()
@@ -41,14 +28,14 @@ from statelake.state_core.printable import saved_text
 @click.option(
     "--rename-uid", nargs=2, multiple=True, metavar="OPERATOR UID", help="Give an operator a uid."
 )
-@click.option("--drop-operator", multiple=True, metavar="OPERATOR", help="Leave an operator out.")
-@click.option("--keep-operator", multiple=True, metavar="OPERATOR", help="Leave all out but these.")
+@click.option("--drop-operator", multiple=True, metavar="OPERATOR", help="Drop an operator.")
 @click.option(
-    "--drop-state", multiple=True, metavar="OPERATOR/STATE", help="Leave a state out; or /timers."
+    "--keep-operator", multiple=True, metavar="OPERATOR", help="Drop all operators but these."
 )
 @click.option(
-    "--merge", multiple=True, metavar="[JOB:]SNAPSHOT", help="Take in another's operators."
+    "--drop-state", multiple=True, metavar="OPERATOR/STATE", help="Drop a state, or all /timers."
 )
+@click.option("--merge", multiple=True, metavar="[JOB:]SNAPSHOT", help="Add another's operators.")
 @click.option(
     "--purge", nargs=2, multiple=True, metavar="OPERATOR/STATE PREDICATE",
     help="Delete the rows that match: DuckDB's SQL over the table's columns; of a list the"
@@ -74,7 +61,7 @@ from statelake.state_core.printable import saved_text
 @click.option(
     "--at",
     type=Instant(),
-    help="When it has; by default when the snapshot was taken, as `snapshots` has it.",
+    help="The time for --expire; by default when the snapshot was taken, as `snapshots` lists.",
 )
 @click.option("--note", default="", help="Why; kept with the snapshot.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
@@ -151,39 +138,30 @@ def edit(
     _refuse_twice("--purge", purge)
     _refuse_twice("--expire", expire)
     _refuse_twice("--keep-keys", keep_keys)
-    opened = Catalog(lake)
-    parent = snapshot_named(opened, job, parent)
-    new_offsets = read_new_offsets(set_offsets) if set_offsets else []
-    if offsets_from_timestamp is not None and bootstrap_servers is not None:
-        new_offsets = offsets_at(opened, job, parent, bootstrap_servers, offsets_from_timestamp)
-    changes = SnapshotEdit(
-        rename=dict(rename_uid),
-        drop_operators=drop_operator,
-        keep_operators=keep_operator,
-        drop_states=drop_state,
-        merge=[_other(opened, other, job) for other in merge],
-        purge=dict(purge),
-        expire=dict(expire),
-        keep_keys=dict(keep_keys),
-        set_offsets=new_offsets,
-        at=at,
-    )
     with progress_bar("editing", quiet=as_json_) as progress:
-        done = edit_snapshot(
-            opened,
-            job,
-            parent,
-            snapshot_id,
-            changes,
-            note=note,
-            dry_run=dry_run,
-            engine=engine,
-            progress=progress,
-        )
-    if as_json_:
-        as_json(report_edit(done) | ({"expired_at": at or done.record.taken_at} if expire else {}))
-    else:
-        print_edit(done, parent, dry_run=dry_run)
+        opened = Lake(lake).job(job, engine=engine, progress=progress)
+        editor = opened[snapshot_named(opened, parent)].edit(snapshot_id)
+        editor.drop_operator(*drop_operator).keep_operator(*keep_operator).drop_state(*drop_state)
+        for operator, uid in rename_uid:
+            editor.rename_uid(operator, uid)
+        for other in merge:
+            owner, colon, name = other.rpartition(":")
+            merged = opened.lake.job(owner) if colon else opened
+            editor.merge(snapshot_named(merged, name), job=merged.name)
+        for state, predicate in purge:
+            editor.purge(state, predicate)
+        for state, ttl in expire:
+            editor.expire(state, ttl)
+        for operator, file in keep_keys:
+            editor.keep_keys(operator, file)
+        if set_offsets:
+            editor.set_offsets(*set_offsets)
+        if offsets_from_timestamp is not None and bootstrap_servers is not None:
+            editor.offsets_from_timestamp(offsets_from_timestamp, bootstrap_servers)
+        if at is not None:
+            editor.at(at)
+        done = editor.save(note=note, dry_run=dry_run)
+    show(done, as_json_=as_json_, marked=done.record.snapshot_id)
     if expire and at is None:
         goes = "would go" if dry_run else "is gone"
         click.echo(
@@ -195,54 +173,8 @@ def edit(
 
 
 def _refuse_twice(option: str, given: Sequence[tuple[str, object]]) -> None:
-    """Refuse an option that says two things of one operator or state."""
+    """Refuse an option that is given twice for one operator or state."""
     names = [name for name, _ in given]
     for name in names:
         if names.count(name) > 1:
             raise click.UsageError(f"{option} names {name} twice: give it once")
-
-
-def _other(lake: Catalog, text: str, job: str) -> tuple[str, str]:
-    other, colon, name = text.rpartition(":")
-    other = other if colon else job
-    return other, snapshot_named(lake, other, name)
-
-
-def report_edit(done: EditResult) -> dict[str, Any]:
-    """What an edit did, for scripts."""
-    record = done.record
-    return {
-        "snapshot_id": record.snapshot_id,
-        "parent": record.parent,
-        "entries": record.entries,
-        "state_bytes": record.state_bytes,
-        "written_bytes": record.written_bytes,
-        "saved_bytes": sum(
-            change.state_bytes[0] - change.state_bytes[1] for change in done.changes
-        ),
-        "operators": [operator.label for operator in record.operators],
-        "changes": [asdict(change) for change in done.changes],
-        "offsets": [asdict(moved) for moved in done.offsets],
-    }
-
-
-def print_edit(done: EditResult, parent: str, *, dry_run: bool = False) -> None:
-    """Print what an edit did, or what it would do."""
-    record = done.record
-    saved = sum(change.state_bytes[0] - change.state_bytes[1] for change in done.changes)
-    tell(
-        f"{'would make' if dry_run else 'made'} {record.snapshot_id} from {parent}:"
-        f" {record.entries:,} entries, {bytes_text(record.state_bytes)} of state"
-        f" ({saved_text(saved)})"
-        + ("" if dry_run else f"; wrote {bytes_text(record.written_bytes)}"),
-        marked=record.snapshot_id,
-    )
-    if done.changes:
-        rows = [
-            (change.operator, change.state, f"{change.entries[0]:,}", f"{change.entries[1]:,}",
-             bytes_text(change.state_bytes[0]), bytes_text(change.state_bytes[1]))
-            for change in done.changes
-        ]  # fmt: skip
-        columns = ("<operator", "<state", ">entries", ">now", ">bytes", ">now")
-        print_table("", columns, rows)
-    print_moved(done.offsets)

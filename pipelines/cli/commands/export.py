@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 
 import click
 
-from statelake.pipelines.api import Lake, LakeSnapshot
+from statelake.pipelines.api import LakeSnapshot, in_temporary_lake
 from statelake.pipelines.cli.commands.compress import conf_option, parse_conf
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
@@ -20,8 +19,8 @@ from statelake.pipelines.cli.commands.terminal import (
     tell_times,
 )
 from statelake.pipelines.cli.options import (
-    Sharing,
-    Source,
+    NamedSnapshot,
+    ShareOptions,
     engine_option,
     max_parallelism_option,
     metadata_version_option,
@@ -29,15 +28,6 @@ from statelake.pipelines.cli.options import (
     share_options,
     source_options,
 )
-from statelake.state_core.files.compression import configured_compression
-from statelake.state_core.files.held_directories import (
-    EXPORT_PREFIX,
-    held_temporary,
-    remove_left,
-    stale_temporary_directories,
-)
-
-SAVEPOINT = "savepoint"  # what a savepoint is called in a lake of its own, as job and as snapshot
 
 
 @click.command()
@@ -64,7 +54,7 @@ SAVEPOINT = "savepoint"  # what a savepoint is called in a lake of its own, as j
 @plugins_option
 @json_option
 def export(
-    source: Source,
+    source: NamedSnapshot,
     to: str,
     parallelism: int | None,
     max_parallelism: int | None,
@@ -72,7 +62,7 @@ def export(
     metadata_version: int | None,
     operator_state_version: int | None,
     drop_channel_state: bool,
-    sharing: Sharing,
+    sharing: ShareOptions,
     conf: tuple[str, ...],
     engine: str,
     as_json_: bool,
@@ -108,7 +98,9 @@ def export(
           --drop-channel-state
     """
     with (
-        _opened(source, engine) as opened,
+        nullcontext(source.stored(engine))
+        if source.in_lake
+        else in_temporary_lake(source.savepoint, **source.reading) as opened,
         progress_bar("exporting", quiet=as_json_, of_bytes=True) as progress,
     ):
         snapshot = LakeSnapshot(replace(opened.job, progress=progress), opened.record)
@@ -116,7 +108,8 @@ def export(
             to,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
-            compression=configured_compression(parse_conf(conf), compression),
+            compression=compression,
+            conf=parse_conf(conf),
             metadata_version=metadata_version,
             operator_state_version=operator_state_version,
             drop_channel_state=drop_channel_state,
@@ -135,17 +128,3 @@ def export(
         tell(f"left out: {what}")
     tell(f"restore it with: flink run -s {done.path} ...")
     tell_times(done.times)
-
-
-@contextmanager
-def _opened(source: Source, engine: str) -> Iterator[LakeSnapshot]:
-    """The snapshot; a savepoint's lake is gone afterwards."""
-    if source.in_lake:
-        yield source.stored(engine)
-        return
-    for left in stale_temporary_directories(EXPORT_PREFIX):
-        remove_left(left)
-    with held_temporary(EXPORT_PREFIX) as directory:
-        job = Lake(directory).job(SAVEPOINT, engine="local")
-        job.import_snapshot(source.savepoint, SAVEPOINT, **source.reading)
-        yield job[SAVEPOINT]

@@ -1,22 +1,26 @@
-"""`statelake inspect`: what is in a snapshot, without decoding it and without Spark."""
+"""`statelake inspect`: describe a snapshot without decoding it, and without Spark."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
+from statelake import open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, plain, show
 from statelake.pipelines.cli.options import Reading, reading_options
-from statelake.state_core.formats import open_snapshot
-from statelake.state_core.model.description import OperatorDescription
-from statelake.state_core.model.snapshot import Operator
+
+if TYPE_CHECKING:
+    from statelake.state_core.model.description import OperatorDescription
 
 
 @click.command()
 @click.argument("savepoint")
-@click.option("--parallelism", type=click.IntRange(min=1), help="What if it ran at this one?")
+@click.option(
+    "--parallelism", type=click.IntRange(min=1), help="Another parallelism, for comparison."
+)
 @click.option(
     "--entries/--no-entries",
     default=None,
@@ -53,18 +57,14 @@ def inspect(
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
     snapshot = open_snapshot(savepoint, **reading)
-    described = snapshot.describe(parallelism=parallelism, entries=entries, schema=schema)
-    if keys:
-        operators = map(_with_key, described.operators, snapshot.operators)
-        described = replace(described, operators=tuple(operators))
-    show(described, as_json_=as_json_)
+    described = snapshot.describe(
+        parallelism=parallelism, entries=entries, schema=schema, keys=keys
+    )
+    operators = tuple(map(_with_plain_key, described.operators))
+    show(replace(described, operators=operators), as_json_=as_json_)
 
 
-def _with_key(described: OperatorDescription, operator: Operator) -> OperatorDescription:
-    """Add the heaviest key of the key group with the most bytes."""
-    from statelake.state_core.formats.key_weights import heaviest_key  # noqa: PLC0415 - if asked
-
-    group = next(iter(described.heaviest), None)
-    key = None if group is None else heaviest_key(operator, group)
-    shown = key and replace(key, key=plain(key.key))
-    return replace(described, heaviest_key=shown, keys_asked=True)
+def _with_plain_key(described: OperatorDescription) -> OperatorDescription:
+    """Replace the heaviest key by its JSON value."""
+    key = described.heaviest_key
+    return replace(described, heaviest_key=key and replace(key, key=plain(key.key)))

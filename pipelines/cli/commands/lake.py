@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +15,7 @@ from statelake.pipelines.cli.commands.terminal import (
     json_option,
     print_table,
     progress_bar,
-    tell,
+    show,
     tell_times,
 )
 from statelake.pipelines.cli.commands.times import Instant
@@ -30,10 +29,10 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.catalog.dropping import DropPlan, DropResult
-from statelake.pipelines.lake.tables.names import TIMERS
-from statelake.pipelines.lake.tables.records import AnyState, SnapshotRecord
-from statelake.state_core.model.snapshot import TIMER_PREFIX
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.tables.records import SnapshotRecord
+    from statelake.state_core.errors import StateError
 
 
 @click.command("import")
@@ -85,45 +84,9 @@ def import_command(
         done = opened.import_snapshot(
             savepoint, snapshot_id, **reading, note=note, taken=taken, partitions=partitions
         )
-    record = done.record
-    if as_json_:
-        as_json(
-            _summary(record)
-            | {
-                "new": done.new,
-                "kept_files": done.kept_units,
-                "written_files": done.written_units,
-                "engine": done.engine,
-                "tables": sorted(table.path for table in record.tables),
-                "times": None if done.times is None else asdict(done.times),
-            }
-        )
-        return
-    if not done.new:
-        tell(f"{job} has snapshot {record.snapshot_id} already: nothing to do")
-        return
-    tell(
-        f"imported {record.snapshot_id} of {job}: {record.entries:,} entries,"
-        f" {bytes_text(record.state_bytes)} of state; wrote {done.written_units} files"
-        f" ({bytes_text(record.written_bytes)}), kept {done.kept_units}",
-        marked=record.snapshot_id,
-    )
-    if done.same_as:
-        tell(f"it is the same savepoint as {done.same_as}; `statelake drop` deletes one of them")
-    versions = {table.path: table.version for table in record.tables}
-    rows = [
-        (state.table, str(versions[state.table]), f"{state.entries:,}", _kind(state),
-         state.value_type)
-        for state in sorted(record.all_states, key=lambda state: (state.table, state.name))
-    ]  # fmt: skip
-    print_table("", ("<table", ">version", ">entries", "<kind", "<value"), rows)
-    tell_times(done.times)
-
-
-def _kind(state: AnyState) -> str:
-    """What a state is; of timers also which, as several queues may be in one table."""
-    is_queue = state.kind == TIMERS
-    return f"{TIMERS} {state.name.removeprefix(TIMER_PREFIX)}" if is_queue else state.kind
+    show(done, as_json_=as_json_, marked=done.record.snapshot_id)
+    if done.new and not as_json_:
+        tell_times(done.times)
 
 
 @click.command()
@@ -152,19 +115,11 @@ def commit(
       statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean
     """
     opened = Lake(lake)
-    parent = snapshot_named(opened.catalog, job, parent)
+    parent = snapshot_named(opened.job(job), parent)
     with progress_bar("checking", quiet=as_json_) as progress:
         job_of_lake = opened.job(job, engine=engine, progress=progress)
         done = job_of_lake.commit(snapshot_id, parent, note=note)
-    if as_json_:
-        changed = {name: {"before": a, "after": b} for name, (a, b) in done.changed.items()}
-        as_json(_summary(done.record) | {"changed": changed})
-        return
-    tell(f"committed {snapshot_id}, made from {parent}", marked=snapshot_id)
-    for name, (before, after) in done.changed.items():
-        tell(f"  {name}: {before:,} entries before, {after:,} now")
-    if not done.changed:
-        tell("  no table differs from the parent's")
+    show(done, as_json_=as_json_, marked=snapshot_id)
 
 
 @click.command()
@@ -186,13 +141,14 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
       statelake snapshots --lake /data/lake
       statelake snapshots --lake /data/lake --job orders --json
     """
-    records, bad = Lake(lake).catalog.listed(job or None)
+    errors: list[StateError] = []
+    records = Lake(lake).snapshots(job or None, errors=errors)
     if as_json_:
-        as_json([_summary(record) for record in records])
+        as_json([record.to_json() for record in records])
     else:
         _print_snapshots(records)
-    if bad:
-        raise bad[0].error
+    if errors:
+        raise errors[0]
 
 
 @click.command()
@@ -225,34 +181,13 @@ def drop(
         raise click.UsageError("give either --snapshot (once or more) or --keep")
     opened = Lake(lake).job(job)
     # all are looked up first: what is dropped must not change what `latest` is
-    named = [snapshot_named(opened.lake.catalog, job, name) for name in snapshot_ids]
+    named = [snapshot_named(opened, name) for name in snapshot_ids]
     plan = opened.plan_drop(*named, keep=keep)
     done = opened.drop(*named, keep=keep) if yes else None
     if as_json_:
-        as_json(asdict(plan) | {"dropped": None if done is None else asdict(done)})
-    elif done is not None:
-        tell(
-            f"dropped {', '.join(done.dropped) or 'nothing'}: {bytes_text(done.freed_bytes)} freed"
-            f" in {done.files} files; {_kept(done)}"
-        )
-    elif plan.going:
-        tell(
-            f"nothing was dropped: --yes drops {', '.join(plan.going)}, and frees about"
-            f" {bytes_text(plan.frees)}; {_kept(plan)}"
-        )
+        as_json(plan.to_json() | {"dropped": None if done is None else done.to_json()})
     else:
-        tell(f"nothing to drop: {_kept(plan)}")
-
-
-def _kept(plan: DropPlan | DropResult) -> str:
-    """Say how many snapshots stay, and which only because of a hold."""
-    held = f", {', '.join(plan.held)} by a hold" if plan.held else ""
-    return f"{len(plan.kept)} snapshots kept{held}"
-
-
-def _summary(record: SnapshotRecord) -> dict[str, Any]:
-    hidden = ("metadata", "carried", "operators")
-    return {name: value for name, value in record.to_row().items() if name not in hidden}
+        show(done or plan, marked="")
 
 
 def _print_snapshots(records: list[SnapshotRecord]) -> None:

@@ -12,6 +12,7 @@ from statelake.pipelines.cli.commands.terminal import (
     bytes_text,
     json_option,
     print_table,
+    show,
     tell,
 )
 from statelake.pipelines.cli.options import (
@@ -20,7 +21,6 @@ from statelake.pipelines.cli.options import (
     snapshot_argument,
     snapshot_named,
 )
-from statelake.pipelines.operations.retention import RetentionPlan
 
 
 @click.command()
@@ -41,7 +41,7 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
       statelake hold --lake /data/lake --job orders latest
     """
     opened = Lake(lake).job(job)
-    snapshot_id = snapshot_named(opened.lake.catalog, job, snapshot)
+    snapshot_id = snapshot_named(opened, snapshot)
     holds = opened[snapshot_id].hold(reason)
     if as_json_:
         as_json({"job": job, "snapshot": snapshot_id, "holds": [asdict(note) for note in holds]})
@@ -68,7 +68,7 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
       statelake release --lake /data/lake --job orders monday --reason "case 4711"
     """
     opened = Lake(lake).job(job)
-    snapshot_id = snapshot_named(opened.lake.catalog, job, snapshot)
+    snapshot_id = snapshot_named(opened, snapshot)
     ended = opened[snapshot_id].release(reason)
     if as_json_:
         as_json({"job": job, "snapshot": snapshot_id, "ended": ended})
@@ -106,32 +106,13 @@ def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
     plan = opened.plan_retain(policy)
     dropped = opened.retain(policy) if yes and plan.going else None
     if as_json_:
-        as_json(_shown(plan, policy) | {"dropped": None if dropped is None else asdict(dropped)})
+        done = None if dropped is None else dropped.to_json()
+        as_json({"policy": policy, **plan.to_json(), "dropped": done})
         return
-    rows = [
-        (snapshot.snapshot_id, f"{snapshot.taken_at:%Y-%m-%d %H:%M}",
-         "stays" if snapshot.snapshot_id in plan.reasons else "goes",
-         ", ".join(plan.reasons.get(snapshot.snapshot_id, [])))
-        for snapshot in plan.snapshots
-    ]  # fmt: skip
-    print_table(
-        f"{len(plan.reasons)} of {len(rows)} snapshots of {job} stay",
-        ("<snapshot", "<taken", "<", "<why"),
-        rows,
-    )
+    show(plan)
     if dropped is not None:
         freed = f"{bytes_text(dropped.freed_bytes)} freed in {dropped.files} files"
         tell(f"dropped {len(dropped.dropped)}: {freed}")
     elif plan.going:
         tell(f"nothing was dropped: --yes drops {len(plan.going)}, and frees about"
              f" {bytes_text(plan.frees)}")  # fmt: skip
-
-
-def _shown(plan: RetentionPlan, policy: str) -> dict[str, object]:
-    snapshots = [
-        {"snapshot": snapshot.snapshot_id, "taken_at": snapshot.taken_at, "origin": snapshot.origin,
-         "stays": snapshot.snapshot_id in plan.reasons,
-         "why": plan.reasons.get(snapshot.snapshot_id, [])}
-        for snapshot in plan.snapshots
-    ]  # fmt: skip
-    return {"policy": policy, "snapshots": snapshots, "going": plan.going, "frees": plan.frees}

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import (
-    as_json,
-    json_option,
-    print_table,
-    progress_bar,
-    tell,
-)
+from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import answer, engine_option, lake_option
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.verify.legality import load_runnable
-from statelake.pipelines.runtime import RunOptions, RunResult, run_job
 
 
 @click.command()
@@ -70,38 +61,11 @@ def run(
     if str(Path.cwd()) not in sys.path:
         # as `python -m` has it: modules of the directory that the command is called in
         sys.path.insert(0, str(Path.cwd()))
-    job = load_runnable(runnable)
     with progress_bar("running", quiet=as_json_) as progress:
-        options = RunOptions(
-            parallelism, backend, engine, restore, final,
-            blobs=blobs, restore_from=restore_from, always=always, progress=progress,
+        done = Lake(lake).run(
+            runnable, parallelism=parallelism, backend=backend, restore=restore, blobs=blobs,
+            restore_from=restore_from, final=final, always=always, engine=engine,
+            progress=progress,
         )  # fmt: skip
-        done = run_job(job, Catalog(lake), options)
-    if as_json_:
-        as_json(asdict(done))
-    else:
-        _print(done)
-    answer(yes=bool(done.run) or not done.absent or len(done.absent) < len(job.sources))
-
-
-def _print(done: RunResult) -> None:
-    if not done.run and done.absent:
-        tell("nothing to read:")
-    elif not done.run:
-        tell("nothing new: no source has got anything since the last run")
-    else:
-        _print_run(done)
-    for name, path in done.absent.items():
-        tell(f"source {name}: there is nothing at {path}", marked=name)
-    if not done.run and done.absent:
-        tell("put input there, or correct the paths of the job's sources, and run it again")
-
-
-def _print_run(done: RunResult) -> None:
-    again = ", begun before" if done.resumed else ""
-    tell(
-        f"run {done.run}{again}: {done.records:,} records in; state is snapshot {done.snapshot_id}",
-        marked=f"run {done.run}",
-    )
-    rows = [(name, f"{count:,}") for name, count in done.rows.items()]
-    print_table("", ("<sink", ">rows"), rows)
+    show(done, as_json_=as_json_, marked=f"run {done.run}")
+    answer(yes=not done.no_input)

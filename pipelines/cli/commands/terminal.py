@@ -37,9 +37,9 @@ json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON,
 
 
 class Result(Protocol):
-    """What a command found, which says itself how it is printed."""
+    """The result of a command, which prints itself."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Any:
         """Return it as JSON can hold it."""
 
     def lines(self) -> Iterable[str | PrintedTable]:
@@ -86,6 +86,7 @@ def print_table(
     *,
     most: int | None = None,
     of: str = "",
+    left: int = 0,
 ) -> None:
     """Print a headline and a table.
 
@@ -95,6 +96,7 @@ def print_table(
         rows: A cell is a line, or several in a list.
         most: How many rows are printed at the most: of more it is said how many there are.
         of: What rows are, for that.
+        left: The number of further rows, which are not printed.
     """
     listed = list(rows)
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -109,8 +111,9 @@ def print_table(
     if title:
         tell(title, marked=title)
     _console().print(table)
-    if most is not None and len(listed) > most:
-        tell(f"... and {len(listed) - most:,} more{of}: --json has all")
+    left = left if most is None else max(0, len(listed) - most)
+    if left:
+        tell(f"... and {left:,} more{of}: --json has all")
 
 
 def _cell(shown: str | list[str]) -> Text:
@@ -124,22 +127,28 @@ def as_json(value: Any) -> None:
     click.echo(json_text(plain(value), indent=2))
 
 
-def show(result: Result, *, as_json_: bool, marked: str | None = None) -> None:
+def show(
+    result: Result, *, as_json_: bool = False, marked: str | None = None, style: str = "bold"
+) -> None:
     """Print a result: as JSON for scripts, else its lines and tables.
 
     Args:
         result: The result.
         as_json_: Whether as JSON.
-        marked: What of the first line is marked; all of it by default.
+        marked: What of the first line of text is marked; by default all of it, if it comes first.
+        style: The style of the mark.
     """
     if as_json_:
         as_json(result.to_json())
         return
     for number, line in enumerate(result.lines()):
         if isinstance(line, str):
-            tell(line, marked="" if number else line if marked is None else marked)
+            if marked is None:
+                marked = "" if number else line
+            tell(line, marked=marked, style=style)
+            marked = ""
         else:
-            print_table(line.title, line.columns, line.rows)
+            print_table(line.title, line.columns, line.rows, left=line.left)
 
 
 @contextmanager

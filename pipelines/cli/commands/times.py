@@ -13,14 +13,14 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 8
 
 
 class Duration(click.ParamType[timedelta]):
-    """`90s`, `15min`, `12h`, `7d`."""
+    """A duration: `90s`, `15min`, `12h`, `7d`."""
 
     name = "duration"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Parse a time to live."""
+        """Parse a duration."""
         if isinstance(value, timedelta):
             return value
         match = _DURATION.fullmatch(str(value).strip())
@@ -33,14 +33,14 @@ class Duration(click.ParamType[timedelta]):
 
 
 class Durations(click.ParamType[dict[str, timedelta]]):
-    """`1d,7d`: durations by how they are written."""
+    """Several durations by their texts: `1d,7d`."""
 
     name = "durations"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, timedelta]:
-        """Parse times to live."""
+        """Parse durations."""
         if isinstance(value, dict):
             return value
         return {
@@ -49,7 +49,7 @@ class Durations(click.ParamType[dict[str, timedelta]]):
 
 
 class Instant(click.ParamType[datetime]):
-    """`2026-11-20`, `2026-11-20T06:00Z`; UTC if it says nothing else."""
+    """A point in time: `2026-11-20`, `2026-11-20T06:00Z`; UTC if it has no time zone."""
 
     name = "time"
 

@@ -6,6 +6,7 @@ import time
 
 import click
 
+from statelake.pipelines import api
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar
 
 
@@ -22,16 +23,11 @@ def warm(as_json_: bool) -> None:
     Example:
       statelake warm
     """
-    from statelake.state_core.kernels.compiler import all_kernels  # noqa: PLC0415 - NumPy
-
-    began, kernels = time.monotonic(), all_kernels()
+    began = time.monotonic()
     with progress_bar("compiling", quiet=as_json_) as progress:
-        for done, kernel in enumerate(kernels, 1):
-            kernel.compile()
-            if progress:
-                progress(done, len(kernels))
+        kernels = api.warm(progress)
     seconds = time.monotonic() - began
     if as_json_:
-        as_json({"kernels": len(kernels), "seconds": round(seconds, 3)})
+        as_json({"kernels": kernels, "seconds": round(seconds, 3)})
         return
-    click.echo(f"{len(kernels)} kernels are compiled ({seconds:.1f} s)")
+    click.echo(f"{kernels} kernels are compiled ({seconds:.1f} s)")

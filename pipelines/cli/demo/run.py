@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.rule import Rule
 
-from statelake.pipelines.cli.commands.compare import diff, rescale
+from statelake.pipelines.cli.commands.compare import diff, plan_rescale
 from statelake.pipelines.cli.commands.erasure.audit import audit
 from statelake.pipelines.cli.commands.erasure.erase import erase_command
 from statelake.pipelines.cli.commands.export import export
@@ -131,8 +131,8 @@ def _erase(show: Steps, lake: str, to: str) -> None:
     show.command(f"Erase one person, key {ERASED}, from every snapshot and every file",
                  erase_command, *asked, "--carried", "keep", "--yes")  # fmt: skip
     show.command("Prove it: every byte of the lake is searched", audit, "erase", *asked)
-    show.command("Rescale it to 5 subtasks and 256 key groups: the plan", rescale, "--lake", lake,
-                 "--job", JOB, "--snapshot", "tuesday", "--parallelism", "5",
+    show.command("Rescale it to 5 subtasks and 256 key groups: the plan", plan_rescale,
+                 "--lake", lake, "--job", JOB, "--snapshot", "tuesday", "--parallelism", "5",
                  "--max-parallelism", "256")  # fmt: skip
     show.command("Write it back as a savepoint", export, "--lake", lake, "--job", JOB, "--snapshot",
                  "tuesday", "--to", to, "--parallelism", "5",

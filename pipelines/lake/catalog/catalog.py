@@ -465,7 +465,7 @@ class Catalog:
             return CatalogChange(upgrades=True) if done[-1].before < done[-1].after else None
 
         self.transact(decide)
-        return done[-1]
+        return replace(done[-1], upgraded=done[-1].before < done[-1].after)
 
     def transact_to_free(self, decide: Callable[[CatalogVersion], CatalogChange | None]) -> int:
         """Run `transact` for a change that frees space: on a full disk a reserve gives way to it.

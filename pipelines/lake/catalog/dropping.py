@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from typing import Any
 
 from statelake.pipelines.lake.catalog.attempts import (
     refuse_during_erasure,
@@ -57,13 +58,14 @@ from statelake.state_core.errors import (
     UnsafePathError,
     did_you_mean,
 )
+from statelake.state_core.printable import Printed, bytes_text
 
 CARRIED = ""  # in place of a table, for carried files
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class DropPlan:
+class DropPlan(Printed):
     """The plan of a drop.
 
     Attributes:
@@ -78,9 +80,23 @@ class DropPlan:
     frees: int
     held: list[str]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        if self.going:
+            yield (
+                f"nothing was dropped: --yes drops {', '.join(self.going)}, and frees about"
+                f" {bytes_text(self.frees)}; {_kept_text(self)}"
+            )
+        else:
+            yield f"nothing to drop: {_kept_text(self)}"
+
 
 @dataclass(frozen=True)
-class DropResult:
+class DropResult(Printed):
     """The result of a drop.
 
     Attributes:
@@ -96,6 +112,23 @@ class DropResult:
     files: int
     freed_bytes: int
     held: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        yield (
+            f"dropped {', '.join(self.dropped) or 'nothing'}: {bytes_text(self.freed_bytes)} freed"
+            f" in {self.files} files; {_kept_text(self)}"
+        )
+
+
+def _kept_text(plan: DropPlan | DropResult) -> str:
+    """Return how many snapshots stay, and which only because of a hold."""
+    held = f", {', '.join(plan.held)} by a hold" if plan.held else ""
+    return f"{len(plan.kept)} snapshots kept{held}"
 
 
 def plan_drop(

@@ -11,7 +11,7 @@ say which one does.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -22,6 +22,7 @@ from statelake.pipelines.lake.catalog.catalog_rows import with_columns_of
 from statelake.pipelines.lake.tables.record_rules import Rule, broken_rule
 from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA
 from statelake.state_core.errors import DamagedLakeError, LakeFormatError
+from statelake.state_core.printable import Printed
 
 FORMAT = 1
 FORMAT_KEY = "statelake.format"
@@ -107,7 +108,7 @@ class LakeFormat:
 
 
 @dataclass(frozen=True)
-class LakeUpgrade:
+class LakeUpgrade(Printed):
     """An upgrade of a lake, planned or done.
 
     Attributes:
@@ -116,12 +117,30 @@ class LakeUpgrade:
         columns: The columns of the catalog that are added, or get fields.
         readers: The features that readers have to know afterwards: by name, the statelake that
             brought it.
+        upgraded: Whether it was done.
     """
 
     before: int
     after: int
     columns: list[str]
     readers: dict[str, str]
+    upgraded: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        if self.before == self.after:
+            yield f"nothing to do: the lake is of format {self.after}"
+            return
+        what = f"from format {self.before} to {self.after}, in one commit"
+        done = "upgraded" if self.upgraded else "nothing was upgraded: --yes upgrades"
+        yield f"{done} {what}"
+        yield f"  columns of the catalog that are added: {', '.join(self.columns) or 'none'}"
+        needed = (f"{name} (statelake {since})" for name, since in self.readers.items())
+        yield f"  features that readers need then: {', '.join(needed) or 'none'}"
 
     @classmethod
     def of(cls, now: LakeFormat, columns: pa.Schema) -> LakeUpgrade:

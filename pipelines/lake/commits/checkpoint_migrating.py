@@ -7,8 +7,9 @@ is repeated, and readers of the former version still find their records.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from statelake.pipelines.lake.commits.checkpoint_records import (
     TaskRecord,
@@ -31,7 +32,8 @@ from statelake.state_core.commit.records.serdes import (
     write_checkpoint_v2,
     write_key,
 )
-from statelake.state_core.errors import CheckpointRecordError
+from statelake.state_core.errors import CheckpointRecordError, DeclarationError
+from statelake.state_core.printable import Printed, Table
 
 REFUSED = "refused"
 _OF_A_CHANGELOG = re.compile(r"\d{1,19}-\d{1,19}:(null|\d+)", re.ASCII)
@@ -53,6 +55,35 @@ class TaskMigration:
     outcome: str
     checkpoint: str = ""
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MigratedLog(Printed):
+    """The migration of a log.
+
+    Attributes:
+        tasks: The migration of each task.
+        dry_run: Whether nothing was appended.
+    """
+
+    tasks: list[TaskMigration]
+    dry_run: bool
+
+    @property
+    def refused(self) -> int:
+        """The number of tasks that were refused."""
+        return sum(task.outcome == REFUSED for task in self.tasks)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return it as JSON can hold it."""
+        return [asdict(task) for task in self.tasks]
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        title = f"{len(self.tasks)} tasks, {self.refused} refused"
+        title += ", nothing appended" if self.dry_run else ""
+        rows = [(task.task, task.outcome, task.checkpoint, task.why) for task in self.tasks]
+        yield Table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
 
 
 def migrate_records(
@@ -176,11 +207,11 @@ def changelog_of(text: str) -> tuple[str, tuple[str, str]]:
     """Parse a store and its changelog from `STORE=SYSTEM.STREAM`.
 
     Raises:
-        ValueError: The text is not of that form.
+        DeclarationError: The text is not of that form.
     """
     store, _, place = text.partition("=")
     system, _, stream = place.partition(".")
     if not store or not stream:
-        raise ValueError(f"{text!r} is not STORE=SYSTEM.STREAM")
+        raise DeclarationError(f"{text!r} is not STORE=SYSTEM.STREAM")
     SystemStreamPartition(system, stream, 0)
     return store, (system, stream)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
+from statelake.pipelines.shown import age_text
 from statelake.state_core.commit import (
     Changelogs,
     Checkpoint,
@@ -19,6 +20,11 @@ from statelake.state_core.commit import (
     FileCheckpointLog,
     LogRecord,
 )
+from statelake.state_core.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+    LAKE_FACTORY,
+)
 from statelake.state_core.commit.records.serdes import (
     read_checkpoint_v1,
     read_checkpoint_v2,
@@ -27,8 +33,10 @@ from statelake.state_core.commit.records.serdes import (
 from statelake.state_core.errors import CheckpointRecordError, NotFoundError
 from statelake.state_core.extras import require_extra
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.printable import Printed, Table
 
 KAFKA = "kafka://"
+SHORT = {BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog", LAKE_FACTORY: "lake"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,49 @@ class TaskRecord:
             "key": json.loads(self.record.key),
             "checkpoint": json.loads(self.record.message),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class LastCheckpoints(Printed):
+    """The last checkpoint of each task, in each version.
+
+    Attributes:
+        records: The checkpoints, by task and version.
+        at: The time at which ages are measured, in milliseconds since 1970.
+    """
+
+    records: list[TaskRecord]
+    at: int
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return them as JSON can hold them."""
+        return [
+            {
+                "task": each.task,
+                "grouper": each.key.grouper,
+                "version": each.checkpoint.version,
+                "checkpoint": None if each.id is None else str(each.id),
+                "offset": each.record.offset,
+                "appended_at": each.record.appended_at,
+                "age_ms": self.at - each.record.appended_at,
+                "markers": each.backends,
+            }
+            for each in self.records
+        ]
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        rows = [
+            (each.task, str(each.checkpoint.version), str(each.id or ""),
+             age_text(self.at - each.record.appended_at),
+             "; ".join(f"{SHORT.get(name, name)}: {', '.join(stores)}"
+                       for name, stores in each.backends.items()),
+             str(each.record.offset))
+            for each in self.records
+        ]  # fmt: skip
+        tasks = len({(each.key.grouper, each.task) for each in self.records})
+        columns = ("<task", ">version", "<checkpoint", ">age", "<markers", ">offset")
+        yield Table(f"{tasks} tasks", columns, rows)
 
 
 def open_log(location: str) -> CheckpointLog:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from statelake.pipelines.lake.commits.checkpoint_records import (
+    SHORT,
     TaskRecord,
     last_records,
     read_records,
@@ -27,6 +29,7 @@ from statelake.state_core.commit import (
 )
 from statelake.state_core.commit.records.records import CHANGELOG_FACTORY
 from statelake.state_core.errors import StateError
+from statelake.state_core.printable import Printed, Table, bytes_text
 
 SOUND, UNSOUND, NOT_LOOKED_AT = "sound", "unsound", "not looked at"
 LOOKS = 3
@@ -55,6 +58,50 @@ class Verified:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class VerifiedLog(Printed):
+    """The results of all markers that were verified."""
+
+    markers: list[Verified]
+
+    @property
+    def faults(self) -> list[str]:
+        """The faults: markers that can't be restored, and stores without a verified marker."""
+        faults = [
+            f"task {marker.task}, store {marker.store}, checkpoint {marker.checkpoint}:"
+            f" {marker.why}"
+            for marker in self.markers
+            if marker.outcome == UNSOUND
+        ]
+        stores: dict[tuple[str, str, str], set[str]] = {}
+        for marker in self.markers:
+            of_store = stores.setdefault((marker.task, marker.store, marker.checkpoint), set())
+            of_store.add(marker.outcome)
+        return faults + [
+            f"task {task}, store {store}, checkpoint {checkpoint}: no marker of it was looked at"
+            for (task, store, checkpoint), outcomes in stores.items()
+            if outcomes == {NOT_LOOKED_AT}
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        faults = self.faults
+        markers = [asdict(marker) for marker in self.markers]
+        return {"sound": not faults, "faults": faults, "markers": markers}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        rows = [
+            (marker.task, marker.checkpoint, marker.store,
+             SHORT.get(marker.backend, marker.backend), marker.outcome,
+             bytes_text(marker.size) if marker.size else "", marker.why)
+            for marker in self.markers
+        ]  # fmt: skip
+        title = f"{len(self.markers)} markers, {len(self.faults)} faults"
+        columns = ("<task", "<checkpoint", "<store", "<backend", "<outcome", ">restored", "<why")
+        yield Table(title, columns, rows)
+
+
 def verify_log(
     log: CheckpointLog,
     backends: Iterable[StateBackendFactory],
@@ -62,7 +109,7 @@ def verify_log(
     *,
     tasks: Iterable[str] = (),
     every: bool = False,
-) -> list[Verified]:
+) -> VerifiedLog:
     """Restore all markers of a log.
 
     Args:
@@ -90,26 +137,7 @@ def verify_log(
                 break
             record, verified = again, list(_verify(again, factories, job))
         done += verified
-    return done
-
-
-def faults_of(verified: Iterable[Verified]) -> list[str]:
-    """Return the faults: markers that can't be restored, and stores without a verified marker."""
-    listed = list(verified)
-    faults = [
-        f"task {marker.task}, store {marker.store}, checkpoint {marker.checkpoint}: {marker.why}"
-        for marker in listed
-        if marker.outcome == UNSOUND
-    ]
-    stores: dict[tuple[str, str, str], set[str]] = {}
-    for marker in listed:
-        stores.setdefault((marker.task, marker.store, marker.checkpoint), set()).add(marker.outcome)
-    faults += [
-        f"task {task}, store {store}, checkpoint {checkpoint}: no marker of it was looked at"
-        for (task, store, checkpoint), outcomes in stores.items()
-        if outcomes == {NOT_LOOKED_AT}
-    ]
-    return faults
+    return VerifiedLog(done)
 
 
 def _chosen(

@@ -27,6 +27,7 @@ from typing import Any
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from statelake.pipelines.yaml_lines import read_yaml
 from statelake.state_core.errors import (
+    DeclarationError,
     EncodeError,
     IncompatibleError,
     NotFoundError,
@@ -149,25 +150,41 @@ def resolve_change(
     )
 
 
-def read_changes(path: str, only: str = "") -> list[ValueChange]:
-    """Read the changes in a file.
+def read_changes(to: str | Sequence[str], state: str | Sequence[str] = ()) -> list[ValueChange]:
+    """Return the changes that files describe.
 
     Args:
-        path: The file, `.yaml`, `.yml`, `.json` or `.py`. A Python file is run.
-        only: `operator/state`: only this one.
+        to: The files, `.yaml`, `.yml`, `.json` or `.py`. A Python file is run.
+        state: Only these states, each `operator/state`: of the only file; or as many as there are
+            files, one of each.
 
     Raises:
-        EncodeError: The file is malformed; the message names the place in it.
+        DeclarationError: There are several files, and not as many states.
+        EncodeError: A file is not valid; the message names the place in it.
     """
-    states = _states(path, _load(path), only)
-    if only and only not in states:
-        raise EncodeError(
-            f"no change of {only} is given",
-            place=path,
-            remedy=f"it has: {', '.join(states)}{did_you_mean(only, states)}",
+    paths = [to] if isinstance(to, str) else list(to)
+    named = [name for name in ([state] if isinstance(state, str) else state) if name]
+    if len(paths) > 1 and len(named) not in (0, len(paths)):
+        raise DeclarationError(
+            f"{len(paths)} files and {len(named)} states",
+            remedy="name one state for each file, in their order, or no state at all",
         )
-    chosen = {only: states[only]} if only else states
-    return [_change(path, name, fields) for name, fields in chosen.items()]
+    if len(paths) > 1 and named:
+        return [_changes_of(path, [name])[0] for path, name in zip(paths, named, strict=True)]
+    return [change for path in paths for change in _changes_of(path, named)]
+
+
+def _changes_of(path: str, named: Sequence[str]) -> list[ValueChange]:
+    """Return the changes of a file, of all its states or of those named."""
+    states = _states(path, _load(path), named)
+    for name in named:
+        if name not in states:
+            raise EncodeError(
+                f"no change of {name} is given",
+                place=path,
+                remedy=f"it has: {', '.join(states)}{did_you_mean(name, states)}",
+            )
+    return [_change(path, name, states[name]) for name in dict.fromkeys(named or states)]
 
 
 def _load(path: str) -> Mapping[str, Any]:
@@ -182,10 +199,11 @@ def _load(path: str) -> Mapping[str, Any]:
         ) from error
 
 
-def _states(path: str, content: Mapping[str, Any], only: str) -> Mapping[str, Any]:
+def _states(path: str, content: Mapping[str, Any], named: Sequence[str]) -> Mapping[str, Any]:
     states = content.get("states")
-    if states is None and "type" in content and only:
-        return {only: {name: content[name] for name in ("type", "expressions") if name in content}}
+    if states is None and "type" in content and named:
+        one = {name: content[name] for name in ("type", "expressions") if name in content}
+        return dict.fromkeys(named, one)
     if not isinstance(states, Mapping) or not states:
         raise EncodeError("no state is given", place=path, remedy="add `states:`")
     return states

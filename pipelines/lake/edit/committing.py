@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from deltalake import Schema
@@ -23,10 +24,11 @@ from statelake.pipelines.lake.tables.names import check_names
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.state_core.errors import ConflictError, LakeError
+from statelake.state_core.printable import Printed
 
 
 @dataclass(frozen=True)
-class CommitResult:
+class CommitResult(Printed):
     """The result of a commit.
 
     Attributes:
@@ -36,6 +38,19 @@ class CommitResult:
 
     record: SnapshotRecord
     changed: dict[str, tuple[int, int]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        changed = {name: {"before": a, "after": b} for name, (a, b) in self.changed.items()}
+        return self.record.to_json() | {"changed": changed}
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        yield f"committed {self.record.snapshot_id}, made from {self.record.parent}"
+        for name, (before, after) in self.changed.items():
+            yield f"  {name}: {before:,} entries before, {after:,} now"
+        if not self.changed:
+            yield "  no table differs from the parent's"
 
 
 def commit_snapshot(

@@ -7,10 +7,10 @@ merging from another job copies files, since every job keeps and drops its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -58,6 +58,7 @@ from statelake.state_core.formats.operator_state.operator_states import ElementR
 from statelake.state_core.formats.rewriting.value_migration import with_value_bytes
 from statelake.state_core.model.handles import InlineHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.printable import Printed, Table, bytes_text, saved_text
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.query.session import Session
@@ -114,12 +115,72 @@ class StateChange:
 
 
 @dataclass(frozen=True)
-class EditResult:
-    """The new snapshot, the states whose size has changed, and the offsets that were set."""
+class EditResult(Printed):
+    """What an edit did.
+
+    Attributes:
+        record: The new snapshot.
+        changes: The states whose size changed.
+        offsets: The partitions of Kafka with another offset.
+        expired_at: The time for which entries were checked for expiry; None if they were not.
+        dry_run: Whether no snapshot was made.
+    """
 
     record: SnapshotRecord
     changes: list[StateChange]
     offsets: Sequence[MovedOffset] = ()
+    expired_at: datetime | None = None
+    dry_run: bool = False
+
+    @property
+    def saved_bytes(self) -> int:
+        """The bytes of keys and values that the new snapshot lacks."""
+        return sum(change.state_bytes[0] - change.state_bytes[1] for change in self.changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        record = self.record
+        expired = {} if self.expired_at is None else {"expired_at": self.expired_at}
+        return (
+            {
+                "snapshot_id": record.snapshot_id,
+                "parent": record.parent,
+                "entries": record.entries,
+                "state_bytes": record.state_bytes,
+                "written_bytes": record.written_bytes,
+                "saved_bytes": self.saved_bytes,
+                "operators": [operator.label for operator in record.operators],
+                "changes": [asdict(change) for change in self.changes],
+                "offsets": [asdict(moved) for moved in self.offsets],
+            }
+            | expired
+            | ({"planned": True} if self.dry_run else {})
+        )
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        record = self.record
+        yield (
+            f"{'would make' if self.dry_run else 'made'} {record.snapshot_id} from {record.parent}:"
+            f" {record.entries:,} entries, {bytes_text(record.state_bytes)} of state"
+            f" ({saved_text(self.saved_bytes)})"
+            + ("" if self.dry_run else f"; wrote {bytes_text(record.written_bytes)}")
+        )
+        if self.changes:
+            rows = [
+                (change.operator, change.state, f"{change.entries[0]:,}", f"{change.entries[1]:,}",
+                 bytes_text(change.state_bytes[0]), bytes_text(change.state_bytes[1]))
+                for change in self.changes
+            ]  # fmt: skip
+            yield Table("", ("<operator", "<state", ">entries", ">now", ">bytes", ">now"), rows)
+        if self.offsets:
+            moved = [
+                (each.operator, each.topic, str(each.partition),
+                 "-" if each.before is None else str(each.before), str(each.after))
+                for each in self.offsets
+            ]  # fmt: skip
+            columns = ("<source", "<topic", ">partition", ">offset", ">now")
+            yield Table("", columns, moved)
 
 
 def edit_snapshot(
@@ -166,7 +227,8 @@ def edit_snapshot(
         lake, job, record, snapshot_id, work, note=note, paths=paths, others=others,
         dry_run=dry_run, engine=engine, progress=progress,
     )  # fmt: skip
-    return EditResult(done.record, work.changes(), work.offsets)
+    expired_at = work.at if edit.expire else None
+    return EditResult(done.record, work.changes(), work.offsets, expired_at, dry_run)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,11 @@ from statelake.pipelines.lake.edit.rewriting import (
 )
 from statelake.pipelines.lake.query.literals import without_literals
 from statelake.pipelines.lake.query.session import QueryError, Session
-from statelake.pipelines.lake.query.statements import PreparedStatement, Statement, parse_statement
+from statelake.pipelines.lake.query.statements import (
+    PreparedStatement,
+    Statement,
+    check_statements,
+)
 from statelake.pipelines.lake.query.table_names import (
     NamedTable,
     TableNames,
@@ -96,38 +100,6 @@ def edit_by_sql(
 def session_over(lake: Catalog, record: SnapshotRecord) -> Session:
     """Open DuckDB over the tables of a snapshot."""
     return Session(lake, TableNames(lake, as_of=record.snapshot_id, job=record.job))
-
-
-def check_statements(session: Session, statements: Sequence[str]) -> list[Statement]:
-    """Parse statements, and refuse those that read what an earlier one writes.
-
-    Raises:
-        QueryError: A statement can't be parsed, names another job, or reads what an earlier one
-            writes.
-    """
-    parsed: list[Statement] = []
-    for number, text in enumerate(statements, 1):
-        statement = parse_statement(session, text)
-        if statement.table.job != session.names.job:
-            raise QueryError(
-                f"{statement.table.name} is not of job {session.names.job!r}",
-                remedy="an edit is of one job's snapshot",
-            )
-        changed = {each.table.path: at for at, each in enumerate(parsed, 1)}
-        leans = statement.reads & changed.keys()
-        if statement.kind == "INSERT":
-            leans |= {statement.table.path} & changed.keys()
-        if leans:
-            raise QueryError(
-                f"statement {number} leans on what statement {changed[min(leans)]} makes of"
-                f" {min(leans)}: {statement.text}",
-                remedy="make it an edit of its own, of the snapshot that the first one gives",
-            )
-        PreparedStatement(session, statement).try_over(session.open(statement.table).schema)
-        parsed.append(statement)
-    if not parsed:
-        raise QueryError("an edit without a statement", remedy="give at least one")
-    return parsed
 
 
 def _joined(statements: Sequence[Statement]) -> str:

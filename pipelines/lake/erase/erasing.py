@@ -64,7 +64,13 @@ from statelake.pipelines.lake.erase.log_rewriting import check_log, rewrite_log
 from statelake.pipelines.lake.erase.needles import without_words
 from statelake.pipelines.lake.erase.opaque_state import without_opaque_state
 from statelake.pipelines.lake.erase.own_versions import give_own_versions
-from statelake.pipelines.lake.erase.planning import ErasurePlan, FoundFile, Planner, records_of
+from statelake.pipelines.lake.erase.planning import (
+    ErasurePlan,
+    FoundFile,
+    Planner,
+    not_erased,
+    records_of,
+)
 from statelake.pipelines.lake.erase.refusals import (
     refuse_other_snapshots,
     refuse_plan,
@@ -82,6 +88,7 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, sync_attempt
 from statelake.state_core.errors import ConflictError, LakeError, StateError
+from statelake.state_core.printable import Printed
 
 STEPS = (
     "take", "find", "write_files", "note_files", "switch",
@@ -95,7 +102,7 @@ _CHANGES = re.compile(r"_change_data/.+\.parquet|([\w=-]+/)?deletion_vector_[\w-
 
 
 @dataclass(frozen=True)
-class ErasureResult:
+class ErasureResult(Printed):
     """The result of an erasure.
 
     Attributes:
@@ -109,6 +116,21 @@ class ErasureResult:
     resumed: bool
     said: Mapping[str, Any]
     record: AuditRecord
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        head = {"request": self.request, "resumed": self.resumed}
+        return head | {**self.said, "digest": self.record.digest}
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        said = self.said
+        yield (
+            f"erased {self.request}: {said['rows']:,} rows of {len(said['states'])} states in"
+            f" {said['files']} files, from {len(said['snapshots_erased_from'])} of"
+            f" {said['snapshots']} snapshots"
+        )
+        yield from not_erased(said["kept_for"], said["elsewhere"])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -33,6 +33,7 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.printable import Printed, Table, bytes_text
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,11 @@ class FoundState:
 
 
 @dataclass(frozen=True)
-class ErasurePlan:
+class ErasurePlan(Printed):
     """The plan of an erasure.
 
     Attributes:
+        request: The id of the erasure.
         jobs: The jobs whose snapshots are searched.
         snapshots: The number of these snapshots.
         states: The rows that were found, by state.
@@ -97,8 +99,11 @@ class ErasurePlan:
         partial_matches: Stores and changelogs with rows that only contain a key.
         leftover_runs: Leftovers of runs, which are deleted completely.
         key_in_leftovers: Whether a key is in these leftovers.
+        carried: What becomes of state that can't be searched: `drop`, `keep`, or empty.
+        whole: Whether a predicate may be true of every row of a state.
     """
 
+    request: str
     jobs: list[str]
     snapshots: int
     states: list[FoundState]
@@ -114,6 +119,8 @@ class ErasurePlan:
     partial_matches: list[str]
     leftover_runs: list[str]
     key_in_leftovers: bool
+    carried: str = ""
+    whole: bool = False
 
     def changed(self, asked: ErasureRequest) -> set[tuple[str, str]]:
         """Return the snapshots that will change, as job and id."""
@@ -131,7 +138,46 @@ class ErasurePlan:
             "emptied_states": "whole", "partial_matches": "mentions", "leftover_runs": "left",
             "key_in_leftovers": "holding",
         }  # fmt: skip
-        return {recorded.get(name, name): value for name, value in asdict(self).items()}
+        content = asdict(self)
+        for given in ("carried", "whole"):  # it is asked for, and not found
+            del content[given]
+        head = {"request": content.pop("request"), "planned": True}
+        return head | {recorded.get(name, name): value for name, value in content.items()}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        becomes = {
+            "drop": "would be dropped (--carried drop)", "keep": "would be kept (--carried keep)"
+        }.get(self.carried, "give --carried drop or --carried keep")  # fmt: skip
+        intended = "which --all allows" if self.whole else "if that is intended, give --all"
+        yield Table(
+            f"{self.request} would erase {self.rows:,} rows in {self.files} files"
+            f" ({bytes_text(self.file_bytes)}), from {len(self.snapshots_found)} of"
+            f" {self.snapshots} snapshots",
+            ("<job", "<operator", "<state", ">rows", ">files", ">snapshots"),
+            [
+                (each.job, each.operator, each.state, f"{each.rows:,}", str(each.files),
+                 str(each.snapshots))
+                for each in self.states
+            ],
+        )  # fmt: skip
+        for job, snapshot_id in self.notes:
+            yield f"the note of {snapshot_id} of {job} names it"
+        if self.opaque:
+            yield (
+                "raw, channel, coordinator or master state, which only the job can search, in"
+                f" {len(self.opaque)} of {self.snapshots} snapshots: {becomes}"
+            )
+        for state in self.emptied_states:
+            yield f"the predicate is true of every row of {state}: {intended}"
+        for place in self.partial_matches:
+            yield (
+                f"rows that only have it in a longer key, or in their value, in {place}: {becomes}"
+            )
+        for place in self.leftover_runs:
+            yield f"goes as a whole, as the snapshots have the same: {place}"
+        yield from not_erased(self.kept_for, self.elsewhere)
+        yield "nothing was written; --yes does it"
 
     def said(self, asked: ErasureRequest, secret: bytes) -> dict[str, Any]:
         """Return the content of the record: of the request only a keyed hash."""
@@ -155,6 +201,14 @@ class ErasurePlan:
             "mentions": self.partial_matches,
             "left": self.leftover_runs,
         }
+
+
+def not_erased(kept_for: Iterable[Sequence[str]], elsewhere: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each place that an erasure leaves as it is."""
+    for job, snapshot_id in kept_for:
+        yield f"keeps files that it shares, as it was not named: {snapshot_id} of {job}"
+    for place in elsewhere:
+        yield f"not erased from here: {place}"
 
 
 @dataclass
@@ -350,6 +404,7 @@ class Planner:
                 name = of_task.job, of_task.area, of_task.name
                 states[name] = FoundState(*name, of_task.rows, of_task.files)
         return ErasurePlan(
+            request=self.asked.request,
             jobs=list(self.records),
             snapshots=len(records),
             states=sorted(
@@ -381,6 +436,7 @@ class Planner:
             ],
             leftover_runs=of_tasks.leftovers,
             key_in_leftovers=of_tasks.key_in_leftovers,
+            carried=self.asked.carried,
         )
 
     def _kept_for(self, going: set[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,7 +35,7 @@ from statelake.pipelines.lake.ingest.import_targets import (
     table_targets,
 )
 from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
-from statelake.pipelines.lake.tables.names import check_names, default_snapshot_id
+from statelake.pipelines.lake.tables.names import TIMERS, check_names, default_snapshot_id
 from statelake.pipelines.lake.tables.operator_tables import (
     OperatorTask,
     SubtaskSpanResult,
@@ -66,14 +67,15 @@ from statelake.state_core.formats.reader import (
     snapshot_directory,
     without_raw_timers,
 )
-from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.model.snapshot import TIMER_PREFIX, Operator
+from statelake.state_core.printable import Printed, Table, bytes_text
 
 ATTEMPTS = 4
 """The number of attempts of an import whose base is dropped or erased from meanwhile."""
 
 
 @dataclass(frozen=True)
-class ImportResult:
+class ImportResult(Printed):
     """The result of an import.
 
     Attributes:
@@ -93,6 +95,43 @@ class ImportResult:
     engine: str = ""
     times: Times | None = None
     same_as: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return self.record.to_json() | {
+            "new": self.new,
+            "kept_files": self.kept_units,
+            "written_files": self.written_units,
+            "engine": self.engine,
+            "tables": sorted(table.path for table in self.record.tables),
+            "times": None if self.times is None else asdict(self.times),
+        }
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        record = self.record
+        if not self.new:
+            yield f"{record.job} has snapshot {record.snapshot_id} already: nothing to do"
+            return
+        yield (
+            f"imported {record.snapshot_id} of {record.job}: {record.entries:,} entries,"
+            f" {bytes_text(record.state_bytes)} of state; wrote {self.written_units} files"
+            f" ({bytes_text(record.written_bytes)}), kept {self.kept_units}"
+        )
+        if self.same_as:
+            yield (
+                f"it is the same savepoint as {self.same_as}; `statelake drop` deletes one of them"
+            )
+        versions = {table.path: str(table.version) for table in record.tables}
+        rows = [
+            (state.table, versions[state.table], f"{state.entries:,}",
+             # several queues of timers may be in one table
+             f"{TIMERS} {state.name.removeprefix(TIMER_PREFIX)}"
+             if state.kind == TIMERS else state.kind,
+             state.value_type)
+            for state in sorted(record.all_states, key=lambda state: (state.table, state.name))
+        ]  # fmt: skip
+        yield Table("", ("<table", ">version", ">entries", "<kind", "<value"), rows)
 
 
 def import_snapshot(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
 
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -96,9 +95,3 @@ def weigh_snapshot(
         for each in operators
         if any(state in (None, keyed.name) for keyed in each.states)
     ]
-
-
-def expired_until(at: datetime, lives: Iterable[timedelta]) -> list[int]:
-    """Return the latest access that has expired, in epoch milliseconds, for each time to live."""
-    millis = round(at.timestamp() * 1000)
-    return [millis - live // timedelta(milliseconds=1) for live in lives]

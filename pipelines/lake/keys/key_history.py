@@ -18,12 +18,14 @@ from statelake.pipelines.lake.keys.one_key import KeyTables, key_tables
 from statelake.pipelines.lake.tables.key_rows import read_key
 from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
-from statelake.pipelines.shown import plain_rows, state_head
+from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.printable import Printed, Table
 
 # the entries at one place, each with value and time of last access as in `statelake dump`
 _Held: TypeAlias = "dict[str, list[dict[str, Any]]]"
 
+SHOWN_CHANGES = 1000  # in the table for people
 _VALUES = ("value", "ttl")
 _ELSEWHERE = ("key_group",)  # changes with the max parallelism, which is no change of the entry
 
@@ -65,16 +67,76 @@ class KeySnapshot:
 
 
 @dataclass(frozen=True)
-class KeyHistory:
+class KeyHistory(Printed):
     """A key through a job's snapshots.
 
     Attributes:
+        key: The key, as text.
         snapshots: The job's snapshots, the oldest first.
         files_read: The number of files that were read for all of them.
     """
 
+    key: str
     snapshots: list[KeySnapshot]
     files_read: int
+
+    @property
+    def held(self) -> bool:
+        """Whether a snapshot holds anything for the key."""
+        return any(each.entries for each in self.snapshots)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return it as JSON can hold it."""
+        return [
+            {
+                "snapshot": each.snapshot_id,
+                "taken": each.taken_at,
+                "entries": each.entries,
+                "changes": [
+                    {"change": change.change} | change.entry
+                    | {"before": change.before, "after": change.after}
+                    for change in each.changes
+                ],
+            }
+            for each in self.snapshots
+        ]  # fmt: skip
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        if not self.held:
+            yield f"no snapshot holds anything for key {self.key}"
+            return
+        rows = [
+            (each.snapshot_id, f"{each.taken_at:%Y-%m-%d %H:%M}",
+             f"{change.entry['operator']}/{change.entry['state']}", _place(change.entry),
+             change.change, _values(change.before, change.after))
+            for each in self.snapshots
+            for change in each.changes
+        ]  # fmt: skip
+        columns = ("<snapshot", "<taken", "<state", "<entry", "<change", "<value")
+        title = f"{self.key} in {len(self.snapshots)} snapshots"
+        yield Table(title, columns, rows[:SHOWN_CHANGES])
+        if len(rows) > SHOWN_CHANGES:
+            yield f"... and {len(rows) - SHOWN_CHANGES:,} more changes: --json has all"
+
+
+def _place(entry: Mapping[str, Any]) -> str:
+    """Return the namespace and the user key of an entry, and the time of a timer."""
+    names = [name for name in ("namespace", "user_key") if entry.get(name) is not None]
+    timer = [f"fires {cell_text('timestamp', entry['timestamp'])}"] if "timestamp" in entry else []
+    return " ".join([json_text(entry[name]) for name in names] + timer)
+
+
+def _values(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
+    """Return the value or its change; of equal values the change of the last access."""
+    name = "value"
+    if before and after and before.get("value") == after.get("value"):
+        name = "ttl"
+    shown = [
+        cell_text(name, values[name]) for values in (before, after) if values and name in values
+    ]
+    text = " → ".join(shown)
+    return f"last access {text}" if text and name == "ttl" else text
 
 
 class _Reader:
@@ -167,7 +229,7 @@ def _history(
         before = after
     if refused is not None and not asked:
         raise refused
-    return KeyHistory(history, len({name[:2] for name in reader.rows}))
+    return KeyHistory(text, history, len({name[:2] for name in reader.rows}))
 
 
 def _by_place(rows: Iterable[Mapping[str, Any]]) -> _Held:

@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from statelake.pipelines.keys import KeyRows, check_states, keys_from_text
+from statelake.pipelines.keys import KeyRows, keys_from_text
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.tables.key_rows import (
@@ -22,7 +22,7 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotReco
 from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import plain
 from statelake.state_core.errors import NotFoundError, did_you_mean
-from statelake.state_core.model.snapshot import KeyedState
+from statelake.state_core.model.snapshot import KeyedState, check_states
 
 SHORTEST_ID = 4
 
@@ -40,18 +40,6 @@ class KeyTables:
     operator: OperatorRecord
     key: SoughtKey
     tables: tuple[TableRows, ...]
-
-
-def newest_snapshot(lake: Catalog, job: str, snapshot_id: str | None = None) -> SnapshotRecord:
-    """Return a snapshot of a job by its id, or else the newest.
-
-    Raises:
-        NotFoundError: There is no such job or snapshot.
-    """
-    if snapshot_id is not None:
-        return lake.snapshot(job, snapshot_id)
-    latest = lake.latest(job)
-    return lake.snapshot(job, "") if latest is None else latest
 
 
 def rows_in_lake(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -35,6 +35,7 @@ from statelake.pipelines.lake.query.table_names import (
     TableNames,
     operator_tables_by_name,
     quoted,
+    read_only,
     resolve_names,
     shown_name,
 )
@@ -48,6 +49,7 @@ CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
 }
 READING = ("SELECT", "EXPLAIN")
+CHANGING = ("DELETE", "UPDATE", "INSERT")
 BATCH_ROWS = 1 << 16
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _NO_TABLE = re.compile(r".*Table with name (?P<name>.+?) does not exist.*")
@@ -70,6 +72,18 @@ class Answer:
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
 
+    def first(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        """Yield the first rows, without a batch more; all rows if there is no limit."""
+        left = limit
+        for batch in self.batches:
+            if left is None:
+                yield batch
+                continue
+            yield batch.slice(0, left)
+            left -= min(left, len(batch))
+            if not left:
+                return
+
 
 class Session:
     """DuckDB over the tables of a lake.
@@ -82,6 +96,8 @@ class Session:
         names: The names of its tables.
         threads: How many threads DuckDB has; by default one for each core.
     """
+
+    catalog_tables = CATALOG_NAMES
 
     def __init__(self, lake: Catalog, names: TableNames, threads: int | None = None) -> None:
         self.lake = lake
@@ -148,10 +164,21 @@ class Session:
             raise QueryError(f"{count}, and one is wanted", remedy="give one statement at a time")
         return str(statements[0].type.name)
 
+    def check(self, statements: Sequence[str]) -> None:
+        """Check the statements of an edit; nothing is changed. Errors as of `check_statements`."""
+        from statelake.pipelines.lake.query.statements import check_statements  # noqa: PLC0415 - a ring
+
+        check_statements(self, statements)
+
+    def tables(self) -> list[str]:
+        """Return the names of all tables: those of states, then those of the catalog."""
+        return [table.name for table in self.names] + self.catalog_tables
+
     def query(self, query: str) -> Answer:
         """Run a query that only reads, and end the one before.
 
         Raises:
+            ReadOnlyError: The statement changes rows.
             QueryError: The statement does not only read, or DuckDB refuses it.
             StateError: A table that it names can't be read.
         """
@@ -160,7 +187,9 @@ class Session:
             self.names.forget()
         kind = self.kind_of(query)
         if _SHOW_TABLES.fullmatch(query):
-            return _answer_of("name", [table.name for table in self.names] + CATALOG_NAMES)
+            return _answer_of("name", self.tables())
+        if kind in CHANGING:
+            raise read_only(kind)
         if kind not in READING:
             raise QueryError(
                 f"{kind.replace('_', ' ')} is not run here, as it does not only read",

@@ -8,20 +8,19 @@ is prepared can be pickled: in another process it is prepared again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from statelake.pipelines.lake.query.session import ONLY_SPARK, QueryError, Session
+from statelake.pipelines.lake.query.session import CHANGING, ONLY_SPARK, QueryError, Session
 from statelake.pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of, quoted
 from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.layout.keyed_layout import VALUE
 
-CHANGING = ("DELETE", "UPDATE", "INSERT")
 ROW = "__row"  # the position of a row among the given rows
 TARGET, BEFORE, MET = "the rows to change", "the rows before", "the rows that were met"
 
@@ -94,6 +93,38 @@ def parse_statement(session: Session, text: str) -> Statement:
     tail = _END.sub("", text[name.end() :])
     reads = session.tables_in(tail)
     return Statement(shown, kind, table, text[: verb.end()], tail, frozenset(reads))
+
+
+def check_statements(session: Session, statements: Sequence[str]) -> list[Statement]:
+    """Parse statements, and refuse those that read what an earlier one writes.
+
+    Raises:
+        QueryError: A statement can't be parsed, names another job, or reads what an earlier one
+            writes.
+    """
+    parsed: list[Statement] = []
+    for number, text in enumerate(statements, 1):
+        statement = parse_statement(session, text)
+        if statement.table.job != session.names.job:
+            raise QueryError(
+                f"{statement.table.name} is not of job {session.names.job!r}",
+                remedy="an edit is of one job's snapshot",
+            )
+        changed = {each.table.path: at for at, each in enumerate(parsed, 1)}
+        leans = statement.reads & changed.keys()
+        if statement.kind == "INSERT":
+            leans |= {statement.table.path} & changed.keys()
+        if leans:
+            raise QueryError(
+                f"statement {number} leans on what statement {changed[min(leans)]} makes of"
+                f" {min(leans)}: {statement.text}",
+                remedy="make it an edit of its own, of the snapshot that the first one gives",
+            )
+        PreparedStatement(session, statement).try_over(session.open(statement.table).schema)
+        parsed.append(statement)
+    if not parsed:
+        raise QueryError("an edit without a statement", remedy="give at least one")
+    return parsed
 
 
 def _without_comments(match: re.Match[str]) -> str:

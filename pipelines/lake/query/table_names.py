@@ -17,7 +17,12 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.units import Partitioning
-from statelake.state_core.errors import DamagedLakeError, NotFoundError, did_you_mean
+from statelake.state_core.errors import (
+    DamagedLakeError,
+    NotFoundError,
+    ReadOnlyError,
+    did_you_mean,
+)
 
 Found = TypeVar("Found")
 Parts = tuple[str, ...]
@@ -255,6 +260,14 @@ def find_folded(names: Mapping[Parts, Found], parts: Parts) -> Found | None:
             remedy="write it with the capital letters that it has",
         )
     return names[found[0]] if found else None
+
+
+def read_only(verb: str) -> ReadOnlyError:
+    """Return the error of a statement that changes rows, outside of an edit."""
+    return ReadOnlyError(
+        f"{verb} needs --edit: a snapshot can't be changed, but `--edit SNAPSHOT --as NAME` makes"
+        " another of it (at a prompt .edit SNAPSHOT and .commit NAME)"
+    )
 
 
 def shown_name(parts: Parts) -> str:

@@ -327,6 +327,11 @@ class SnapshotRecord:
         keyed: list[AnyState] = [state for operator in self.operators for state in operator.states]
         return keyed + [state for operator in self.operators for state in operator.operator_states]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what lists of snapshots show, as JSON can hold it."""
+        hidden = ("metadata", "carried", "operators")
+        return {name: value for name, value in self.to_row().items() if name not in hidden}
+
     def files_digest(self) -> str:
         """Return the digest of its files, which changes when an erasure exchanges some."""
         named = sorted(f"{table.path}/{unit.path}" for table in self.tables for unit in table.units)

@@ -11,7 +11,7 @@ from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import with_value
 from statelake.state_core.formats.layout.state_compatibility import (
     OperatorSchema,
-    StateVerdict,
+    Verdicts,
     check_operators,
     operator_schema,
 )
@@ -67,9 +67,7 @@ def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
     ]
 
 
-def check_against(
-    record: SnapshotRecord, against: str, *, allow_missing: bool = False
-) -> list[StateVerdict]:
+def check_against(record: SnapshotRecord, against: str, *, allow_missing: bool = False) -> Verdicts:
     """Return a verdict for each state of a snapshot.
 
     Args:
@@ -87,7 +85,7 @@ def check_against(
     return check_operators(schemas_of_record(record), new, allow_missing=allow_missing)
 
 
-def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> list[StateVerdict]:
+def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> Verdicts:
     """Return a verdict for each state, as restored by a job with these changes.
 
     Raises:

@@ -14,7 +14,7 @@ from statelake.state_core.checks.held_states import HeldOperator, HeldState
 from statelake.state_core.checks.legality import check_job
 from statelake.state_core.checks.restore_checks import check_restore
 from statelake.state_core.declarations import JobDeclaration, job_from_json
-from statelake.state_core.declarations.findings import Finding
+from statelake.state_core.declarations.findings import JobFindings
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.process.jobs import Job
 from statelake.state_core.serializers.framework.plugins import load_plugin
@@ -133,7 +133,7 @@ def check_declared(
     held: Iterable[HeldOperator] | None = None,
     *,
     allow_missing: bool = False,
-) -> list[Finding]:
+) -> JobFindings:
     """Return all findings about a job: by the rules, and against a snapshot to restore.
 
     Args:
@@ -141,7 +141,7 @@ def check_declared(
         held: The operators and states of the snapshot; None without a snapshot.
         allow_missing: Whether the job may lack an operator of the snapshot.
     """
-    findings = check_job(job)
+    findings = JobFindings(check_job(job))
     if held is not None:
         findings += check_restore(job, held, allow_missing=allow_missing)
     return findings

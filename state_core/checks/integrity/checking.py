@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from statelake.state_core.bounds import Budget
 from statelake.state_core.checks.integrity.findings import (
@@ -43,12 +44,14 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.printable import Printed, bytes_text
 
 Progress = Callable[[int, int], None]
+SHOWN = 200  # faults, to people
 
 
 @dataclass(frozen=True)
-class IntegrityReport:
+class IntegrityReport(Printed):
     """The result of a check.
 
     Attributes:
@@ -67,6 +70,49 @@ class IntegrityReport:
     def sound(self) -> bool:
         """Return whether there is no fault."""
         return not self.faults
+
+    @property
+    def verdict(self) -> str:
+        """The number of faults in words, or `sound`."""
+        return count_text(len(self.faults))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "location": self.location,
+            "faults": [fault.to_json() for fault in self.faults],
+            "not_checked": [each.where.to_json() | {"why": each.why} for each in self.unchecked],
+            "checked": vars(self.checked),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        checked = self.checked
+        yield (
+            f"{self.verdict}: {checked.handles} handles, {checked.files} files,"
+            f" {bytes_text(checked.size)}, {checked.key_groups} key groups; {checked.entries}"
+            f" entries ({checked.values} values decoded, {checked.hashed} keys hashed),"
+            f" {checked.elements} elements of operator state"
+        )
+        for fault in self.faults[:SHOWN]:
+            yield from ("", f"{fault.kind.value}  {fault.where}")
+            many = fault.entries is not None and fault.entries > 1
+            place = fault.place.removeprefix(f"{self.location}/")
+            yield f"    {fault.problem}" + (f" ({fault.entries} entries)" if many else "")
+            if place:
+                yield f"    {place}"
+            yield f"    -> {fault.remedy}"
+        if len(self.faults) > SHOWN:
+            yield f"... and {len(self.faults) - SHOWN} more: --json lists all"
+        if self.faults or self.unchecked:
+            yield ""
+        for skipped in self.unchecked:
+            yield f"not checked: {skipped}"
+
+
+def count_text(faults: int) -> str:
+    """Return a number of faults in words; `sound` without one."""
+    return "sound" if not faults else "1 fault" if faults == 1 else f"{faults} faults"
 
 
 @dataclass

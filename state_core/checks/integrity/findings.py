@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from statelake.state_core.errors import StateError
 from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.printable import bytes_text
 
 Said = TypeVar("Said")
 
@@ -64,6 +65,16 @@ class Place:
             parts.append(f"key groups {self.key_groups}")
         return ", ".join(parts)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        groups = self.key_groups
+        return {
+            "operator": self.operator or None,
+            "subtask": self.subtask,
+            "state": self.state or None,
+            "key_groups": None if groups is None else [groups.first, groups.last],
+        }
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -88,6 +99,13 @@ class Fault:
     def __str__(self) -> str:
         error = StateError(self.problem, place=self.place, remedy=self.remedy)
         return str(error.within(str(self.where)) if str(self.where) else error)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "kind": self.kind.value, **self.where.to_json(), "place": self.place,
+            "problem": self.problem, "remedy": self.remedy, "entries": self.entries,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,6 +134,17 @@ class Loss:
     why: str
     entries: int | None = None
     size: int | None = None
+
+    def __str__(self) -> str:
+        parts = [] if self.entries is None else [f"{self.entries} entries"]
+        parts += [] if self.size is None else [f"at most {bytes_text(self.size)}"]
+        amount = ", ".join(parts) or "an unknown amount"
+        return f"{self.where or 'the snapshot'}: {amount} ({self.why})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        amount = {"why": self.why, "entries": self.entries, "bytes": self.size}
+        return self.where.to_json() | amount
 
 
 @dataclass

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from statelake.state_core.checks.integrity.checking import (
+    SHOWN,
     Examined,
     IntegrityReport,
     Progress,
@@ -46,12 +48,13 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.printable import Printed
 
 COPY_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class SalvageReport:
+class SalvageReport(Printed):
     """The result of a salvage.
 
     Attributes:
@@ -68,6 +71,26 @@ class SalvageReport:
     lost: tuple[Loss, ...] = ()
     entries: int = 0
     elements: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "path": self.path, "entries": self.entries, "elements": self.elements,
+            "lost": [loss.to_json() for loss in self.lost],
+        }  # fmt: skip
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        if self.path is None:
+            yield "nothing can be salvaged: without `_metadata` nobody knows what the files are"
+            return
+        yield (
+            f"wrote {self.path}: {self.entries} entries, {self.elements} elements of operator"
+            f" state; {'lost:' if self.lost else 'nothing is lost'}"
+        )
+        yield from (f"    {loss}" for loss in self.lost[:SHOWN])
+        if len(self.lost) > SHOWN:
+            yield f"... and {len(self.lost) - SHOWN} more: --json lists all"
 
 
 def salvage_snapshot(

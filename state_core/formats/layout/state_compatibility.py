@@ -15,8 +15,9 @@ Source: `StateSerializerProvider`, `RegisteredKeyValueStateBackendMetaInfo`,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from statelake.state_core.formats.layout.keyed_states import as_key_value
 from statelake.state_core.formats.layout.meta_info import (
@@ -32,6 +33,7 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_state_meta_info,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.printable import Printed, Table
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
@@ -107,6 +109,42 @@ class StateVerdict:
         """Return whether Flink would refuse, or lose the state."""
         return self.result.verdict is Verdict.INCOMPATIBLE
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "operator": self.operator,
+            "state": self.state,
+            "verdict": self.result.verdict.text,
+            "reasons": [asdict(reason) for reason in self.result.reasons],
+        }
+
+
+class Verdicts(Printed, list[StateVerdict]):
+    """The verdicts on all states of a snapshot."""
+
+    @property
+    def faults(self) -> int:
+        """The number of states that Flink would refuse, or lose."""
+        return sum(each.fault for each in self)
+
+    def table(self, title: str) -> Table:
+        """Return them as a table, below a title."""
+        rows = [
+            (each.operator, each.state or "(key)", each.result.verdict.text,
+             list(map(str, each.result.reasons)))
+            for each in self
+        ]  # fmt: skip
+        return Table(title, ("<operator", "<state", "<verdict", "<why"), rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as JSON can hold them."""
+        return {"compatible": not self.faults, "states": [each.to_json() for each in self]}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        unknown = sum(each.result.verdict is Verdict.UNKNOWN for each in self)
+        yield self.table(f"{len(self)} checked, {self.faults} incompatible, {unknown} unknown")
+
 
 def operator_schema(
     label: str, key_serializer: bytes, meta_infos: Iterable[bytes], others: Iterable[str] = ()
@@ -130,7 +168,7 @@ def operator_schema(
 
 def check_operators(
     old: Iterable[OperatorSchema], new: Iterable[OperatorSchema], *, allow_missing: bool = False
-) -> list[StateVerdict]:
+) -> Verdicts:
     """Return a verdict for every operator and state of the old snapshot and of the new job.
 
     Args:
@@ -139,7 +177,7 @@ def check_operators(
         allow_missing: Whether an operator may be missing (`--allowNonRestoredState`).
     """
     declared = {operator.operator_id: operator for operator in new}
-    verdicts: list[StateVerdict] = []
+    verdicts = Verdicts()
     for before in old:
         after = declared.get(before.operator_id)
         if after is not None:

@@ -57,7 +57,7 @@ MIGRATE = {
 LOOK = {
     "diff": "diff --lake {lake} --job orders good bad",
     "integrity": "check integrity --lake {lake} --job orders --snapshot bad",
-    "rescale": "rescale --lake {lake} --job orders --snapshot bad --parallelism 2",
+    "plan-rescale": "plan-rescale --lake {lake} --job orders --snapshot bad --parallelism 2",
     "compatibility": "check compatibility --lake {lake} --job orders --snapshot bad"
     " --against {seed}/savepoint",
 }

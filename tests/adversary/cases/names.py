@@ -46,7 +46,7 @@ IN_LAKE = {
     "history": "history --lake {lake} --job j --key key-3",
     "top": "top --lake {lake} --job j",
     "report": "report --lake {lake} --job j --to {out}",
-    "rescale": "rescale --lake {lake} --job j --snapshot s --parallelism 2",
+    "plan-rescale": "plan-rescale --lake {lake} --job j --snapshot s --parallelism 2",
     "integrity": "check integrity --lake {lake} --job j --snapshot s",
     "drop": "drop --lake {lake} --job j --keep 0 --yes",
     "drop-unknown": "drop --lake {lake} --job j --snapshot none",

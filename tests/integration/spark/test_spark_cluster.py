@@ -160,7 +160,7 @@ def go_on_in_one_session(place: Place, master: str, at: Location | None = None) 
             ["import", monday, *lake, "--snapshot", "monday"],
             ["migrate", *lake, "--snapshot", "monday", "--state", "kinds/total",
              "--to", "types.yaml", "--suffix", "-new"],
-            ["rescale", *lake, "--snapshot", "monday-new", "--parallelism", "5"],
+            ["plan-rescale", *lake, "--snapshot", "monday-new", "--parallelism", "5"],
             ["run", ALERTS, "--lake", at("runs")],
             ["import", monday, *lake, "--snapshot", "again"],
             ["sql", "--engine", "spark", *lake, "--json", "--as-of", "again", COUNT],

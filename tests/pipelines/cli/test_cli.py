@@ -62,7 +62,7 @@ def test_all_commands_are_there() -> None:
             "drop", "lake",
         ],
         "Change": ["edit", "migrate", "commit", "erase", "audit", "compress", "bootstrap"],
-        "Check": ["check", "rescale"],
+        "Check": ["check", "plan-rescale"],
         "Deploy": ["export", "flink"],
         "Run": ["run", "checkpoints", "spark", "warm", "demo"],
     }  # fmt: skip
@@ -127,7 +127,7 @@ def test_lists_say_how_help_begins(words: tuple[str, ...], command: click.Comman
     if len(words) == 1:
         begins = COMMANDS[words[0]][1]
         assert command.help.startswith(begins)
-        assert f"  {words[0]:<11}  {begins}\n" in run("--help").out
+        assert f"  {words[0]:<12}  {begins}\n" in run("--help").out
 
 
 def test_version() -> None:
@@ -153,7 +153,7 @@ def test_version() -> None:
         ["drop", "--lake", "a", "--job", "b"],
         ["drop", "--lake", "a", "--job", "b", "--keep", "1", "--snapshot", "c"],
         ["drop", "--lake", "a", "--job", "b", "--keep", "-1"],
-        ["rescale", "--lake", "a", "--job", "b", "--snapshot", "c"],
+        ["plan-rescale", "--lake", "a", "--job", "b", "--snapshot", "c"],
         ["export", "--lake", "a", "--job", "b", "--snapshot", "c", "--to", "d",
          "--max-parallelism", "32769"],
         ["export", "--lake", "a", "--job", "b", "--snapshot", "c", "--to", "d",

@@ -87,7 +87,7 @@ def test_jobs(lake: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("export", "--snapshot"), ("drop", "--snapshot"), ("rescale", "--snapshot"),
+        ("export", "--snapshot"), ("drop", "--snapshot"), ("plan-rescale", "--snapshot"),
         ("migrate", "--snapshot"), ("commit", "--parent"), ("edit", "--parent"),
         ("check", "compatibility", "--snapshot"), ("check", "integrity", "--snapshot"),
         ("check", "legality", "jobs.py:JOB", "--snapshot"), ("diff",), ("diff", "monday"),

@@ -184,7 +184,7 @@ def test_savepoints_go_where_the_cluster_is_configured_to_put_them(
             "flink", "rescale", *words, "--job-name", "[red]orders\x1b[0m", "--exports", "/sp",
             "--dry-run",
         )  # fmt: skip
-        said = f"to write savepoints to {directory}" if directory else "no directory for savepoints"
+        said = f"its savepoint goes to {directory}" if directory else "no directory for savepoints"
         assert (ran.code, said in ran.out + ran.err) == (0 if directory else 3, True), ran.err
         import_golden(Catalog(tmp_path / "lake"), ("s", KINDS))
         (tmp_path / "sp").mkdir()

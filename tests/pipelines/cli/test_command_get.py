@@ -17,7 +17,7 @@ from statelake import open_snapshot
 from statelake.pipelines.keys import rows_in_savepoint
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.keys import key_history
-from statelake.pipelines.lake.keys.one_key import newest_snapshot, rows_in_lake
+from statelake.pipelines.lake.keys.one_key import rows_in_lake
 from statelake.pipelines.lake.tables import key_rows
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.model.key_groups import EncodedKey
@@ -199,7 +199,7 @@ def test_a_lake_holds_what_the_savepoint_held(savepoint: Path, tmp_path: Path) -
     for key in sampled(list(rows)):
         found = [
             json.dumps(row)
-            for each in rows_in_lake(lake, newest_snapshot(lake, "orders"), key)
+            for each in rows_in_lake(lake, lake.latest("orders"), key)
             for state, batch in each.batches
             for row in plain_rows(state_head(each.operator, state), batch)
         ]

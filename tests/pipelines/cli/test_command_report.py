@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from statelake.pipelines.cli.commands.report import _refuse
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.report.page import refuse_target
 from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.command import run
@@ -150,9 +150,9 @@ def test_a_new_place_in_an_object_store() -> None:
     """Its directories need not be there: they are parts of names, and come with the page."""
     directory = Directory("/bucket/new", MemoryFileSystem())
     with pytest.raises(SnapshotError, match="make it first"):
-        _refuse(directory, "page.html", "page.html", overwrite=False)
+        refuse_target(directory, "page.html", "page.html", overwrite=False)
     directory.is_object_store = True
-    _refuse(directory, "page.html", "page.html", overwrite=False)
+    refuse_target(directory, "page.html", "page.html", overwrite=False)
 
 
 def test_a_file_that_is_there(tmp_path: Path) -> None:

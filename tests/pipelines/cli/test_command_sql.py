@@ -11,6 +11,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -18,10 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from statelake import Lake
 from statelake.pipelines.cli.commands.queries import query_output
 from statelake.pipelines.cli.commands.queries.shell import Shell
-from statelake.pipelines.cli.commands.queries.sql import changing_verb
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.query.session import Answer
+from statelake.pipelines.spark.sql import changing_verb
 from statelake.state_core.errors import StateError
 from tests.support.command import run
 from tests.support.lakes import DEMO, import_as, import_golden, kept_files
@@ -112,13 +115,13 @@ class TestResults:
         taken: list[int] = []
         schema = pa.schema([("n", pa.int64())])
 
-        def batches() -> object:
+        def batches() -> Iterator[pa.RecordBatch]:
             for number in range(5):
                 taken.append(number)
                 yield pa.RecordBatch.from_pydict({"n": [number]}, schema)
 
-        written = query_output.limited(batches(), 2)  # type: ignore[arg-type]
-        query_output.write_file(str(tmp_path / "n.parquet"), schema, written)
+        rows = pa.RecordBatchReader.from_batches(schema, Answer(schema, batches()).first(2))
+        query_output.write_file(str(tmp_path / "n.parquet"), rows)
         assert taken == [0, 1]
         assert pq.read_table(tmp_path / "n.parquet").num_rows == 2
 
@@ -218,7 +221,7 @@ class TestShell:
     @pytest.fixture
     def shell(self, lake: Catalog) -> Shell:
         """A prompt over the lake."""
-        return Shell(lake, "demo")
+        return Shell(Lake(lake.location), "demo")
 
     def said(self, shell: Shell, capsys: pytest.CaptureFixture[str], *lines: str) -> str:
         """What lines print."""
@@ -274,7 +277,7 @@ class TestShell:
         said = self.said(shell, capsys, ".edit monday", erase, f"{COUNT};", ".abandon")
         assert "kept: 1 so far" in said
         assert "120" in said
-        assert [summary.snapshot_id for summary in shell.lake.summaries()] == ["monday"]
+        assert [summary.snapshot_id for summary in shell.lake.snapshots()] == ["monday"]
         self.said(shell, capsys, ".edit monday", erase, ".commit erased")
         assert "119" in self.said(shell, capsys, ".as-of erased", f"{COUNT};")
         assert "120" in self.said(shell, capsys, ".as-of monday", f"{COUNT};")

@@ -110,6 +110,6 @@ def test_python_prints_what_the_command_prints(tmp_path: Path) -> None:
     import_as(Catalog(tmp_path), KINDS, "monday")
     plans = sl.Lake(tmp_path).job("orders")["monday"].plan_rescale(3)
     words = ("--lake", tmp_path, "--job", "orders", "--snapshot", "monday", "--parallelism", 3)
-    assert run("rescale", *words).out.split() == " ".join(map(str, plans)).split()
-    shown = run("rescale", *words, "--json").json
+    assert run("plan-rescale", *words).out.split() == " ".join(map(str, plans)).split()
+    shown = run("plan-rescale", *words, "--json").json
     assert shown == plain([plan.to_json() for plan in plans])

@@ -11,7 +11,7 @@ import click
 import pytest
 
 import statelake as sl
-from statelake.pipelines.api import Erasure, SnapshotEditor
+from statelake.pipelines.api import Erasure, LiveRescale, SnapshotEditor
 from statelake.pipelines.cli.main import COMMANDS
 
 EVERYWHERE = {
@@ -33,30 +33,54 @@ SAVEPOINTS = {
     "uid": "the same",
     "allow_external": "the same",
 }
-BY_INDEX = {"operator": "the snapshot is indexed", "state": "the operator is indexed"}
+PROGRESS = {"progress": "no `Job` has it"}
+LOG = sl.Checkpoints.__init__
+PROGRAM = dict.fromkeys(
+    ("jar", "jar_id", "entry_class", "arg", "allow_non_restored_state"), "`JarRun` has it"
+)
+CLUSTER = {
+    "cluster": "--flink",
+    "program": "a `JarRun`: what --jar and the like say",
+    "report": "shown while it is waited for",
+}
 
 # what does what a command does; words that only the command has, and only the methods
 METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], dict[str, str]]] = {
     "import": ((sl.Job.import_snapshot,), {}, NAME),
     "commit": ((sl.Job.commit,), {}, NAME),
-    "snapshots": ((sl.Job.snapshots, sl.Lake.snapshots), {}, {}),
+    "snapshots": (
+        (sl.Job.snapshots, sl.Lake.snapshots), {}, {"errors": "the command ends with the first"},
+    ),
     "drop": ((sl.Job.drop, sl.Job.plan_drop), {}, {}),
     "retain": ((sl.Job.retain, sl.Job.plan_retain), {}, {}),
     "history": ((sl.Job.history,), {}, {}),
     "hold": ((sl.LakeSnapshot.hold,), {}, {}),
     "release": ((sl.LakeSnapshot.release,), {}, {}),
-    "get": ((sl.LakeSnapshot.get,), SAVEPOINTS | BY_INDEX, {}),
+    "get": ((sl.Snapshot.get, sl.LakeSnapshot.key_rows), SAVEPOINTS, {}),
     "diff": (
         (sl.LakeSnapshot.diff,),
         {"fail_on_diff": "an exit code", "earlier": "the object is it"},
         {},
     ),
-    "top": ((sl.LakeSnapshot.top,), SAVEPOINTS, {}),
-    "rescale": ((sl.LakeSnapshot.plan_rescale,), {}, {}),
-    "export": (
-        (sl.LakeSnapshot.export,),
-        SAVEPOINTS | {"conf": "Flink's setting, of which `compression` is the value"},
+    "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), SAVEPOINTS, {}),
+    "inspect": (
+        (sl.open_snapshot, sl.Snapshot.describe),
+        {"savepoint": "given as `location`"},
+        {
+            "location": "the SAVEPOINT",
+            "key_groups": "the command always looks at them",
+            "filesystem": "an object of Python's",
+            "storage_options": "taken from the environment",
+        },
+    ),
+    "report": (
+        (sl.LakeSnapshot.report, sl.report),
         {},
+        {"progress": "a savepoint has no `Job`"},
+    ),
+    "plan-rescale": ((sl.LakeSnapshot.plan_rescale,), {}, {}),
+    "export": (
+        (sl.LakeSnapshot.export, sl.in_temporary_lake), {}, {},
     ),
     "offsets": (
         (sl.LakeSnapshot.sources, sl.LakeSnapshot.sinks),
@@ -64,15 +88,8 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
     ),
     "channels": (
-        (sl.LakeSnapshot.channels,),
-        SAVEPOINTS
-        | {
-            "operator": "each says whose it is",
-            "records": "`read_channels` reads them",
-            "type": "`read_channels` gives what is decoded by a serializer of that type",
-            "like": "the same",
-            "limit": "how much is printed",
-        },
+        (sl.LakeSnapshot.read_channels, sl.LakeSnapshot.record_serializer),
+        SAVEPOINTS | {"records": "what is printed", "limit": "how much is printed"},
         {},
     ),
     "sql": (
@@ -80,7 +97,6 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {
             "edit": "the object is it",
             "as": "given as `name`",
-            "limit": "how much is printed",
             "csv": "how rows are printed",
             "to": "the same",
             "queries": "`query` to read, `statements` to edit",
@@ -94,58 +110,73 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         NAME | {"save": "makes the snapshot", "time": "of --offsets-from-timestamp"},
     ),
     "migrate": (
-        (sl.LakeSnapshot, sl.LakeSnapshot.migrate, sl.LakeSnapshot.kryo_to_flink_2),
-        {"all": "a loop over `Job.snapshots`"},
+        (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate, sl.LakeSnapshot.kryo_to_flink_2),
+        {"all": "no snapshot is named"},
         {},
     ),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
     "check legality": (
-        (sl.LakeSnapshot.check_legality,),
-        {"savepoint": "`check_declared` and `held_operators`, as the page on legality says"},
-        {},
+        (sl.LakeSnapshot.check_legality, sl.check_legality), {}, {},
     ),
     "check integrity": (
-        (sl.LakeSnapshot.check_integrity,),
-        {
-            "salvage": "`salvage_snapshot`",
-            "uid": "`open_snapshot` has it",
-            "allow_external": "the same",
-        },
-        {},
+        (sl.LakeSnapshot.check_integrity, sl.check_integrity, sl.salvage),
+        {"salvage": "given as `to`"},
+        PROGRESS | {"to": "--salvage"},
     ),
     "erase": (
         (sl.Lake.erase, Erasure.execute),
         {"secret_file": "given as `secret`", "all": "given as `whole`"},
-        {"secret": "what is in --secret-file", "whole": "--all", "progress": "no `Job` has it"},
+        PROGRESS | {"secret": "what is in --secret-file", "whole": "--all"},
     ),
     "audit erase": (
         (sl.Lake.erase, Erasure.audit),
         {"secret_file": "given as `secret`"},
         {"secret": "what is in --secret-file"}
         | dict.fromkeys(("jobs", "snapshots", "carried", "blobs", "changelogs"), "what was erased")
-        | {"progress": "no `Job` has it"},
+        | PROGRESS,
     ),
     "audit records": ((sl.Lake.audit_records,), {}, {}),
     "lake clean": ((sl.Lake.clean, sl.Lake.plan_clean), {}, {}),
     "lake upgrade": ((sl.Lake.upgrade, sl.Lake.plan_upgrade), {}, {}),
     "bootstrap": (
-        (sl.Job.bootstrap,),
+        (sl.Job.bootstrap, sl.bootstrap),
         {"compress": "an old word for --compression snappy"},
-        NAME | {"sources": "data frames, which no command line has"},
+        NAME | PROGRESS | {"sources": "data frames, which no command line has"},
+    ),
+    "compress": ((sl.compress,), {}, PROGRESS),
+    "run": (
+        (sl.Lake.run,), {"runnable": "given as `job`"}, PROGRESS | {"job": "what MODULE:JOB names"},
+    ),
+    "warm": ((sl.warm,), {}, PROGRESS),
+    "checkpoints list": ((LOG, sl.Checkpoints.list), {}, {}),
+    "checkpoints show": ((LOG, sl.Checkpoints.show), {}, {}),
+    "checkpoints verify": ((LOG, sl.Checkpoints.verify), {}, {}),
+    "checkpoints drop": ((LOG, sl.Checkpoints.drop), {}, {}),
+    "checkpoints migrate": ((LOG, sl.Checkpoints.migrate), {}, {}),
+    "flink canary": (
+        (sl.LakeSnapshot.canary,), PROGRAM | {"flink": "given as `cluster`"}, CLUSTER,
+    ),
+    "flink rescale": (
+        (sl.Job.live_rescale, LiveRescale.plan, LiveRescale.execute),
+        PROGRAM
+        | dict.fromkeys(("old_jar", "old_jar_id", "old_entry_class", "old_arg"), "given as `old`")
+        | dict.fromkeys(("job_id", "job_name"), "given as `flink_job`")
+        | {"flink": "given as `cluster`", "dry_run": "`LiveRescale.plan`"},
+        CLUSTER | {"flink_job": "--job-id or --job-name", "old": "a `JarRun`, from --old-jar"},
     ),
 }  # fmt: skip
 OTHERS = {
-    "inspect": "`Snapshot.describe`",
-    "report": "the same",
     "dump": "a state's `to_batch_reader`",
-    "compress": "`recompress_snapshot` of the library: it is about no lake",
-    "run": "`run_job` of the runtime, which is not in a lake's object",
-    "checkpoints": "of running tasks, not of a lake",
-    "flink": "`FlinkCluster`",
+    "flink jobs": "`FlinkCluster.jobs`",
+    "flink checkpoints": "`FlinkCluster.checkpoints`",
+    "flink savepoint": "`FlinkCluster.take_savepoint`, and `Job.import_snapshot`",
+    "flink stop": "`FlinkCluster.stop_with_savepoint`, and `Job.import_snapshot`",
+    "flink run": "`Jars.run`",
+    "flink cancel": "`FlinkCluster.cancel`",
+    "flink dispose": "`FlinkCluster.dispose_savepoint`",
     "spark": "packs this program",
     "shell": "a prompt",
     "demo": "a show",
-    "warm": "compiles this program's kernels",
 }
 
 

@@ -121,7 +121,7 @@ def test_the_commands(golden: GoldenCase, tmp_path: Path) -> None:
     ran = run("import", golden.snapshot, *place, *uids, *on_spark)
     assert (ran.code, ran.err) == (0, "")
     plans = {plan["operator"]: plan for plan in
-             run("rescale", *place, "--parallelism", 5, "--json").json}  # fmt: skip
+             run("plan-rescale", *place, "--parallelism", 5, "--json").json}  # fmt: skip
     ran = run("export", *place, "--to", tmp_path / "out", "--parallelism", 5, *on_spark)
     assert (ran.code, ran.err, ran.json["engine"]) == (0, "", "spark")
     snapshot = open_snapshot(tmp_path / "out", uids=UIDS)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.checks.integrity import integrity
 from statelake.pipelines.cli.commands.checks.legality import legality
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table
+from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     answer,
     job_option,
@@ -18,8 +16,6 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.state_core.formats.layout.state_compatibility import StateVerdict
-from statelake.state_core.serializers.framework.compatibility import Verdict
 
 
 @click.group()
@@ -74,37 +70,9 @@ def compatibility(
           --against /savepoints/savepoint-of-the-new-job --json
     """
     opened = Lake(lake).job(job)
-    snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
+    snapshot = opened[snapshot_named(opened, snapshot_id)]
     verdicts = snapshot.check_compatibility(
         against, allow_non_restored_state=allow_non_restored_state
     )
-    faults = sum(verdict.fault for verdict in verdicts)
-    if as_json_:
-        as_json({"compatible": faults == 0, "states": [_plain(verdict) for verdict in verdicts]})
-    else:
-        _print(verdicts, faults)
-    answer(yes=not faults)
-
-
-def _plain(verdict: StateVerdict) -> dict[str, object]:
-    return {
-        "operator": verdict.operator,
-        "state": verdict.state,
-        "verdict": verdict.result.verdict.text,
-        "reasons": [asdict(reason) for reason in verdict.result.reasons],
-    }
-
-
-def _print(verdicts: list[StateVerdict], faults: int) -> None:
-    rows = [
-        (
-            verdict.operator,
-            verdict.state or "(key)",
-            verdict.result.verdict.text,
-            [str(reason) for reason in verdict.result.reasons],
-        )
-        for verdict in verdicts
-    ]
-    unknown = sum(verdict.result.verdict is Verdict.UNKNOWN for verdict in verdicts)
-    title = f"{len(verdicts)} checked, {faults} incompatible, {unknown} unknown"
-    print_table(title, ("<operator", "<state", "<verdict", "<why"), rows)
+    show(verdicts, as_json_=as_json_)
+    answer(yes=not verdicts.faults)

@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
-from statelake.pipelines.api import Lake
+from statelake import open_snapshot
+from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
-    bytes_text,
     json_option,
     progress_bar,
+    show,
     tell,
 )
 from statelake.pipelines.cli.options import (
@@ -24,19 +25,8 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.state_core.checks.integrity import (
-    Fault,
-    IntegrityReport,
-    Loss,
-    Place,
-    SalvageReport,
-    check_snapshot,
-    salvage_snapshot,
-)
-from statelake.state_core.formats import open_snapshot
 
-SHOWN = 200
-STYLE = {True: "red", False: "green"}  # of a verdict, by whether there are faults
+STYLE = {True: "green", False: "red"}  # of a verdict, by whether it is `sound`
 
 
 @click.command()
@@ -83,19 +73,23 @@ def integrity(
     content: dict[str, Any] = {}
     faults = 0
     if savepoint:
-        done = _examine(savepoint, salvage, reading, quiet=as_json_)
-        report = done.integrity if isinstance(done, SalvageReport) else done
-        content = _plain(report)
-        if isinstance(done, SalvageReport):
-            content["salvage"] = _plain_salvage(done)
+        with progress_bar("salvaging" if salvage else "checking", quiet=as_json_) as progress:
+            if salvage:
+                salvaged = api.salvage(savepoint, salvage, **reading, progress=progress)
+                report = salvaged.integrity
+            else:
+                report = api.check_integrity(savepoint, **reading, progress=progress)
+        content = report.to_json()
         faults = len(report.faults)
         if not as_json_:
-            _print(report)
-            if isinstance(done, SalvageReport):
-                _print_salvage(done)
+            show(report, marked=report.verdict, style=STYLE[report.sound])
+        if salvage:
+            content["salvage"] = salvaged.to_json()
+            if not as_json_:
+                show(salvaged, marked=salvaged.path or "")
     if lake and job and snapshot_id:
-        opened = Lake(lake)
-        snapshot_id = snapshot_named(opened.catalog, job, snapshot_id)
+        opened = api.Lake(lake)
+        snapshot_id = snapshot_named(opened.job(job), snapshot_id)
         source = open_snapshot(savepoint, **reading) if savepoint and not faults else None
         with progress_bar("reading", quiet=as_json_) as progress:
             stored = opened.job(job, progress=progress)[snapshot_id]
@@ -103,132 +97,10 @@ def integrity(
         content["lake_faults"] = lake_faults
         faults += len(lake_faults)
         if not as_json_:
-            _print_lake(f"{job}/{snapshot_id}", lake_faults)
+            verdict = {0: "sound", 1: "1 fault"}.get(count := len(lake_faults), f"{count} faults")
+            tell(f"{verdict}: {job}/{snapshot_id}", marked=verdict, style=STYLE[not count])
+            for fault in lake_faults:
+                tell(f"  {fault}")
     if as_json_:
         as_json({"sound": not faults, **content})
     answer(yes=not faults)
-
-
-def _examine(
-    savepoint: str,
-    salvage: str | None,
-    reading: Reading,
-    *,
-    quiet: bool,
-) -> IntegrityReport | SalvageReport:
-    with progress_bar("salvaging" if salvage else "checking", quiet=quiet) as progress:
-        if salvage is None:
-            return check_snapshot(savepoint, **reading, progress=progress)
-        return salvage_snapshot(savepoint, salvage, **reading, progress=progress)
-
-
-# --------------------------------------------------------------------------- for scripts
-
-
-def _plain(report: IntegrityReport) -> dict[str, Any]:
-    return {
-        "location": report.location,
-        "faults": [_plain_fault(fault) for fault in report.faults],
-        "not_checked": [
-            _place(unchecked.where) | {"why": unchecked.why} for unchecked in report.unchecked
-        ],
-        "checked": vars(report.checked),
-    }
-
-
-def _plain_fault(fault: Fault) -> dict[str, Any]:
-    content = {"kind": fault.kind.value, **_place(fault.where), "place": fault.place}
-    return {**content, "problem": fault.problem, "remedy": fault.remedy, "entries": fault.entries}
-
-
-def _place(where: Place) -> dict[str, Any]:
-    groups = where.key_groups
-    return {
-        "operator": where.operator or None,
-        "subtask": where.subtask,
-        "state": where.state or None,
-        "key_groups": None if groups is None else [groups.first, groups.last],
-    }
-
-
-def _plain_salvage(done: SalvageReport) -> dict[str, Any]:
-    return {
-        "path": done.path,
-        "entries": done.entries,
-        "elements": done.elements,
-        "lost": [
-            _place(loss.where) | {"why": loss.why, "entries": loss.entries, "bytes": loss.size}
-            for loss in done.lost
-        ],
-    }
-
-
-# --------------------------------------------------------------------------- for people
-
-
-def _print(report: IntegrityReport) -> None:
-    checked = report.checked
-    verdict = _verdict(len(report.faults))
-    tell(
-        f"{verdict}: {checked.handles} handles, {checked.files} files, {bytes_text(checked.size)},"
-        f" {checked.key_groups} key groups; {checked.entries} entries"
-        f" ({checked.values} values decoded, {checked.hashed} keys hashed),"
-        f" {checked.elements} elements of operator state",
-        marked=verdict,
-        style=STYLE[bool(report.faults)],
-    )
-    for fault in report.faults[:SHOWN]:
-        tell("")
-        tell(f"{fault.kind.value}  {fault.where!s}", marked=fault.kind.value)
-        texts = [
-            _what(fault),
-            fault.place.removeprefix(f"{report.location}/"),
-            f"-> {fault.remedy}",
-        ]
-        for line in filter(None, texts):
-            tell(f"    {line}")
-    if len(report.faults) > SHOWN:
-        tell(f"... and {len(report.faults) - SHOWN} more: --json lists all")
-    if report.faults or report.unchecked:
-        tell("")
-    for skipped in report.unchecked:
-        tell(f"not checked: {skipped}")
-
-
-def _verdict(faults: int) -> str:
-    many = "fault" if faults == 1 else "faults"
-    return f"{faults} {many}" if faults else "sound"
-
-
-def _what(fault: Fault) -> str:
-    many = fault.entries is not None and fault.entries > 1
-    return f"{fault.problem} ({fault.entries} entries)" if many else fault.problem
-
-
-def _print_salvage(done: SalvageReport) -> None:
-    if done.path is None:
-        tell("nothing can be salvaged: without `_metadata` nobody knows what the files are")
-        return
-    tell(
-        f"wrote {done.path}: {done.entries} entries, {done.elements} elements"
-        f" of operator state; {'lost:' if done.lost else 'nothing is lost'}",
-        marked=done.path,
-    )
-    for loss in done.lost[:SHOWN]:
-        where = str(loss.where) or "the snapshot"
-        tell(f"    {where}: {_amount(loss)} ({loss.why})")
-    if len(done.lost) > SHOWN:
-        tell(f"... and {len(done.lost) - SHOWN} more: --json lists all")
-
-
-def _amount(loss: Loss) -> str:
-    entries = [] if loss.entries is None else [f"{loss.entries} entries"]
-    size = [] if loss.size is None else [f"at most {bytes_text(loss.size)}"]
-    return ", ".join([*entries, *size]) or "an unknown amount"
-
-
-def _print_lake(name: str, faults: list[str]) -> None:
-    verdict = _verdict(len(faults))
-    tell(f"{verdict}: {name}", marked=verdict, style=STYLE[bool(faults)])
-    for fault in faults:
-        tell(f"  {fault}")

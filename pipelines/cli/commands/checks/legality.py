@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
-from statelake.pipelines.api import Lake
+from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     answer,
     configured_option,
@@ -17,10 +18,6 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.verify.legality import check_declared, load_job
-from statelake.state_core.checks.held_states import held_operators
-from statelake.state_core.declarations.findings import Finding
-from statelake.state_core.formats.reader import open_snapshot
 
 
 @click.command()
@@ -63,44 +60,12 @@ def legality(
     if str(Path.cwd()) not in sys.path:
         # as `python -m` has it: modules of the directory that the command is called in
         sys.path.insert(0, str(Path.cwd()))
-    job_declaration = load_job(declared)
     if lake and job and snapshot_id:
-        opened = Lake(lake).job(job)
-        snapshot = opened[snapshot_named(opened.lake.catalog, job, snapshot_id)]
-        findings = snapshot.check_legality(
-            job_declaration, allow_non_restored_state=allow_non_restored_state
-        )
+        opened = api.Lake(lake).job(job)
+        snapshot = opened[snapshot_named(opened, snapshot_id)]
+        check = partial(snapshot.check_legality, declared)
     else:
-        held = None
-        if savepoint:
-            uids = [operator.uid for operator in job_declaration.operators]
-            held = held_operators(open_snapshot(savepoint, uids=uids))
-        findings = check_declared(job_declaration, held, allow_missing=allow_non_restored_state)
-    faults = sum(finding.fault for finding in findings)
-    if as_json_:
-        as_json({"legal": faults == 0, "findings": [finding.as_json() for finding in findings]})
-    else:
-        _print(findings, faults)
-    answer(yes=not faults)
-
-
-def _print(findings: list[Finding], faults: int) -> None:
-    rows = [
-        (
-            finding.severity.value,
-            finding.rule,
-            f"{finding.operator} ({finding.function})" if finding.function else finding.operator,
-            finding.state,
-            [finding.problem, *([f"→ {finding.remedy}"] if finding.remedy else [])],
-        )
-        for finding in findings
-    ]
-    title = f"{_count(faults, 'fault')}, {_count(len(findings) - faults, 'warning')}"
-    if findings:
-        print_table(title, ("<severity", "<rule", "<operator", "<state", "<what"), rows)
-    else:
-        tell(title)
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
+        check = partial(api.check_legality, declared, savepoint)
+    findings = check(allow_non_restored_state=allow_non_restored_state)
+    show(findings, as_json_=as_json_)
+    answer(yes=not findings.faults)

@@ -15,7 +15,6 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.options import answer, lake_option
-from statelake.pipelines.lake.erase.audit_records import broken_record
 
 
 @click.group()
@@ -73,8 +72,8 @@ def records(lake: str, as_json_: bool) -> None:
       statelake audit records --lake lake
       statelake audit records --lake lake --json | jq .records
     """
-    listed = Lake(lake).audit_records()
-    broken = broken_record(listed)
+    opened = Lake(lake)
+    listed, broken = opened.audit_records(), opened.broken_record()
     if as_json_:
         as_json(
             {

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple
 
 import click
 
 from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import (
-    as_json,
-    bytes_text,
-    json_option,
-    print_table,
-    progress_bar,
-    tell,
-)
+from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
 from statelake.pipelines.cli.options import answer, gathered, lake_option
 from statelake.pipelines.keys import KEY_LINES, lines_of
-from statelake.pipelines.lake.erase.erasing import ErasureResult
-from statelake.pipelines.lake.erase.planning import ErasurePlan
-from statelake.pipelines.lake.erase.requests import SECRET
+
+SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
 
 
 class Asked(NamedTuple):
@@ -135,74 +126,14 @@ def erase_command(
             request, keys=asked.keys, where=asked.predicates, jobs=jobs, snapshots=snapshots,
             carried=carried or "", blobs=blobs, changelogs=changelogs, progress=progress,
         )  # fmt: skip
-        done: ErasurePlan | ErasureResult
         if yes:
             done = erasure.execute(whole=whole, secret=asked.secret, by=requested_by)
         else:
-            done = erasure.plan()
-    if isinstance(done, ErasurePlan):
-        _show(done, request, carried, whole=whole, json=as_json_)
-        answer(yes=not done.empty)
+            plan = erasure.plan(whole=whole)
+    if not yes:
+        show(plan, as_json_=as_json_)
+        answer(yes=not plan.empty)
         return
-    content = done.said
-    if as_json_:
-        as_json({"request": request, "resumed": done.resumed, **content,
-                 "digest": done.record.digest})  # fmt: skip
-        return
-    tell(
-        f"erased {request}: {content['rows']:,} rows of {len(content['states'])} states in"
-        f" {content['files']} files, from {len(content['snapshots_erased_from'])} of"
-        f" {content['snapshots']} snapshots",
-        marked=request,
-    )
-    _tell_kept(content["kept_for"])
-    _tell_elsewhere(content["elsewhere"])
-    tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")
-
-
-def _show(plan: ErasurePlan, request: str, carried: str | None, *, whole: bool, json: bool) -> None:
-    """Print what an erasure would do."""
-    said = {"drop": "would be dropped (--carried drop)", "keep": "would be kept (--carried keep)"}
-    becomes = said.get(carried or "", "give --carried drop or --carried keep")
-    if json:
-        as_json({"request": request, "planned": True, **plan.to_json()})
-        return
-    rows = [
-        (state.job, state.operator, state.state, f"{state.rows:,}", str(state.files),
-         str(state.snapshots))
-        for state in plan.states
-    ]  # fmt: skip
-    title = (
-        f"{request} would erase {plan.rows:,} rows in {plan.files} files"
-        f" ({bytes_text(plan.file_bytes)}), from {len(plan.snapshots_found)} of"
-        f" {plan.snapshots} snapshots"
-    )
-    columns = ("<job", "<operator", "<state", ">rows", ">files", ">snapshots")
-    print_table(title, columns, rows)
-    for job, snapshot_id in plan.notes:
-        tell(f"the note of {snapshot_id} of {job} names it")
-    if plan.opaque:
-        tell(
-            "raw, channel, coordinator or master state, which only the job can search, in"
-            f" {len(plan.opaque)} of {plan.snapshots} snapshots: {becomes}"
-        )
-    for state in plan.emptied_states:
-        intended = "which --all says is intended" if whole else "if that is intended, give --all"
-        tell(f"the predicate is true of every row of {state}: {intended}")
-    for place in plan.partial_matches:
-        tell(f"rows that only have it in a longer key, or in their value, in {place}: {becomes}")
-    for place in plan.leftover_runs:
-        tell(f"goes as a whole, as the snapshots have the same: {place}")
-    _tell_kept(plan.kept_for)
-    _tell_elsewhere(plan.elsewhere)
-    tell("nothing was written; --yes does it")
-
-
-def _tell_kept(snapshots: Sequence[Sequence[str]]) -> None:
-    for job, snapshot_id in snapshots:
-        tell(f"keeps files that it shares, as it was not named: {snapshot_id} of {job}")
-
-
-def _tell_elsewhere(places: Sequence[str]) -> None:
-    for place in places:
-        tell(f"not erased from here: {place}")
+    show(done, as_json_=as_json_, marked=request)
+    if not as_json_:
+        tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")

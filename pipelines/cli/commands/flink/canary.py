@@ -17,7 +17,7 @@ from statelake.pipelines.cli.commands.flink.connecting import (
     timeout_option,
 )
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     answer,
     engine_option,
@@ -29,9 +29,8 @@ from statelake.pipelines.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from statelake.pipelines.cli.options import Sharing
+    from statelake.pipelines.cli.options import ShareOptions
     from statelake.pipelines.flink.jars import JarRun
-    from statelake.pipelines.operations.canary import CanaryResult
 
 
 @click.command()
@@ -66,7 +65,7 @@ def canary(
     max_parallelism: int | None,
     exports: str,
     path_map: tuple[str, ...],
-    sharing: Sharing,
+    sharing: ShareOptions,
     against: str,
     timeout: timedelta,
     engine: str,
@@ -96,50 +95,15 @@ def canary(
           --jar orders-2.jar --exports /sp --sample 1%
     """
     with connected(flink) as cluster:
-        from statelake.pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
-        from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-        from statelake.pipelines.lake.share.sharing import sharing_of  # noqa: PLC0415 - the same
-        from statelake.pipelines.operations.canary import run_canary  # noqa: PLC0415 - the same
+        from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
 
-        opened = Catalog(lake)
+        opened = Lake(lake).job(job, engine=engine)
+        snapshot = opened[snapshot_named(opened, snapshot_id)]
         with status_line(quiet=as_json_) as report:
-            done = run_canary(
-                cluster, opened, job, snapshot_named(opened, job, snapshot_id), program, exports,
-                paths=PathMap.parse(path_map), parallelism=parallelism,
-                max_parallelism=max_parallelism, sharing=sharing_of(**sharing), against=against,
-                timeout=seconds(timeout), engine=engine, report=report,
+            done = snapshot.canary(
+                cluster, program, exports, path_map=path_map, parallelism=parallelism,
+                max_parallelism=max_parallelism, **sharing, against=against,
+                timeout=seconds(timeout), report=report,
             )  # fmt: skip
-    _tell(done, as_json_)
+    show(done, as_json_=as_json_, marked=done.verdict, style="green" if done.restores else "red")
     answer(yes=done.restores)
-
-
-def _tell(done: CanaryResult, quiet: bool) -> None:
-    states = [
-        {"operator": verdict.operator, "state": verdict.state,
-         "verdict": verdict.result.verdict.text,
-         "reasons": [str(reason) for reason in verdict.result.reasons]}
-        for verdict in done.verdicts or ()
-    ]  # fmt: skip
-    if quiet:
-        as_json(
-            {"snapshot": done.snapshot, "restores": done.restores, "why": done.why,
-             "compatible": done.compatible, "states": states, "left_out": done.left_out}
-        )  # fmt: skip
-        return
-    verdict = "restores" if done.restores else "is refused"
-    style = "green" if done.restores else "red"
-    tell(f"the JAR {verdict} from {done.snapshot}", marked=verdict, style=style)
-    for what in done.left_out:
-        tell(f"left out: {what}")
-    if done.why:
-        tell(f"Flink: {done.why}")
-    if done.verdicts is None:
-        tell("statelake: no types were given with --against")
-        return
-    rows = [
-        (str(state["operator"]), str(state["state"]) or "(key)", str(state["verdict"]),
-         list(state["reasons"]))
-        for state in states
-    ]  # fmt: skip
-    expected = "compatible" if done.compatible else "incompatible"
-    print_table(f"statelake: {expected}", ("<operator", "<state", "<verdict", "<why"), rows)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,15 +18,10 @@ from statelake.pipelines.cli.commands.flink.connecting import (
     timeout_option,
 )
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.commands.times import Duration
 from statelake.pipelines.cli.options import answer, engine_option, job_option, lake_option
 from statelake.pipelines.flink.jars import JarRun
-
-if TYPE_CHECKING:
-    from statelake.pipelines.flink.answers import FlinkJobDetails
-    from statelake.pipelines.operations.live_rescaling import RescaleResult
-    from statelake.pipelines.operations.rescale_steps import RescalePlan
 
 
 @click.command()
@@ -116,10 +109,7 @@ def rescale(
     if migrate and not (old_jar or old_jar_id):
         raise click.UsageError("--migrate needs --old-jar or --old-jar-id: what to go back to")
     with connected(flink) as cluster:
-        from statelake.pipelines.flink.path_map import PathMap  # noqa: PLC0415 - heavy, as the next ones
-        from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-        from statelake.pipelines.operations.live_rescaling import rescale_job  # noqa: PLC0415 - the same
-        from statelake.pipelines.operations.rescale_steps import RescalePlan  # noqa: PLC0415 - the same
+        from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
 
         same = not (old_jar or old_jar_id)
         old = JarRun(
@@ -128,67 +118,21 @@ def rescale(
             program.entry_class if old_entry_class is None else old_entry_class,
             old_arguments or program.arguments,
         )
-        plan = RescalePlan(
-            job, flink_job, program, old, savepoints, exports, PathMap.parse(path_map),
-            parallelism or 0, max_parallelism or 0, migrate, against, declared, form,
-            seconds(savepoint_timeout), seconds(timeout),
+        asked = Lake(lake).job(job, engine=engine).live_rescale(
+            cluster, flink_job, program, old=old, savepoints=savepoints, exports=exports,
+            path_map=path_map, parallelism=parallelism, max_parallelism=max_parallelism,
+            migrate=migrate, against=against, declared=declared, format=form,
+            savepoint_timeout=seconds(savepoint_timeout), timeout=seconds(timeout),
         )  # fmt: skip
         if dry_run:
-            if not savepoints:
-                plan = plan.on(cluster)
-                if not as_json_:
-                    tell(f"the cluster is configured to write savepoints to {plan.savepoints}")
-            _show(plan, cluster.job(cluster.find_job(plan.flink_job).id), as_json_)
+            plan = asked.plan()
+            show(plan, as_json_=as_json_, marked=plan.running.name)
             return
         with status_line(quiet=as_json_) as report:
-            done = rescale_job(
-                cluster, Catalog(lake), plan, roll_back=roll_back, take_over=take_over,
-                engine=engine,
-                progress=lambda step, phase: report(step) if phase == "begins" else None,
+            done = asked.execute(
+                roll_back=roll_back, take_over=take_over,
+                report=lambda step, phase: report(step) if phase == "begins" else None,
             )  # fmt: skip
-    _tell(done, as_json_)
-    answer(yes=not done.why)
-
-
-def _show(plan: RescalePlan, job: FlinkJobDetails, quiet: bool) -> None:
-    """The plan, with nothing done."""
-    from statelake.pipelines.operations.rescale_steps import STEPS, WAY_BACK  # noqa: PLC0415 - heavy
-
-    change = {
-        "job": job.id, "name": job.name, "state": job.state,
-        "parallelism": [job.parallelism, plan.parallelism or job.parallelism],
-        "max_parallelism": [job.max_parallelism, plan.max_parallelism or job.max_parallelism],
-    }  # fmt: skip
-    steps = [{"step": step.name, "what": step.what} for step in STEPS]
-    back = [{"step": step.name, "what": step.what} for step in WAY_BACK]
-    if quiet:
-        as_json({**change, "steps": steps, "way_back": back})
-        return
-    before, after = change["parallelism"]
-    most, then = change["max_parallelism"]
-    tell(
-        f"job {job.name} ({job.id}) is {job.state}: parallelism {before} → {after},"
-        f" max parallelism {most} → {then}",
-        marked=job.name,
-    )
-    for title, listed in (
-        ("steps", steps),
-        ("if one fails behind the first, or it does not run in time", back),
-    ):
-        rows = [(step["step"], step["what"]) for step in listed]
-        print_table(title, ("<step", "<what"), rows)
-    tell("a dry run: nothing was done")
-
-
-def _tell(done: RescaleResult, quiet: bool) -> None:
-    if quiet:
-        as_json(asdict(done))
-        return
-    rows = [(step["step"], step["at"], step["did"]) for step in done.steps]
-    print_table("", ("<step", "<at", "<did"), rows)
     style = "red" if done.why else "green"
-    tell(f"{done.outcome}: job {done.flink_job}", marked=done.outcome, style=style)
-    if done.why:
-        tell(f"why: {done.why}")
-    if done.savepoint:
-        tell(f"its own savepoint is untouched: {done.savepoint}")
+    show(done, as_json_=as_json_, marked=done.outcome, style=style)
+    answer(yes=not done.why)

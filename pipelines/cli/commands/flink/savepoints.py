@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,16 +29,17 @@ from statelake.pipelines.cli.options import (
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.state_core.errors import StateError
 
+if TYPE_CHECKING:
+    from statelake.pipelines.api import Job
+
 
 @dataclass(frozen=True)
 class _Target:
     """What a savepoint is imported into."""
 
-    lake: str
-    job: str
+    job: Job
     snapshot_id: str | None
     paths: PathMap
-    engine: str
 
 
 def _import_target(
@@ -53,10 +55,11 @@ def _import_target(
         return None
     if not lake or not job:
         raise click.UsageError("an import needs --lake and --job")
-    from statelake.pipelines.lake.tables.names import check_names  # noqa: PLC0415 - heavy
+    from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
 
-    check_names(job, snapshot_id)
-    return _Target(lake, job, snapshot_id, paths, engine)
+    opened = Lake(lake).job(job, engine=engine)
+    opened.check_name(snapshot_id)
+    return _Target(opened, snapshot_id, paths)
 
 
 _import_options = gathered(
@@ -156,26 +159,20 @@ def _finish(did: str, location: str, target: _Target | None, quiet: bool) -> Non
         if quiet:
             as_json({"savepoint": location})
         return
-    from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - Delta only when wanted
-    from statelake.pipelines.lake.ingest.importing import import_snapshot  # noqa: PLC0415 - the same
-
     try:
         here = target.paths.readable(location)
         with progress_bar("importing", quiet=quiet, of_bytes=True) as progress:
-            done = import_snapshot(
-                Catalog(target.lake), here, target.job, snapshot_id=target.snapshot_id,
-                engine=target.engine, progress=progress,
-            )  # fmt: skip
+            done = replace(target.job, progress=progress).import_snapshot(here, target.snapshot_id)
     except StateError as error:  # the savepoint is there, and its place must not be lost
         raise error.within(f"savepoint {location} was taken, and its import failed") from error
     if quiet:
         as_json(
-            {"savepoint": location, "job": target.job, "snapshot_id": done.record.snapshot_id,
+            {"savepoint": location, "job": target.job.name, "snapshot_id": done.record.snapshot_id,
              "new": done.new, "entries": done.record.entries}
         )  # fmt: skip
         return
     tell(
-        f"imported {done.record.snapshot_id} of {target.job}: {done.record.entries:,} entries",
+        f"imported {done.record.snapshot_id} of {target.job.name}: {done.record.entries:,} entries",
         marked=done.record.snapshot_id,
     )
 

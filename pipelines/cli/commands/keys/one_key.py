@@ -1,29 +1,32 @@
-"""`statelake get` and `history`: all that is held for one key, and what changed of it."""
+"""`statelake get` and `history`: the state of one key, and its changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import click
 
+from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
-    as_json,
     json_option,
     json_text,
     print_table,
+    show,
     tell,
 )
-from statelake.pipelines.cli.options import Source, answer, job_option, lake_option, source_options
+from statelake.pipelines.cli.options import (
+    NamedSnapshot,
+    answer,
+    job_option,
+    lake_option,
+    source_options,
+)
 from statelake.pipelines.keys import KeyRows, rows_in_savepoint
-from statelake.pipelines.shown import plain_rows, state_head
+from statelake.pipelines.shown import cell_text, plain_rows, state_head
 
 SHOWN_ROWS = 1000  # of a table for people; --json has all
-LONGEST_CELL = 2000
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-TO_YEAR_9999 = 253_402_300_799_999
 
 key_option = click.option(
     "--key",
@@ -44,7 +47,7 @@ state_option = click.option("--state", help="Only this state.")
 @plugins_option
 @json_option
 def get(
-    source: Source,
+    source: NamedSnapshot,
     text: str,
     operator: str | None,
     state: str | None,
@@ -66,9 +69,7 @@ def get(
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
     """
     if source.in_lake:
-        from statelake.pipelines.lake.keys.one_key import rows_in_lake  # noqa: PLC0415 - Delta when wanted
-
-        key_rows = rows_in_lake(*source.recorded(), text, operator=operator, state=state)
+        key_rows = source.stored().key_rows(text, operator=operator, state=state)
     else:
         key_rows = rows_in_savepoint(source.open(), text, operator=operator, state=state)
     for rows in key_rows:
@@ -90,7 +91,7 @@ def _rows(key_rows: KeyRows) -> Iterator[dict[str, Any]]:
 
 
 def _print_json(key_rows: list[KeyRows]) -> int:
-    """An array with a row a line, as the rows come; how many there are."""
+    """Print an array with a row a line, as the rows are read; return the number of rows."""
     entries = 0
     for rows in key_rows:
         for row in _rows(rows):
@@ -101,7 +102,7 @@ def _print_json(key_rows: list[KeyRows]) -> int:
 
 
 def _print_tables(key_rows: list[KeyRows]) -> int:
-    """A table for each operator that holds something; how many entries there are."""
+    """Print a table for each operator with entries; return the number of entries."""
     entries = 0
     for rows in key_rows:
         shown: list[dict[str, Any]] = []
@@ -121,7 +122,7 @@ def _print_tables(key_rows: list[KeyRows]) -> int:
             title,
             ["<state", "<kind", *(f"<{names.get(name, name)}" for name in columns)],
             [
-                [row["state"], row["kind"], *(_cell(name, row.get(name)) for name in columns)]
+                [row["state"], row["kind"], *(cell_text(name, row.get(name)) for name in columns)]
                 for row in shown
             ],
         )
@@ -129,23 +130,6 @@ def _print_tables(key_rows: list[KeyRows]) -> int:
             tell(f"... and {count - SHOWN_ROWS:,} more entries: --json has all")
         entries += count
     return entries
-
-
-def _cell(name: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if name in ("timestamp", "ttl") and isinstance(value, int):
-        return _instant(value)
-    text = value if isinstance(value, str) and name != "value" else json_text(value)
-    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}..."
-
-
-def _instant(millis: int) -> str:
-    """Milliseconds since 1970 as people read them, unless they are no time of any calendar."""
-    if not 0 <= millis <= TO_YEAR_9999:
-        return str(millis)
-    at = EPOCH + timedelta(milliseconds=millis)
-    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
 
 
 @click.command()
@@ -176,59 +160,6 @@ def history(
       statelake history --lake lake --job orders --key customer-4711
       statelake history --lake lake --job orders --key 4711 --operator counter --state count --json
     """
-    from statelake.pipelines.lake.catalog.catalog import Catalog  # noqa: PLC0415 - `get` needs no Delta
-    from statelake.pipelines.lake.keys.key_history import key_history  # noqa: PLC0415 - the same
-
-    changes = key_history(Catalog(lake), job, text, operator=operator, state=state)
-    if as_json_:
-        as_json([
-            {
-                "snapshot": each.snapshot_id,
-                "taken": each.taken_at,
-                "entries": each.entries,
-                "changes": [
-                    {"change": change.change} | change.entry
-                    | {"before": change.before, "after": change.after}
-                    for change in each.changes
-                ],
-            }
-            for each in changes.snapshots
-        ])  # fmt: skip
-    else:
-        _print_history(changes, text)
-    answer(yes=any(each.entries for each in changes.snapshots))
-
-
-def _print_history(changes: Any, text: str) -> None:
-    rows = []
-    for each in changes.snapshots:
-        taken_at = f"{each.taken_at:%Y-%m-%d %H:%M}"
-        for change in each.changes:
-            entry = change.entry
-            where = [
-                json_text(entry[name])
-                for name in ("namespace", "user_key")
-                if entry.get(name) is not None
-            ]
-            if "timestamp" in entry:
-                where.append(f"fires {_instant(entry['timestamp'])}")
-            rows.append(
-                (each.snapshot_id, taken_at, f"{entry['operator']}/{entry['state']}",
-                 " ".join(where), change.change, _values(change.before, change.after))
-            )  # fmt: skip
-    if not any(each.entries for each in changes.snapshots):
-        tell(f"no snapshot holds anything for key {text}")
-        return
-    columns = ("<snapshot", "<taken", "<state", "<entry", "<change", "<value")
-    title = f"{text} in {len(changes.snapshots)} snapshots"
-    print_table(title, columns, rows, most=SHOWN_ROWS, of=" changes")
-
-
-def _values(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
-    """The value, or what it was and what it became; of equal ones the times of last access."""
-    name = "value"
-    if before and after and before.get("value") == after.get("value"):
-        name = "ttl"
-    shown = [_cell(name, values[name]) for values in (before, after) if values and name in values]
-    text = " → ".join(shown)
-    return f"last access {text}" if text and name == "ttl" else text
+    found = Lake(lake).job(job).history(text, operator=operator, state=state)
+    show(found, as_json_=as_json_, marked="")
+    answer(yes=found.held)

@@ -1,7 +1,7 @@
-"""How the rows of a query are given out: as a table, JSON or CSV, or as a file of them.
+"""Print the rows of a query as a table, JSON or CSV, or write them to a file.
 
-Rows are taken a batch at a time. A file is written beside its place, and gets its name when it is
-whole.
+Rows are read a batch at a time. A file is written under a temporary name in the same directory, and
+renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,56 +22,42 @@ from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
 
-Batches = Iterator[pa.RecordBatch]
+Batches: TypeAlias = Iterable[pa.RecordBatch]
 
 
-def limited(batches: Batches, limit: int | None) -> Batches:
-    """The first rows; all where there is no limit."""
-    left = limit
-    for batch in batches:
-        if left is None:
-            yield batch
-            continue
-        yield batch.slice(0, left)
-        left -= min(left, len(batch))
-        if not left:
-            return
-
-
-def print_rows(schema: pa.Schema, batches: Batches, limit: int) -> None:
+def print_rows(read: pa.RecordBatchReader, limit: int) -> None:
     """Print rows as a table, for people."""
-    rows = [[_cell(value) for value in row] for batch in batches for row in _rows(batch)]
-    print_table("", [f"<{name}" for name in schema.names], rows)
+    rows = [[_cell(value) for value in row] for batch in read for row in _rows(batch)]
+    print_table("", [f"<{name}" for name in read.schema.names], rows)
     if len(rows) == limit:
         tell(f"the first {limit} rows (--limit)")
 
 
-def print_json(batches: Batches) -> None:
+def print_json(rows: pa.RecordBatchReader) -> None:
     """Print each row as a line of JSON."""
-    _write_json(sys.stdout, batches)
+    _write_json(sys.stdout, rows)
 
 
-def print_csv(schema: pa.Schema, batches: Batches) -> None:
-    """Print rows as CSV; in text, what a terminal would obey is escaped."""
-    _write_csv(sys.stdout, schema, batches, printable)
+def print_csv(rows: pa.RecordBatchReader) -> None:
+    """Print rows as CSV, with control characters escaped."""
+    _write_csv(sys.stdout, rows.schema, rows, printable)
 
 
-def write_file(path: str, schema: pa.Schema, batches: Batches) -> None:
-    """Write rows to a file that appears whole or not at all, in the place of what is there.
+def write_file(path: str, rows: pa.RecordBatchReader) -> None:
+    """Write rows to a file, which appears complete or not at all; one that exists is replaced.
 
     Args:
-        path: Its path; its ending says what it is: see `FILE_KINDS`.
-        schema: The columns.
-        batches: The rows.
+        path: The path, whose ending names the format: see `FILE_KINDS`.
+        rows: The rows.
 
     Raises:
         StateError: The file can't be written.
     """
-    counted = _Counted(batches)
+    counted = _Counted(rows)
     target = Path(path)
     try:
         with _whole(target) as part:
-            FILE_KINDS[target.suffix.lower()](part, schema, iter(counted))
+            FILE_KINDS[target.suffix.lower()](part, rows.schema, counted)
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, StateError):
             raise
@@ -84,11 +70,13 @@ def write_file(path: str, schema: pa.Schema, batches: Batches) -> None:
 
 
 class _Counted:
+    """Batches, whose rows are counted as they are consumed."""
+
     def __init__(self, batches: Batches) -> None:
         self.batches = batches
         self.rows = 0
 
-    def __iter__(self) -> Batches:
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:
             self.rows += len(batch)
             yield batch
@@ -96,7 +84,7 @@ class _Counted:
 
 @contextmanager
 def _whole(target: Path) -> Iterator[Path]:
-    """A file beside another, which takes its place when all has been written."""
+    """Yield the path of a temporary file, which is renamed at the end, or removed on an error."""
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         yield part
@@ -140,7 +128,7 @@ def _write_csv(
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """The rows of a batch as values that JSON can hold; columns may share a name."""
+    """Yield the rows of a batch as JSON values; columns may share a name."""
     columns = [
         [plain(value, field.type) for value in column.to_pylist()]
         for field, column in zip(batch.schema, batch.columns, strict=True)
@@ -154,7 +142,7 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-# by the ending of its name
+# by the ending of a file's name
 FILE_KINDS: dict[str, Callable[[Path, pa.Schema, Batches], None]] = {
     ".parquet": _parquet_file,
     ".csv": _csv_file,

@@ -10,28 +10,29 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import click
 
+from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.queries.query_output import limited, print_rows
+from statelake.pipelines.cli.commands.queries.query_output import print_rows
 from statelake.pipelines.cli.commands.queries.sql import (
     ROWS,
     as_of_option,
     job_of,
     left_out_job_option,
     of_job,
-    on_duckdb,
 )
-from statelake.pipelines.cli.commands.terminal import tell
+from statelake.pipelines.cli.commands.terminal import show, tell
 from statelake.pipelines.cli.options import lake_option, snapshot_option
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.query.catalog_tables import CATALOG_NAMES
-from statelake.pipelines.lake.query.table_names import TableNames
-from statelake.state_core.errors import StateError, did_you_mean
+from statelake.state_core.errors import ReadOnlyError, StateError, did_you_mean
 from statelake.state_core.printable import printable
 
-HISTORY = "STATELAKE_HISTORY"  # the variable that names the file of lines before
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.query.session import Session
+
+HISTORY = "STATELAKE_HISTORY"  # the environment variable with the history's file
 HISTORY_LINES = 1000
 KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "COUNT", "SUM",
@@ -70,9 +71,9 @@ def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> 
     """
     if as_of is not None and parent is not None:
         raise click.UsageError("give --as-of or --edit: an edit reads the snapshot that it is of")
-    opened = Shell(Catalog(lake), job)
-    opened.as_of = as_of = of_job(opened.lake, job, as_of)
-    TableNames(opened.lake, as_of=as_of, job=job)  # a wrong name is told at once
+    opened = Shell(Lake(lake), job)
+    opened.as_of = of_job(opened.lake, job, as_of)
+    opened.session().close()  # refuses a wrong name at once
     if parent is not None:
         opened.run(f".edit {parent}")
     with suppress(EOFError):
@@ -86,18 +87,18 @@ def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> 
 
 @dataclass
 class Shell:
-    """What a prompt is at: which tables names stand for, and what is typed and kept so far.
+    """The state of a prompt.
 
     Attributes:
         lake: The lake.
-        job: The job that may be left out of names.
-        as_of: The snapshot that is read.
-        editing: The snapshot that is edited.
+        job: The job whose name may be left out of table names.
+        as_of: The snapshot to read.
+        editing: The snapshot to edit.
         kept: The statements of the edit.
-        typed: The lines of a query that has not ended.
+        typed: The lines of an unfinished query.
     """
 
-    lake: Catalog
+    lake: Lake
     job: str | None = None
     as_of: str | None = None
     editing: str | None = None
@@ -106,24 +107,23 @@ class Shell:
 
     @property
     def prompt(self) -> str:
-        """What stands before the next line."""
+        """The prompt of the next line."""
         if self.typed:
             return "   ...> "
         if self.editing is not None:
             return f"edit {printable(self.editing)} ({len(self.kept)})> "
         return f"{printable(self.as_of or 'statelake')}> "
 
-    @property
-    def names(self) -> TableNames:
-        """What names stand for."""
-        return TableNames(self.lake, as_of=self.editing or self.as_of, job=self.job)
+    def session(self) -> Session:
+        """Open a session over the tables that names stand for now."""
+        return self.lake.session(as_of=self.editing or self.as_of, job=self.job)
 
     def run(self, line: str) -> None:
-        """Take one line: an order, or a line of SQL, which runs when it has ended.
+        """Run an order, or add a line of SQL to the query, which runs at its semicolon.
 
         Raises:
             EOFError: The line was `.quit`.
-            StateError: What the line asks for can't be.
+            StateError: The order or the query fails.
         """
         text = line.strip()
         name, _, given = text.partition(" ")
@@ -147,30 +147,25 @@ class Shell:
             self._query(query)
 
     def finish(self) -> None:
-        """The input is at its end: run what has no semicolon, and leave."""
+        """Run the unfinished query, and leave, at the end of the input."""
         if self.typed:
             self.run(";")
         self._quit("")
 
     def _query(self, query: str) -> None:
-        from statelake.pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
-        from statelake.pipelines.lake.query.statements import CHANGING  # noqa: PLC0415 - the same
-
-        if self.editing is not None:
-            with Session(self.lake, self.names) as session:
-                changes = session.kind_of(query) in CHANGING
-            if changes:
-                self._keep(query)
-                return
-        with on_duckdb(self.lake, query, self.editing or self.as_of, self.job) as (schema, rows):
-            print_rows(schema, limited(rows, ROWS), ROWS)
+        as_of = self.editing or self.as_of
+        try:
+            rows = self.lake.sql(query, as_of=as_of, job=self.job, limit=ROWS)
+        except ReadOnlyError as error:
+            if self.editing is None:
+                raise click.UsageError(error.problem) from error
+            self._keep(query)
+        else:
+            print_rows(rows, ROWS)
 
     def _keep(self, statement: str) -> None:
-        from statelake.pipelines.lake.edit.sql_editing import check_statements  # noqa: PLC0415 - DuckDB
-        from statelake.pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
-
-        with Session(self.lake, self.names) as session:
-            check_statements(session, [*self.kept, statement])
+        with self.session() as session:
+            session.check([*self.kept, statement])
         self.kept.append(statement)
         tell(f"kept: {len(self.kept)} so far; .commit SNAPSHOT makes a snapshot of them")
 
@@ -188,19 +183,19 @@ class Shell:
             tell(line)
 
     def _tables(self, _: str) -> None:
-        for table in self.names:
-            tell(table.name)
-        for name in CATALOG_NAMES:
-            tell(name)
+        with self.session() as session:
+            for name in session.tables():
+                tell(name)
 
     def _read(self, snapshot: str) -> None:
         self._refuse_edit()
-        TableNames(self.lake, as_of=snapshot or None, job=self.job)
-        self.as_of = of_job(self.lake, self.job, snapshot or None)
+        as_of = of_job(self.lake, self.job, snapshot or None)
+        self.lake.session(as_of=as_of, job=self.job).close()  # refuses a wrong name
+        self.as_of = as_of
 
     def _of_job(self, job: str) -> None:
         self._refuse_edit()
-        TableNames(self.lake, as_of=self.as_of, job=job or None)
+        self.lake.session(as_of=self.as_of, job=job or None).close()  # refuses a wrong name
         self.job = job or None
 
     def _edit(self, snapshot: str) -> None:
@@ -209,20 +204,17 @@ class Shell:
             raise StateError(".edit without a snapshot", remedy="see statelake.snapshots")
         snapshot = of_job(self.lake, self.job, snapshot) or snapshot
         self.job = job_of(self.lake, snapshot, self.job)
-        self.lake.snapshot(self.job, snapshot)
+        self.lake.job(self.job)[snapshot]  # refuses a wrong name
         self.editing, self.as_of = snapshot, None
         tell(f"editing {snapshot}: nothing changes before .commit, and SELECT shows it as it is")
 
     def _commit(self, snapshot_id: str) -> None:
-        from statelake.pipelines.cli.commands.edit import print_edit  # noqa: PLC0415 - only when wanted
-        from statelake.pipelines.lake.edit.sql_editing import edit_by_sql  # noqa: PLC0415 - the same
-
         if self.editing is None or self.job is None:
             raise StateError("there is no edit to commit", remedy="begin one: .edit SNAPSHOT")
         if not snapshot_id:
             raise StateError(".commit without a name", remedy="say what to call the new snapshot")
-        done = edit_by_sql(self.lake, self.job, self.editing, snapshot_id, self.kept)
-        print_edit(done, self.editing)
+        done = self.lake.job(self.job)[self.editing].edit_sql(snapshot_id, *self.kept)
+        show(done, as_json_=False, marked=done.record.snapshot_id)
         self.editing, self.kept = None, []
 
     def _abandon(self, _: str) -> None:
@@ -243,7 +235,7 @@ class Shell:
         raise EOFError
 
     def completions(self, word: str, line: str) -> list[str]:
-        """What a word that was begun can become.
+        """Return the possible completions of a word.
 
         Args:
             word: Its letters so far.
@@ -253,32 +245,24 @@ class Shell:
             given = line.lstrip().partition(" ")
             if not given[1]:
                 return [order for order in self._orders if order.startswith(word)]
-            ids = [summary.snapshot_id for summary in self.lake.summaries(self.job)]
-            choices = self.names.jobs if given[0] == ".job" else dict.fromkeys(ids)
-            return [name for name in choices if name.startswith(word)]
-        words = [*self._names(), *self._columns(" ".join([*self.typed, line])), *KEYWORDS]
-        return [
-            candidate
-            for candidate in dict.fromkeys(words)
-            if candidate.lower().startswith(word.lower())
-        ]
+            records = self.lake.snapshots(None if given[0] == ".job" else self.job)
+            names = [each.job if given[0] == ".job" else each.snapshot_id for each in records]
+            return [name for name in dict.fromkeys(names) if name.startswith(word)]
+        with self.session() as session:
+            columns = session.columns_in(" ".join([*self.typed, line]))
+            words = [*self._names(session), *session.catalog_tables, *columns, *KEYWORDS]
+        return [each for each in dict.fromkeys(words) if each.lower().startswith(word.lower())]
 
-    def _names(self) -> Iterator[str]:
-        for table in self.names:
+    def _names(self, session: Session) -> Iterator[str]:
+        """Yield the names of the states' tables, without the job if it may be left out."""
+        for table in session.names:
             parts = [table.operator, table.state]
             parts = parts if table.job == self.job else [table.job, *parts]
             yield ".".join(map(_written, parts))
-        yield from CATALOG_NAMES
-
-    def _columns(self, line: str) -> Iterator[str]:
-        from statelake.pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
-
-        with Session(self.lake, self.names) as session:
-            yield from session.columns_in(line)
 
 
 def _written(part: str) -> str:
-    """A part of a name as SQL takes it."""
+    """Quote a part of a name if SQL needs that."""
     if re.fullmatch(r"\w+", part):
         return part
     escaped = part.replace("`", "``")
@@ -286,7 +270,7 @@ def _written(part: str) -> str:
 
 
 def _at_a_terminal(shell: Shell) -> None:
-    """Prompt for lines, tell errors, and go on."""
+    """Prompt for lines; print errors, and continue."""
     with suppress(ImportError):
         import readline  # noqa: PLC0415 - there is none on every system
 
@@ -316,7 +300,7 @@ def _step(shell: Shell) -> bool:
 
 
 def _complete(readline: ModuleType, shell: Shell) -> None:
-    """Complete words, and keep the lines that were typed for the next time."""
+    """Set up completion, and a history that outlives the process."""
     import atexit  # noqa: PLC0415 - only at a prompt
 
     home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

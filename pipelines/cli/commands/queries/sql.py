@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-
 import click
-import pyarrow as pa
 
+from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.queries.query_output import (
     FILE_KINDS,
-    limited,
     print_csv,
     print_json,
     print_rows,
     write_file,
 )
-from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar
+from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
     cluster_options,
     configured_option,
@@ -28,22 +21,11 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.query.table_names import SPARK, TableNames
-from statelake.pipelines.lake.tables.records import SnapshotRecord
-from statelake.state_core.errors import StateError
+from statelake.state_core.errors import ReadOnlyError
 
 as_of_option = snapshot_option("--as-of", help="Tables are read as they were in this snapshot.")
 left_out_job_option = configured_option("job", "A job whose name may be left out of table names.")
 
-READING = ("select", "with", "show", "describe", "desc", "explain", "values", "from", "table")
-SPARKS_CHANGES = re.compile(
-    r"""\b(INSERT (?=\s+(?:INTO|OVERWRITE)\b) | DELETE (?=\s+FROM\b) | TRUNCATE (?=\s+TABLE\b)
-    | MERGE (?=\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\b) | REPLACE (?=\s+TABLE\b)
-    | UPDATE (?=\s+(?!AS\b)\w+(?:\s+\w+){0,2}?\s+SET\b))""",
-    re.IGNORECASE | re.VERBOSE,
-)
-SPARKS_ERRORS = ("pyspark.errors", "py4j.protocol")
 ROWS = 100
 
 
@@ -103,24 +85,28 @@ def sql(
           "DELETE FROM counter.timers WHERE key = 'alice'"
     """
     _check_options(queries, as_of, parent, snapshot_id, query_engine, as_csv, to, as_json_)
-    opened = Catalog(lake)
+    opened = Lake(lake)
     as_of, parent = of_job(opened, job, as_of), of_job(opened, job, parent)
     if parent is not None and snapshot_id is not None:
-        _edit(opened, job, parent, snapshot_id, queries, note, as_json_=as_json_)
+        with progress_bar("editing", quiet=as_json_) as progress:
+            edited = opened.job(job_of(opened, parent, job), progress=progress)[parent]
+            done = edited.edit_sql(snapshot_id, *queries, note=note)
+        show(done, as_json_=as_json_, marked=done.record.snapshot_id)
         return
     shown = ROWS if limit is None else limit
     kept = limit if to is not None else shown
-    run = on_duckdb if query_engine == "duckdb" else partial(_on_spark, limit=shown)
-    with run(opened, queries[0], as_of, job) as (schema, rows):
-        batches = limited(rows, kept)
-        if to is not None:
-            write_file(to, schema, batches)
-        elif as_json_:
-            print_json(batches)
-        elif as_csv:
-            print_csv(schema, batches)
-        elif schema.names:
-            print_rows(schema, batches, shown)
+    try:
+        rows = opened.sql(queries[0], as_of=as_of, job=job, engine=query_engine, limit=kept)
+    except ReadOnlyError as error:
+        raise click.UsageError(error.problem) from error
+    if to is not None:
+        write_file(to, rows)
+    elif as_json_:
+        print_json(rows)
+    elif as_csv:
+        print_csv(rows)
+    elif rows.schema.names:
+        print_rows(rows, shown)
 
 
 def _check_options(
@@ -149,118 +135,21 @@ def _check_options(
         raise click.UsageError("--to writes what DuckDB gives; leave --engine spark out")
 
 
-def _unedited(verb: str) -> click.UsageError:
-    """The error of a statement that changes rows where no edit was begun."""
-    return click.UsageError(
-        f"{verb} needs --edit: a snapshot can't be changed, but `--edit SNAPSHOT --as NAME` makes"
-        " another of it (at a prompt .edit SNAPSHOT and .commit NAME)"
-    )
+def of_job(lake: Lake, job: str | None, name: str | None) -> str | None:
+    """Return the id of the named snapshot; without a job the name must be an id."""
+    return name if name is None or job is None else snapshot_named(lake.job(job), name)
 
 
-@contextmanager
-def on_duckdb(
-    lake: Catalog, query: str, as_of: str | None, job: str | None
-) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Run a query on DuckDB: the columns, and the rows batch by batch.
-
-    Raises:
-        UsageError: The statement changes rows.
-    """
-    from statelake.pipelines.lake.query.session import Session  # noqa: PLC0415 - DuckDB only when wanted
-    from statelake.pipelines.lake.query.statements import CHANGING  # noqa: PLC0415 - the same
-
-    with Session(lake, TableNames(lake, as_of=as_of, job=job)) as session:
-        kind = session.kind_of(query)
-        if kind in CHANGING:
-            raise _unedited(kind)
-        answer = session.query(query)
-        yield answer.schema, answer.batches
-
-
-def changing_verb(query: str) -> str:
-    """The verb by which a statement of Spark's SQL would change rows; empty if it changes none."""
-    text = SPARK.token.sub(lambda found: " " if found["skip"] is not None else " x ", query)
-    found = SPARKS_CHANGES.search(text)
-    return "" if found is None else found[0].upper()
-
-
-@contextmanager
-def _on_spark(
-    lake: Catalog, query: str, as_of: str | None, job: str | None, *, limit: int
-) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    from statelake.pipelines.spark.session import open_session  # noqa: PLC0415 - a JVM only when it is needed
-    from statelake.pipelines.spark.sql import run_sql  # noqa: PLC0415 - the same
-
-    verb = changing_verb(query)
-    if verb:
-        raise _unedited(verb)
-    if as_of is not None and query.split(None, 1)[0].lower() not in READING:
-        raise click.UsageError("--as-of reads a snapshot, and that is no query")
-    names = TableNames(lake, as_of=as_of, job=job)
-    session = open_session("statelake sql")
-
-    def run() -> pa.Table:
-        try:
-            answer = run_sql(session, lake, query, names=names)
-            rows = answer.limit(limit).toArrow() if answer.columns else pa.table({})
-        except Exception as error:
-            if not type(error).__module__.startswith(SPARKS_ERRORS):
-                raise
-            text = str(error).partition("JVM stacktrace")[0].partition("== SQL")[0]
-            raise StateError(
-                f"Spark refused the query: {' '.join(text.split())}", remedy=names.remedy
-            ) from error
-        return rows
-
-    def read_whole(*_: SnapshotRecord) -> pa.Table:
-        rows = run()
-        names.reading.check()  # of two tables, one may have been read before an erasure
-        return rows
-
-    reads = query.split(None, 1)[0].lower() in READING
-    rows = names.reading.whole(read_whole) if reads else run()
-    yield rows.schema, iter(rows.to_batches())
-
-
-def _edit(
-    lake: Catalog,
-    job: str | None,
-    parent: str,
-    snapshot_id: str,
-    statements: tuple[str, ...],
-    note: str,
-    *,
-    as_json_: bool,
-) -> None:
-    """Make a snapshot of another by SQL, and say what has changed."""
-    from statelake.pipelines.cli.commands.edit import print_edit, report_edit  # noqa: PLC0415 - as it is slow
-    from statelake.pipelines.lake.edit.sql_editing import edit_by_sql  # noqa: PLC0415 - only when wanted
-
-    job = job_of(lake, parent, job)
-    with progress_bar("editing", quiet=as_json_) as progress:
-        done = edit_by_sql(lake, job, parent, snapshot_id, statements, note=note, progress=progress)
-    if as_json_:
-        as_json(report_edit(done))
-    else:
-        print_edit(done, parent)
-
-
-def of_job(lake: Catalog, job: str | None, name: str | None) -> str | None:
-    """The id of the snapshot that is named; without a job only an id names one."""
-    return name if name is None or job is None else snapshot_named(lake, job, name)
-
-
-def job_of(lake: Catalog, snapshot_id: str, job: str | None) -> str:
-    """The job whose snapshot is meant, where a user may have named none.
+def job_of(lake: Lake, snapshot_id: str, job: str | None) -> str:
+    """Return the job of a snapshot, if the user named none.
 
     Raises:
         NotFoundError: No job has that snapshot.
-        UsageError: Several have one of that name.
+        UsageError: Several jobs have a snapshot of that name.
     """
     if job is not None:
         return job
-    first, *others = TableNames(lake, as_of=snapshot_id).jobs
+    first, *others = lake.jobs(snapshot_id)
     if others:
         raise click.UsageError(f"several jobs have a snapshot {snapshot_id}: give --job")
     return first

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,18 +21,12 @@ from statelake.pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from statelake.pipelines.cli.options import Source, source_options
-from statelake.state_core.errors import NotFoundError
-from statelake.state_core.formats.channels import (
-    ChannelElements,
-    channels_of,
-    read_channels,
-    value_serializer,
-)
-from statelake.state_core.model.channels import Channel
-from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.opaque_values import restore_bounded
-from statelake.state_core.serializers.type_spec import parse_type
+from statelake.pipelines.cli.options import NamedSnapshot, source_options
+
+if TYPE_CHECKING:
+    from statelake.state_core.formats.channels import ChannelElements
+    from statelake.state_core.model.channels import Channel
+    from statelake.state_core.serializers.framework.base import TypeSerializer
 
 SHOWN = 1000  # channels: --json has all
 
@@ -47,7 +41,7 @@ SHOWN = 1000  # channels: --json has all
 @plugins_option
 @json_option
 def channels(
-    source: Source,
+    source: NamedSnapshot,
     operator: str | None,
     records: bool,
     type_: str | None,
@@ -78,45 +72,18 @@ def channels(
         raise click.UsageError("--type and --like say what --records prints")
     if type_ and like:
         raise click.UsageError("give either --type or --like")
-    found, value = _opened(source, like)
-    if type_:
-        value = restore_bounded(parse_type(type_))
-    wanted = set(found) if operator is None else _of_operator(found, operator)
-    contents = (elements for elements in read_channels(found) if elements.channel in wanted)
+    snapshot = source.stored() if source.in_lake else source.open()
+    value = snapshot.record_serializer(type=type_ or "", like=like or "")
+    contents = snapshot.read_channels(operator)
     if records:
         _print_records(contents, value, limit)
         return
-    order = {channel: place for place, channel in enumerate(found)}
-    read = [(order[elements.channel], _described(elements)) for elements in contents]
+    read = [(elements.position, _described(elements)) for elements in contents]
     rows = [described for _, described in sorted(read, key=itemgetter(0))]
     if as_json_:
         as_json({"channels": rows})
     else:
         _print(rows)
-
-
-def _opened(source: Source, like: str | None) -> tuple[list[Channel], TypeSerializer | None]:
-    """The channels of a snapshot, and the serializer of the values of a state of it."""
-    operator, _, state = (like or "").rpartition("/")
-    if not source.in_lake:
-        snapshot = source.open()
-        value = value_serializer(snapshot, operator, state) if like else None
-        return channels_of(snapshot), value
-    from statelake.pipelines.lake.catalog.recorded_channels import recorded_value  # noqa: PLC0415 - Delta
-
-    stored = source.stored()
-    value = recorded_value(stored.record, operator, state) if like else None
-    return stored.channels(), value
-
-
-def _of_operator(channels: list[Channel], operator: str) -> set[Channel]:
-    found = {each for each in channels if operator in (each.operator, each.operator_id)}
-    if not found:
-        known = ", ".join(dict.fromkeys(each.operator for each in channels)) or "none"
-        raise NotFoundError(
-            f"operator {operator!r} has nothing in flight", remedy=f"these have: {known}"
-        )
-    return found
 
 
 def _place(channel: Channel) -> dict[str, Any]:

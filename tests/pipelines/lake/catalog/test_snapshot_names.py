@@ -177,7 +177,7 @@ class TestOnTheCommandLine:
         "words",
         [
             ["export", "--to", "{new}", "--snapshot", "latest"],
-            ["rescale", "--parallelism", "2", "--snapshot", "latest"],
+            ["plan-rescale", "--parallelism", "2", "--snapshot", "latest"],
             ["diff", "monday", "latest"],
             ["check", "integrity", "--snapshot", "latest"],
             ["check", "compatibility", "--against", str(WORDS), "--snapshot", "latest"],

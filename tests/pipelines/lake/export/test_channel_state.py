@@ -130,7 +130,7 @@ def test_a_sample_is_without_them(tmp_path: Path) -> None:
 def test_a_plan_says_that_they_are_in_the_way(tmp_path: Path) -> None:
     """What `rescale` shows is not what `export` would then do."""
     lake, _ = imported("flink-2.3.0", tmp_path)
-    words = ("rescale", "--lake", lake.location, "--job", "job", "--snapshot", "s")
+    words = ("plan-rescale", "--lake", lake.location, "--job", "job", "--snapshot", "s")
     assert "--drop-channel-state" in run(*words, "--parallelism", 3).out
 
 

@@ -135,6 +135,6 @@ def test_a_state_is_declared_before_it_is_used() -> None:
 def test_a_finding_is_plain_data() -> None:
     """For JSON."""
     (found,) = check_operator(declare_operator("u", "F", NK, [RULES]))
-    plain = found.as_json()
+    plain = found.to_json()
     assert (plain["severity"], plain["rule"], plain["streams"]) == ("fault", "mode", "Non-Keyed")
     assert set(map(type, plain.values())) == {str}
