@@ -390,7 +390,10 @@ class _Edit(Derivation):
         if metadata != self.unchanged or content != before:
             return
         asked = [f"{name} ({predicate})" for name, predicate in self.edit.purge.items()]
-        asked += [f"{name} (by {self.at:%Y-%m-%d %H:%M} UTC)" for name in self.edit.expire]
+        asked += [
+            f"{name} (time to live {lived}, by {self.at:%Y-%m-%d %H:%M} UTC)"
+            for name, lived in self.edit.expire.items()
+        ]
         raise NoMatchError(
             f"no row of {self.record.snapshot_id} matches or has expired: {', '.join(asked)}",
             remedy="no snapshot was made; `statelake sql` shows the rows, and `statelake top --ttl`"

@@ -48,6 +48,11 @@ CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "python_enable_replacements": False,
 }
+# the column `ttl` as a time, and whether an entry has expired, as in Flink's `TtlUtils.expired`
+TTL_MACROS = (
+    "last_access(ttl) AS make_timestamp_ms(ttl)::TIMESTAMPTZ",
+    "has_expired(ttl, lived, moment) AS last_access(ttl) + lived <= moment",
+)
 READING = ("SELECT", "EXPLAIN")
 CHANGING = ("DELETE", "UPDATE", "INSERT")
 BATCH_ROWS = 1 << 16
@@ -128,6 +133,8 @@ class Session:
         self.connection.create_function(
             KEY_GROUP_FUNCTION, key_group_told, None, "INTEGER", type=PythonUDFType.ARROW
         )
+        for macro in TTL_MACROS:
+            self.connection.execute(f"CREATE TEMP MACRO {macro}")
         for setting in ("enable_external_access = false", "lock_configuration = true"):
             self.connection.execute(f"SET {setting}")
 
