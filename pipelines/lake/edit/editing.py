@@ -170,7 +170,7 @@ class EditResult(Printed):
             rows = [
                 (change.operator, change.state, f"{change.entries[0]:,}", f"{change.entries[1]:,}",
                  bytes_text(change.state_bytes[0]), bytes_text(change.state_bytes[1]))
-                for change in self.changes
+                for change in sorted(self.changes, key=lambda each: (each.operator, each.state))
             ]  # fmt: skip
             yield Table("", ("<operator", "<state", ">entries", ">now", ">bytes", ">now"), rows)
         if self.offsets:

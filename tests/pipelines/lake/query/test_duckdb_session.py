@@ -197,7 +197,7 @@ class TestTables:
             session,
             """SELECT count(*) FILTER (epoch_ms(last_access(ttl)) = ttl) AS same, count(*) AS n,
                       count(*) FILTER (has_expired(ttl, INTERVAL 7 DAYS, at_end)) AS at_end,
-                      count(*) FILTER (has_expired(ttl, INTERVAL 7 DAYS, at_end - INTERVAL 1 ms))
+                      count(*) FILTER (has_expired(ttl, INTERVAL 7 DAYS, at_end - INTERVAL '1 ms'))
                       AS before
                FROM (SELECT ttl, last_access(ttl) + INTERVAL 7 DAYS AS at_end
                      FROM demo.kinds.session)""",
