@@ -220,8 +220,8 @@ class CatalogVersion:
             if job is not None and held != job:
                 continue
             try:
-                with self._looks.open_file(log_path(path, self._catalog.uri)) as file:
-                    rows = rows_of(open_parquet(file, path), stored, snapshot_id)
+                with self._looks.opened(log_path(path, self._catalog.uri), path) as file:
+                    rows = rows_of(file, stored, snapshot_id)
             except UnsafePathError as error:
                 bad.append(BadRow(str(held or ""), "", error))
                 continue

@@ -1,19 +1,24 @@
-"""Cached reads of the catalog: from an object store, only new entries and files are fetched.
+"""Cached reads of the catalog: only new entries and files are fetched, and checked.
 
-Opening a Delta table there costs a request or two for each entry of its log, and two more for each
-file of rows. So a reader gets the table that was opened before, brought up to date; and files,
-which are never written again under their names, are fetched once.
+In an object store, opening a Delta table costs a request or two for each entry of its log, and two
+more for each file of rows. So a reader gets the table that was opened before, brought up to date;
+and files, which are never written again under their names, are read once. On a disk a file is read
+again if its time or size is another one.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import open_table
 from statelake.state_core.files.filesystem import Directory
@@ -34,7 +39,7 @@ class CatalogLooks:
         self._lock = Lock()
         self._table: DeltaTable | None = None
         self._entry = (0.0, 0)  # when the entry of its version was written, and its size
-        self._files: OrderedDict[str, pa.Buffer] = OrderedDict()
+        self._files: OrderedDict[tuple[str, float, int], pa.Table] = OrderedDict()
         self._bytes = 0
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -76,28 +81,40 @@ class CatalogLooks:
     def _entry_of(self, version: int) -> tuple[float, int]:
         return self._directory.modified_and_size(f"{LOG_DIRECTORY}/{version:020d}.json")
 
-    def open_file(self, path: str) -> pa.NativeFile:
-        """Open a file of rows.
+    @contextmanager
+    def opened(self, path: str, place: str) -> Iterator[pa.Table | pq.ParquetFile]:
+        """Open a file of rows: all of a small one, and a large one as a file.
+
+        Args:
+            path: Its path below the catalog.
+            place: Its name in messages.
 
         Raises:
             MissingFileError: The file does not exist.
             UnsafePathError: The file is a link.
             SnapshotError: The file can't be read.
+            OversizedError: It unpacks to more than its bytes allow.
+            OSError, ArrowException: It is not a valid Parquet file.
         """
+        key = (path, 0.0, 0)
         if not self._directory.is_object_store:
-            return self._directory.open_input(path)
+            key = (path, *self._directory.modified_and_size(path))
         with self._lock:
-            data = self._files.get(path)
-            if data is not None:
-                self._files.move_to_end(path)
-        if data is None:
-            source = self._directory.source(path)
-            if source.size > MOST_OF_A_FILE:
-                return self._directory.open_input(path)
-            data = pa.py_buffer(source.read_all())
-            with self._lock:
-                self._bytes += 0 if path in self._files else data.size
-                self._files[path] = data
-                while self._bytes > MOST_BYTES:
-                    self._bytes -= self._files.popitem(last=False)[1].size
-        return pa.BufferReader(data)
+            rows = self._files.get(key)
+            if rows is not None:
+                self._files.move_to_end(key)
+        if rows is not None:
+            yield rows
+            return
+        source = self._directory.source(path)
+        if source.size > MOST_OF_A_FILE:
+            with self._directory.open_input(path) as file:
+                yield open_parquet(file, place)
+            return
+        rows = open_parquet(pa.BufferReader(source.read_all()), place).read()
+        with self._lock:
+            self._bytes += 0 if key in self._files else rows.nbytes
+            self._files[key] = rows
+            while self._bytes > MOST_BYTES:
+                self._bytes -= self._files.popitem(last=False)[1].nbytes
+        yield rows

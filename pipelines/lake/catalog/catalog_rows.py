@@ -41,18 +41,20 @@ def _merged(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 
 
 def rows_of(
-    file: pq.ParquetFile, columns: list[str], snapshot_id: str | None
+    file: pa.Table | pq.ParquetFile, columns: list[str], snapshot_id: str | None
 ) -> list[dict[str, object]]:
     """Return rows of a file of the catalog: all, or those of one snapshot.
 
     Raises:
         ValueError: A column is missing that every version of a lake has.
     """
-    stored = file.schema_arrow.names
+    is_read = isinstance(file, pa.Table)
+    stored = file.schema.names if is_read else file.schema_arrow.names
     missing = sorted(set(columns) - {*stored, *_LATER_COLUMNS})
     if missing:
         raise ValueError(f"it has no column {missing[0]!r}")
-    rows = file.read(columns=[name for name in columns if name in stored])
+    present = [name for name in columns if name in stored]
+    rows = file.select(present) if is_read else file.read(columns=present)
     if snapshot_id is not None:
         rows = rows.filter(pc.equal(rows.column("snapshot_id"), snapshot_id))
     dicts: list[dict[str, object]] = rows.to_pylist()

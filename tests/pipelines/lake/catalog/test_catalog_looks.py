@@ -9,12 +9,14 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from statelake.pipelines.lake.catalog import catalog_looks
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
 from statelake.pipelines.lake.tables.tables import create_table
+from statelake.state_core.errors import MissingFileError, UnsafePathError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
 
 
@@ -45,13 +47,33 @@ def test_what_was_looked_at_last_is_kept(
         return FileSource(self, path, 0, self.size(path))
 
     monkeypatch.setattr(type(directory), "source", counted)
-    monkeypatch.setattr(catalog_looks, "MOST_BYTES", 300)
+    tables = {name: pa.table({"name": [name] * 100}) for name in "abcd"}
+    monkeypatch.setattr(catalog_looks, "MOST_BYTES", 3 * tables["a"].nbytes)
     looks = CatalogLooks(directory)
-    for name in "abcd":
-        directory.write(name, name.encode() * 100)
+    directory.create()
+    for name, table in tables.items():
+        pq.write_table(table, directory.full(name))
     for name in "abcadab":
-        assert looks.open_file(name).read() == name.encode() * 100
+        with looks.opened(name, name) as rows:
+            assert rows == tables[name]
     assert fetched == {"a": 1, "b": 2, "c": 1, "d": 1}
+
+
+def test_a_file_on_a_disk_that_is_another_one_is_read_again(tmp_path: Path) -> None:
+    """Or is refused, if it is a link now."""
+    directory = Directory(tmp_path).confined()
+    looks = CatalogLooks(directory)
+    for value in (1, 1, 22):
+        pq.write_table(pa.table({"value": [value] * value}), tmp_path / "rows")
+        with looks.opened("rows", "rows") as rows:
+            assert rows.column("value").to_pylist() == [value] * value
+    (tmp_path / "rows").rename(tmp_path / "elsewhere")
+    (tmp_path / "rows").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UnsafePathError), looks.opened("rows", "rows"):
+        pass
+    (tmp_path / "rows").unlink()
+    with pytest.raises(MissingFileError), looks.opened("rows", "rows"):
+        pass
 
 
 def test_a_log_that_was_replaced_within_a_second(directory: ConfinedDirectory) -> None:

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from statelake.pipelines.lake.commits import checkpoint_log
 from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.state_core.commit import CheckpointManager
 from statelake.state_core.errors import CheckpointRecordError, ConflictError
@@ -108,6 +109,7 @@ def test_who_never_comes_first_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         raise CommitFailedError("another writer came first")
 
     monkeypatch.setattr(DeltaCheckpointLog, "_write", came_second)
+    monkeypatch.setattr(checkpoint_log, "ATTEMPTS", 3)  # which wait for seconds each
     for late in (lambda: log.append(b"key", b"2"), lambda: log.append(b"key", b"3")):
         with pytest.raises(ConflictError, match="others committed"):
             late()
