@@ -32,7 +32,7 @@ from statelake.pipelines.lake.tables.records import (
     by_span,
 )
 from statelake.pipelines.lake.tables.units import Unit
-from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError, did_you_mean
 from statelake.state_core.printable import Printed, Table, bytes_text
 
 
@@ -375,9 +375,11 @@ class Planner:
             if state_name not in self._named:
                 operators = [op for record in self._all() for op in record.operators]
                 labels = sorted({operator.label for operator in operators})
+                states = {f"{op.label}/{state.name}" for op in operators for state in op.all_states}
                 raise NotFoundError(
                     f"no snapshot has a state {state_name!r}",
-                    remedy=f"write it as operator/state; operators are: {', '.join(labels)}",
+                    remedy=f"write it as operator/state; operators are: {', '.join(labels)}"
+                    f"{did_you_mean(state_name, sorted(states))}",
                 )
 
     def _plan(

@@ -55,6 +55,13 @@ def test_a_plan_asks_for_no_option_that_was_given(lake: str) -> None:
         assert "give --" not in ran.out
 
 
+def test_a_state_that_is_misspelled_is_suggested(lake: str) -> None:
+    """Among the states of all snapshots."""
+    ran = run("erase", "--lake", lake, "--where", "kinds/totl", "true", "--request", "r")
+    assert ran.code == 3
+    assert "did you mean 'kinds/total'?" in ran.err
+
+
 def test_what_is_erased_is_proved_gone(lake: str, tmp_path: Path) -> None:
     """With the keys in a file and a secret, predicates, and the records of both."""
     (tmp_path / "keys.txt").write_text(f"{ALICE}\n\n", "utf-8")
