@@ -387,11 +387,16 @@ class Erasure:
         keys, predicates = len(self.asked.keys), len(self.asked.where)
         return f"<Erasure {self.asked.request}: {keys} keys, {predicates} predicates>"
 
-    def plan(self) -> ErasurePlan:
-        """Say what `execute` would do; nothing is written."""
+    def plan(self, *, whole: bool = False) -> ErasurePlan:
+        """Say what `execute` would do; nothing is written.
+
+        Args:
+            whole: Whether a predicate may be true of every row of a state.
+        """
         from statelake.pipelines.lake.erase.erasing import plan_erasure
 
-        return plan_erasure(self.lake.catalog, self.asked, self.jobs, progress=self.progress)
+        plan = plan_erasure(self.lake.catalog, self.asked, self.jobs, progress=self.progress)
+        return replace(plan, whole=whole)
 
     def execute(self, *, whole: bool = False, secret: bytes = b"", by: str = "") -> ErasureResult:
         """Erase, or go on with an erasure of that request that ended too soon.
@@ -685,8 +690,8 @@ class Job:
         flink_job: str,
         program: JarRun,
         *,
-        savepoints: str,
         exports: str,
+        savepoints: str = "",
         old: JarRun | None = None,
         parallelism: int | None = None,
         max_parallelism: int | None = None,
@@ -704,8 +709,8 @@ class Job:
             cluster: The cluster.
             flink_job: The job there: its id or its name.
             program: The program to run afterwards.
-            savepoints: Where the cluster puts the job's savepoint.
             exports: Where the new savepoint is written, as this machine names it.
+            savepoints: Where the cluster puts the job's savepoint; by default as it is configured.
             old: The program that runs now, to be run again if the new one fails; by default the
                 same.
             parallelism: By default as it is.
@@ -745,7 +750,7 @@ class LiveRescale:
         from statelake.pipelines.operations.live_rescaling import RescalePreview
 
         running = self.cluster.job(self.cluster.find_job(self.asked.flink_job).id)
-        return RescalePreview(self.asked, running)
+        return RescalePreview(self.asked.on(self.cluster), running)
 
     def execute(
         self,
@@ -1009,7 +1014,7 @@ class LakeSnapshot(Snapshot):
         self,
         cluster: FlinkCluster,
         program: JarRun,
-        exports: str,
+        exports: str = "",
         *,
         path_map: Iterable[str] = (),
         parallelism: int | None = None,
@@ -1027,7 +1032,8 @@ class LakeSnapshot(Snapshot):
         Args:
             cluster: The cluster: for staging, or the job's own.
             program: The program.
-            exports: Where its savepoint is written, as this machine names it.
+            exports: Where its savepoint is written, as this machine names it; by default the
+                cluster's directory for savepoints, by `path_map`.
             path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
             parallelism: By default as it was.
             max_parallelism: By default as it was.
@@ -1286,18 +1292,22 @@ class SnapshotEditor:
         self.changes = replace(self.changes, at=time)
         return self
 
-    def save(self, *, note: str = "") -> EditResult:
+    def save(self, *, note: str = "", dry_run: bool = False) -> EditResult:
         """Make the new snapshot; the old one stays.
 
         Args:
             note: Kept with it; say why.
+            dry_run: Whether it is only said what would change.
+
+        Raises:
+            NoMatchError: No row is purged or has expired, and nothing else would change.
         """
         from statelake.pipelines.lake.edit.editing import edit_snapshot
 
         job = self.parent.job
         return edit_snapshot(
             job.lake.catalog, job.name, self.parent.name, self.name, self.changes,
-            note=note, engine=job.engine, progress=job.progress,
+            note=note, dry_run=dry_run, engine=job.engine, progress=job.progress,
         )  # fmt: skip
 
 
