@@ -66,16 +66,10 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.keys.key_history import KeyHistory
     from statelake.pipelines.lake.query.session import Session
     from statelake.pipelines.lake.share.mask_file import Mask
-    from statelake.pipelines.lake.verify.diffing import StateDifference
+    from statelake.pipelines.lake.verify.diffing import Differences
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.canary import CanaryResult
-    from statelake.pipelines.operations.live_rescaling import (
-        Progress as StepProgress,
-    )
-    from statelake.pipelines.operations.live_rescaling import (
-        RescalePreview,
-        RescaleResult,
-    )
+    from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import KryoOutcome, Migrations, Outcome
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import RetentionPlan
@@ -678,7 +672,7 @@ class Job:
         """Refuse the job's name, or that of a new snapshot, if a lake can't have it.
 
         Raises:
-            LakeError: The name is empty, too long, or has other characters than a path may have.
+            LakeError: A name is empty, not valid text, too long for a directory, or reserved.
         """
         from statelake.pipelines.lake.tables.names import check_names
 
@@ -757,7 +751,7 @@ class LiveRescale:
         *,
         roll_back: bool = False,
         take_over: bool = False,
-        report: StepProgress | None = None,
+        report: Callable[[str, str], None] | None = None,
     ) -> RescaleResult:
         """Rescale the job, or continue where an earlier call was killed.
 
@@ -875,7 +869,7 @@ class LakeSnapshot(Snapshot):
             progress=self.job.progress,
         )  # fmt: skip
 
-    def diff(self, later: str, *, examples: int = 3) -> list[StateDifference]:
+    def diff(self, later: str, *, examples: int = 3) -> Differences:
         """Compare it with a later snapshot of the job, state by state.
 
         Args:

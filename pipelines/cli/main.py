@@ -57,7 +57,7 @@ GROUPS = {
         "dump": ("dump:dump", "Print the entries of a savepoint's state"),
         "get": ("keys.one_key:get", "Show all that is held for one key"),
         "top": ("keys.heavy_keys:top", "Show the heaviest keys of each keyed state"),
-        "offsets": ("sources.offsets:offsets", "Show where the sources of a snapshot go on"),
+        "offsets": ("sources.offsets:offsets", "Show where the sources of a snapshot continue"),
         "channels": (
             "sources.channels:channels",
             "Show the records in flight of an unaligned checkpoint",

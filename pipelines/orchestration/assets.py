@@ -171,7 +171,8 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
                 **spark_metadata(),
             }
             context.add_asset_metadata(of_snapshot, whole, partition)
-            for path, of_table in table_metadata(lake, imported.record).items():
+            of_tables = table_metadata(lake, imported.record, job.key("savepoint"))
+            for path, of_table in of_tables.items():
                 tables[table_key(path)][partition] = of_table
         yield dg.MaterializeResult(asset_key=whole)
         for key, by_partition in tables.items():

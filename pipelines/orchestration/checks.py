@@ -35,18 +35,19 @@ from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.printable import printable
 
-Judgement = tuple[bool, dict[str, Any]]
+# whether it passes, None if there was nothing to compare with; and its metadata
+Judgement = tuple[bool | None, dict[str, Any]]
 Judge = Callable[[Locations, str], Judgement]
 
 
 def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
     """Return all checks of a job's snapshots."""
     limits = job.settings.checks
-    checks = [
-        _check(job, "integrity", integrity, blocking=True),
-        _check(job, "compatibility", compatibility, limits.compatibility.severity),
-        _check(job, "legality", legality, limits.legality.severity, blocking=True),
-    ]
+    checks = [_check(job, "integrity", integrity, blocking=True)]
+    if limits.compatibility is not None:
+        checks.append(_check(job, "compatibility", compatibility, limits.compatibility.severity))
+    if limits.legality is not None:
+        checks.append(_check(job, "legality", legality, limits.legality.severity, blocking=True))
     for name, of_limits, judge in (
         ("growth", limits.growth, growth),
         ("skew", limits.skew, skew),
@@ -131,9 +132,11 @@ def _check(
         for partition, (_, of_snapshot) in judged.items():
             before = f"{printable(partition)}: " if len(judged) > 1 else ""
             metadata |= {f"{before}{name}": value for name, value in of_snapshot.items()}
+        verdicts = [passed for passed, _ in judged.values()]
         return dg.AssetCheckResult(
-            passed=all(passed for passed, _ in judged.values()),
-            severity=dg.AssetCheckSeverity[severity],
+            passed=all(verdicts),
+            # what was compared with nothing is a warning, and blocks nothing
+            severity=dg.AssetCheckSeverity[severity if False in verdicts else "WARN"],
             metadata=metadata,
         )
 
@@ -180,7 +183,7 @@ def legality(locations: Locations, snapshot_id: str) -> Judgement:
 
 def _with_nothing(setting: str, what: str) -> Judgement:
     variable = f"STATELAKE_{setting.upper()}"
-    return True, {"compared with": f"nothing: set `{setting}` or {variable} to {what}"}
+    return None, {"compared with": f"nothing: set `{setting}` or {variable} to {what}"}
 
 
 def growth(locations: Locations, snapshot_id: str, limits: GrowthSettings) -> Judgement:
@@ -188,7 +191,8 @@ def growth(locations: Locations, snapshot_id: str, limits: GrowthSettings) -> Ju
     lake = locations.open_lake()
     grown = growth_of(lake, _record(locations, snapshot_id), limits.last)
     usual = "none" if grown.usual is None else bytes_text(grown.usual)
-    return limits.at_least <= grown.times <= limits.at_most, {
+    is_usual = limits.at_least <= grown.times <= limits.at_most if grown.compared else None
+    return is_usual, {
         "state (bytes)": grown.size,
         "median of those before": usual,
         "compared with": grown.compared,

@@ -41,6 +41,21 @@ DRAWN_TABLES = 30  # the same
 
 Metadata = dict[str, Any]
 
+# the columns of all tables; others are fields of keys and values
+COLUMNS = {
+    "key_group": "The key group of the key, which decides its subtask",
+    "key_group_bucket": "The partition: the first bucket of key groups of a file",
+    "key": "The key, as the job's key selector returns it",
+    "namespace": "The namespace: a window, or null outside of windows",
+    "value": "The value, or one element of operator state",
+    "user_key": "The key within a map state",
+    "ttl": "The time of the last access, in milliseconds since 1970 (state with a time to live)",
+    "timestamp": "The time at which the timer fires, in milliseconds since 1970",
+    "subtask": "The subtask that has the element",
+    "position": "The position of the element in its subtask's list",
+}
+_RAW = "raw_"  # before the name of the column whose exact bytes a column has
+
 
 def savepoint_metadata(snapshot: Snapshot) -> Metadata:
     """Return the metadata of a snapshot that was found."""
@@ -51,7 +66,13 @@ def savepoint_metadata(snapshot: Snapshot) -> Metadata:
         for operator in described.operators
     ]  # fmt: skip
     columns = ("operator", "name", "parallelism", "max parallelism", "size", "keyed states")
+    states = [
+        dg.TableColumn(_state_column(operator.label, state.name), _short(state.value_type or ""))
+        for operator in described.operators
+        for state in operator.states
+    ]
     return {
+        "dagster/column_schema": dg.TableSchema(states),
         "location": dg.MetadataValue.path(public_location(snapshot.location)),
         "kind": described.kind_text,
         "checkpoint id": described.checkpoint_id,
@@ -91,8 +112,25 @@ def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
     return metadata
 
 
-def table_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Metadata]:
-    """Return the metadata of each table of a snapshot, by its path below the lake."""
+def _state_column(operator: str, state: str) -> str:
+    """Return the name of a state among the columns of a savepoint."""
+    return printable(f"{operator}/{state}")
+
+
+def _short(type_: str) -> str:
+    return printable(type_[:MOST_OF_A_TYPE])
+
+
+def table_metadata(
+    lake: Catalog, record: SnapshotRecord, savepoint: dg.AssetKey
+) -> dict[str, Metadata]:
+    """Return the metadata of each table of a snapshot, by its path below the lake.
+
+    Args:
+        lake: The lake.
+        record: The snapshot.
+        savepoint: The asset whose states are in the tables.
+    """
     metadata = {}
     by_size = sorted(
         (-sum(unit.size for unit in table.units), table.path) for table in record.tables
@@ -106,6 +144,9 @@ def table_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Metadata]
             schema = pa.schema(stored.require(table.version).schema())
             of_table: Metadata = {
                 "dagster/column_schema": _column_schema(schema),
+                "dagster/column_lineage": _column_lineage(
+                    schema, savepoint, [_state_column(operator.label, each.name) for each in states]
+                ),
                 "dagster/row_count": sum(state.entries for state in states),
                 "dagster/uri": stored.uri,
                 "dagster/table_name": table.path,
@@ -130,12 +171,27 @@ def _column_schema(schema: pa.Schema) -> dg.TableSchema:
         [
             dg.TableColumn(
                 printable(field.name),
-                printable(str(field.type)[:MOST_OF_A_TYPE]),
+                _short(str(field.type)),
+                description=_described(field.name),
                 constraints=dg.TableColumnConstraints(nullable=field.nullable),
             )
             for field in schema
         ]
     )
+
+
+def _described(column: str) -> str | None:
+    if column.startswith(_RAW):
+        return f"The exact bytes of {printable(column.removeprefix(_RAW))}, unless it has them"
+    return COLUMNS.get(column)
+
+
+def _column_lineage(
+    schema: pa.Schema, savepoint: dg.AssetKey, states: list[str]
+) -> dg.TableColumnLineage:
+    """Return the lineage of a table: each column is of the states that the table has."""
+    origins = [dg.TableColumnDep(savepoint, state) for state in states]
+    return dg.TableColumnLineage({printable(field.name): origins for field in schema})
 
 
 def compression_metadata(done: Recompression) -> Metadata:

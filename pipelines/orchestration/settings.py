@@ -68,15 +68,16 @@ class CheckSettings(dg.Resolvable, dg.Model):
     """The checks of a snapshot. `integrity` is always an error, and blocks what follows.
 
     Attributes:
-        legality: Whether the declared job may restore it; as an error it blocks.
+        legality: Whether the declared job may restore it; as an error it blocks. Not checked if
+            null, likewise below.
         compatibility: Whether the job that it is compared with can use every state.
-        growth: The size against earlier snapshots; not checked if null.
-        skew: The skew between subtasks; not checked if null.
-        staleness: The age of the newest snapshot; not checked if null.
+        growth: The size against earlier snapshots.
+        skew: The skew between subtasks.
+        staleness: The age of the newest snapshot.
     """
 
-    legality: CheckSeverity = CheckSeverity()
-    compatibility: CheckSeverity = CheckSeverity()
+    legality: CheckSeverity | None = CheckSeverity()
+    compatibility: CheckSeverity | None = CheckSeverity()
     growth: GrowthSettings | None = GrowthSettings()
     skew: SkewSettings | None = SkewSettings()
     staleness: StalenessSettings | None = StalenessSettings()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import statelake as sl
 from statelake.pipelines.api import SnapshotEditor
-from statelake.state_core.errors import DeclarationError, HeldError, NotFoundError
+from statelake.state_core.errors import DeclarationError, HeldError, NotFoundError, ReadOnlyError
 from tests.support.lakes import DEMO, KINDS, LOCAL, edit, entries, golden
 
 KEY = -783633772217
@@ -43,7 +44,9 @@ def test_a_snapshot_goes_in_is_edited_compared_exported_and_dropped(tmp_path: Pa
     edit(lake.catalog, "demo/keyed/kinds/total").delete("value = 14280")
     demo.commit("erased", "latest")
     assert [record.snapshot_id for record in demo.snapshots()] == ["monday", "erased"]
-    differing = [state for state in demo["monday"].diff("erased") if state.status != "same"]
+    differences = demo["monday"].diff("erased")
+    assert (differences.same, str(differences).startswith("monday → erased\n")) == (False, True)
+    differing = [state for state in differences if state.status != "same"]
     assert [(state.state, state.removed) for state in differing] == [("total", 1)]
     demo["monday"].export(tmp_path / "out", parallelism=3)
     assert entries(tmp_path / "out") == entries(DEMO / "monday")
@@ -128,9 +131,36 @@ def test_all_of_a_key_is_found_in_a_savepoint_and_in_a_lake_alike(made: sl.Job) 
         assert _rows(stored["kinds"][name]) == _rows(table)
     assert (savepoint.get(1), made["monday"].get(1)) == ({}, {})
     for snapshot in (savepoint, made["monday"]):
+        of_one = snapshot.get(KEY, operator="kinds", state="total")
+        assert [list(states) for states in of_one.values()] == [["total"]]
+        with pytest.raises(NotFoundError, match="did you mean 'total'"):
+            snapshot.get(KEY, state="totl")
+    of_text = made["monday"].key_rows(str(KEY), state="total")
+    of_value = made["monday"].key_rows(KEY, state="total")
+    assert [each.key for each in of_text] == [each.key for each in of_value] == [KEY]
+    for snapshot in (savepoint, made["monday"]):
         with pytest.raises(sl.StateError):
             snapshot.get("alice")
     assert [each.entries for each in made.history(KEY).snapshots] == [11, 11]
+    assert made.history(str(KEY)) == made.history(KEY)
+    assert str(made.history(KEY, state="total")).startswith(
+        f"{KEY} in 2 snapshots\nsnapshot  taken"
+    )
+
+
+def test_a_savepoint_and_a_lakes_snapshot_are_shown_alike(made: sl.Job, tmp_path: Path) -> None:
+    """Their heaviest keys are the same, and each is written as a page."""
+    savepoint, stored = sl.open_snapshot(DEMO / "monday"), made["monday"]
+    for state, weights in savepoint.top(2)["kinds"].items():
+        assert weights.heaviest() == stored.top(2)["kinds"][state].heaviest()
+    assert (savepoint.taken_at, made.newest().name) == (stored.taken_at, "tuesday")
+    (keyed, *_) = savepoint.describe(keys=True).operators
+    assert keyed.heaviest_key is not None
+    for write in (stored.report, partial(sl.report, DEMO / "monday")):
+        done = write(tmp_path / "page.html", check=True, overwrite=True)
+        assert (done.faults, done.bytes) == (0, (tmp_path / "page.html").stat().st_size)
+        with pytest.raises(sl.StateError, match="the file is there"):
+            write(tmp_path / "page.html")
 
 
 def test_rows_go_to_other_libraries(made: sl.Job) -> None:
@@ -144,8 +174,16 @@ def test_rows_go_to_other_libraries(made: sl.Job) -> None:
     assert rows.read_all().num_rows == 1
     counted = "SELECT count(*) AS n FROM demo.kinds.total"
     assert made.lake.sql(counted).read_all().to_pylist() == [{"n": 128}]
-    with pytest.raises(sl.StateError, match="DELETE"):
+    assert made.sql("SELECT key FROM kinds.total", limit=3).read_all().num_rows == 3
+    with pytest.raises(ReadOnlyError, match=r"DELETE.*edit_sql"):
         made.sql("DELETE FROM kinds.total")
+    with made.lake.session(as_of="monday", job="demo") as session:
+        assert {"demo.kinds.total", "statelake.snapshots"} < set(session.tables())
+        session.check(["DELETE FROM kinds.total"])
+        assert session.query("SELECT count(*) AS n FROM kinds.total").schema.names == ["n"]
+    assert made.lake.jobs("monday") == ["demo"]
+    with pytest.raises(NotFoundError):
+        made.lake.jobs("mondey")
 
 
 def test_changes_are_collected_and_made_at_once(made: sl.Job) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.cli.main import main
+from tests.support.json_schemas import check_output
 
 __all__ = ["Ran", "run"]
 
@@ -35,7 +36,7 @@ class Ran:
 
 
 def run(*words: object) -> Ran:
-    """Run the command in this process."""
+    """Run the command in this process, and hold its JSON to the schema of `docs/json`."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STATELAKE_DEBUG", "")
@@ -45,4 +46,6 @@ def run(*words: object) -> Ran:
             pytest.raises(SystemExit) as left,
         ):
             main([str(word) for word in words])
+    if "--json" in words and out.getvalue():
+        check_output([str(word) for word in words], out.getvalue())
     return Ran(int(left.value.code or 0), out.getvalue(), err.getvalue())

@@ -1,4 +1,4 @@
-"""`statelake bootstrap`: the first state of a new job, of tables and a spec."""
+"""`statelake bootstrap`: create the first state of a new job from tables and a spec."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ from statelake.pipelines.cli.options import (
 
 @click.command("bootstrap")
 @click.argument("spec")
-@click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
-@configured_option("lake", "A lake that it is to be imported to as well.")
+@click.option("--to", required=True, help="The savepoint's directory, which must not exist.")
+@configured_option("lake", "A lake into which it is imported, too.")
 @configured_option("job", "The job's name in the lake.")
-@click.option("--snapshot", "snapshot_id", help="Its name in the lake.")
+@click.option("--snapshot", "snapshot_id", help="The snapshot's name in the lake.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as the spec says.")
-@max_parallelism_option(
-    help="By default as the spec says, or what Flink takes for the parallelism."
-)
+@max_parallelism_option(help="By default as the spec says, or Flink's default for the parallelism.")
 @click.option(
     "--compression", type=click.Choice(["snappy", "none"]), default="none", show_default=True,
-    help="Of the savepoint's files.",
+    help="The compression of the savepoint's files.",
 )  # fmt: skip
-@click.option("--compress", is_flag=True, hidden=True, help="--compression snappy, as it was.")
+@click.option("--compress", is_flag=True, hidden=True, help="The same as --compression snappy.")
 @metadata_version_option(
     default=3, show_default=True,
     help="3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+.",

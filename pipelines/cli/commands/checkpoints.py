@@ -1,4 +1,4 @@
-"""`statelake checkpoints`: what a checkpoint log has, and whether it can be restored."""
+"""`statelake checkpoints`: list, verify, migrate and drop the checkpoints of running tasks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ log_option = click.option(
     required=True,
     help="A Delta table, a directory of records, or kafka://HOST:PORT/TOPIC.",
 )
-tasks_option = click.option("--task", "tasks", multiple=True, help="Only this task; all if none.")
+tasks_option = click.option("--task", "tasks", multiple=True, help="Only this task; not all.")
 blobs_option = click.option("--blobs", help="The blob store: a directory or URI.")
 
 
 @click.group()
 def checkpoints() -> None:
-    """Manage checkpoints of running tasks: their log, and the files that its markers name.
+    """Manage checkpoints of running tasks: their log and its files.
 
     \b
     Example:
@@ -54,10 +54,10 @@ def list_command(location: str, as_json_: bool) -> None:
 @checkpoints.command()
 @log_option
 @click.option("--task", required=True, help="The task.")
-@click.option("--checkpoint", "identifier", help="The id of one before; the last by default.")
-@click.option("--version", type=click.IntRange(1, 2), help="Of the record; the later one if none.")
+@click.option("--checkpoint", "identifier", help="Its id; by default that of the last one.")
+@click.option("--version", type=click.IntRange(1, 2), help="Only a record of this version.")
 def show(location: str, task: str, identifier: str | None, version: int | None) -> None:
-    """Print one record as JSON, as it is written.
+    """Print one record as it is written, as JSON.
 
     \b
     Examples:
@@ -75,9 +75,9 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
 @configured_option("lake", "The lake, if stores are backed up there.")
 @configured_option("job", "The job's name in the lake.")
 @click.option("--changelogs", help="The changelogs' cluster, as kafka://HOST:PORT.")
-@click.option("--job-id", default="1", show_default=True, help="Of its instance.")
+@click.option("--job-id", default="1", show_default=True, help="The id of the job's instance.")
 @tasks_option
-@click.option("--all", "every", is_flag=True, help="Every record; else the last of each task.")
+@click.option("--all", "every", is_flag=True, help="Every record, not the last of each task.")
 @json_option
 def verify(
     location: str,
@@ -90,7 +90,7 @@ def verify(
     every: bool,
     as_json_: bool,
 ) -> None:
-    """Restore what the log's markers lead to, into a directory that is removed again.
+    """Restore the state of every marker into a temporary directory.
 
     Every file is checked against its size and checksum. Exit code 1 if a marker can't be restored,
     or if none of a store's markers was looked at.
@@ -123,7 +123,7 @@ def verify(
 @blobs_option
 @click.option(
     "--keep", type=click.IntRange(min=1), required=True,
-    help="How many records of each task and version stay.",
+    help="The number of records of each task and version that stay.",
 )  # fmt: skip
 @json_option
 def drop(location: str, blobs: str | None, keep: int, as_json_: bool) -> None:
@@ -152,7 +152,7 @@ def drop(location: str, blobs: str | None, keep: int, as_json_: bool) -> None:
 )  # fmt: skip
 @tasks_option
 @click.option("--rollback", is_flag=True, help="From version 2 to version 1.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @json_option
 def migrate(
     location: str,

@@ -1,4 +1,4 @@
-"""`statelake lake`: what is about a lake as a whole."""
+"""`statelake lake`: maintain a lake as a whole."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ def lake() -> None:
     "--exports",
     multiple=True,
     metavar="DIRECTORY",
-    help="Where savepoints were written: what killed exports left there goes too.",
+    help="A directory of exports: unfinished savepoints of killed exports are deleted, too.",
 )
-@click.option("--yes", is_flag=True, help="Do it: without this, only what would go is counted.")
+@click.option("--yes", is_flag=True, help="Delete the files, which are otherwise only counted.")
 @json_option
 def clean(lake: str, exports: tuple[str, ...], yes: bool, as_json_: bool) -> None:
-    """Delete what killed commands left: files that no snapshot and no running command has.
+    """Delete the leftovers of killed commands: files that no snapshot and no running command uses.
 
-    Attempts of processes that are gone are taken back, deletions that were begun are finished, and
-    files are deleted that nobody names any more: in every job, and in tables of jobs without
-    snapshots. So it is in each job with every `drop`, too. A command that runs meanwhile keeps
-    its files.
+    Attempts of ended processes are taken back, started deletions are completed, and unused files
+    are deleted, in every job and in the tables of jobs without snapshots. Every `drop` does the
+    same for its job. A command that runs meanwhile keeps its files.
 
-    Nothing happens without --yes.
+    Without --yes nothing is changed.
 
     \b
     Examples:
@@ -60,16 +59,15 @@ def clean(lake: str, exports: tuple[str, ...], yes: bool, as_json_: bool) -> Non
 
 @lake.command()
 @lake_option
-@click.option("--yes", is_flag=True, help="Do it: without this, only the plan is shown.")
+@click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
 @json_option
 def upgrade(lake: str, yes: bool, as_json_: bool) -> None:
     """Give a lake the newest format, so that this statelake writes into it.
 
     A lake of an older format can be read as it is. An upgrade is one commit, which changes no table
-    of state: until it is done all is as before, and it may be stopped at any point. Afterwards an
-    older statelake is refused.
+    of state, and can be stopped at any point. Afterwards an older statelake is refused.
 
-    Nothing happens without --yes.
+    Without --yes nothing is changed.
 
     \b
     Examples:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from statelake import Lake
@@ -11,9 +9,6 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
     json_option,
-    json_text,
-    plain,
-    print_table,
     progress_bar,
     show,
     tell,
@@ -60,26 +55,8 @@ def diff(
         compared = Lake(lake).job(job, engine=engine, progress=progress)
         earlier, later = (snapshot_named(compared, name) for name in (earlier, later))
         differences = compared[earlier].diff(later, examples=examples)
-    if as_json_:
-        as_json([asdict(difference) for difference in differences])
-    else:
-        columns = ("<operator", "<state", "<", ">added", ">removed", ">changed")
-        rows = [
-            (
-                difference.operator,
-                difference.state,
-                difference.status,
-                *map("{:,}".format, (difference.added, difference.removed, difference.changed)),
-            )
-            for difference in differences
-        ]
-        print_table(f"{earlier} → {later}", columns, rows)
-        for difference in differences:
-            for example in difference.examples:
-                text = json_text(plain(example))
-                tell(f"{difference.operator}/{difference.state} {text}")
-    same = all(difference.status == "same" for difference in differences)
-    answer(yes=same or not fail_on_diff)
+    show(differences, as_json_=as_json_)
+    answer(yes=differences.same or not fail_on_diff)
 
 
 @click.command("plan-rescale")

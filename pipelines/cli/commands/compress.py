@@ -1,4 +1,4 @@
-"""`statelake compress`: the same savepoint in other frames, without Spark or a lake."""
+"""`statelake compress`: compress a savepoint, or decompress it, without Spark or a lake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ conf_option = click.option(
 
 
 def parse_conf(settings: Iterable[str]) -> dict[str, str]:
-    """Return what `--conf` says, by key.
+    """Return the settings of `--conf` by their keys.
 
     Raises:
         EncodeError: A setting is not of the form KEY=VALUE.
@@ -37,10 +37,8 @@ def parse_conf(settings: Iterable[str]) -> dict[str, str]:
 
 @click.command()
 @click.argument("savepoint")
-@click.option("--to", required=True, help="The new savepoint's directory, not there yet.")
-@click.option(
-    "--compression", type=click.Choice(["snappy", "none"]), help="Snappy if nothing else is said."
-)
+@click.option("--to", required=True, help="The new savepoint's directory, which must not exist.")
+@click.option("--compression", type=click.Choice(["snappy", "none"]), help="By default snappy.")
 @conf_option
 @allow_external_option
 @plugins_option
@@ -53,7 +51,7 @@ def compress(
     allow_external: tuple[str, ...],
     as_json_: bool,
 ) -> None:
-    """Compress a canonical savepoint, or decompress it: entry for entry the same state.
+    """Compress a canonical savepoint, or decompress it; its entries stay the same.
 
     \b
     Examples:

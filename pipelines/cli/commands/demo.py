@@ -1,4 +1,4 @@
-"""`statelake demo`: the whole way on bundled savepoints."""
+"""`statelake demo`: run all steps on bundled savepoints."""
 
 from __future__ import annotations
 

@@ -91,18 +91,19 @@ def edit(
     """Change a snapshot as a whole, as a new snapshot; the old one stays.
 
     \b
-    Merges come first, then what is left out, purged and renamed; names are those of before. What
-    only renames or leaves out copies no data. A time to live is not in a savepoint, so it is given.
+    Merges are applied first, then drops, deletions and renames; all names are those of the parent.
+    Drops and renames copy no data. A savepoint does not hold a time to live, so it is given.
 
     \b
-    A file of keys has one a line, as `statelake dump` prints them: 42, {"f0": "a", "f1": 7}. Text
-    may stand there as it is, or as a JSON string. Rows of other keys go from all keyed states and
-    timers of the operator. No snapshot is made, and the exit code is 1, if no key is there.
+    A file of keys has one key a line, as `statelake dump` prints them: 42, {"f0": "a", "f1": 7}.
+    Text is written as it is, or as a JSON string. Rows of other keys are deleted from all keyed
+    states and timers of the operator. If no key is found, no snapshot is made, and the exit code
+    is 1.
 
     \b
     An offset is that of the next record to read, or earliest, latest or committed. Where several
-    sources read a topic, the partition is OPERATOR/TOPIC:PARTITION. What would then be read twice,
-    or by nobody, is refused.
+    sources read a topic, the partition is OPERATOR/TOPIC:PARTITION. A change after which a partition
+    is read twice, or by no source, is refused.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`statelake export`: a snapshot becomes a savepoint that Flink restores."""
+"""`statelake export`: write a snapshot as a savepoint that Flink restores."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from statelake.pipelines.cli.options import (
 
 @click.command()
 @source_options
-@click.option("--to", required=True, help="The savepoint's directory, which must not be there yet.")
+@click.option("--to", required=True, help="The savepoint's directory, which must not exist.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
-@max_parallelism_option(help="By default as it was; another one gives every key a new key group.")
+@max_parallelism_option(help="By default as it was; another one gives every key a new group.")
 @click.option("--compression", type=click.Choice(["snappy", "none"]), help="By default as it was.")
 @metadata_version_option(
     help="3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+."
@@ -69,18 +69,18 @@ def export(
 ) -> None:
     """Write a snapshot as a canonical savepoint, at any parallelism and max parallelism.
 
-    The snapshot is one of a lake, or a SAVEPOINT or checkpoint of Flink's, which is read into a
-    temporary directory of this machine first; that is removed in the end.
+    The snapshot is in a lake, or it is a SAVEPOINT or checkpoint of Flink, which is first read into
+    a temporary directory of this machine.
 
-    --sample takes a share of the keys, each with all its states and timers; operators with keys of
-    one type agree on each. --mask FILE says in YAML what becomes of keys and values (see
-    docs/share.md); what it says nothing of is refused. What can be neither sampled nor masked (raw
-    and channel state; values of Kryo and of classes that are not known) is refused, too, unless it
-    is to be left out.
+    --sample exports a share of the keys, each with all its states and timers; operators with keys
+    of one type sample the same keys. --mask FILE is a YAML file that masks keys and values (see
+    docs/share.md); a column without a rule is an error. State that can be neither sampled nor
+    masked (raw and channel state; values of Kryo and of unknown classes) is an error, too, unless
+    --leave-out-opaque leaves it out.
 
-    The records in flight of an unaligned checkpoint are carried, at the parallelism that it had:
-    Flink restores that at any. --drop-channel-state makes it an aligned savepoint, and says what
-    is lost.
+    The records in flight of an unaligned checkpoint are exported only at its own parallelism: Flink
+    then restores the savepoint at any. --drop-channel-state leaves them out, and lists what is
+    lost.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`statelake import`, `commit`, `snapshots` and `drop`: what puts snapshots into a lake and out."""
+"""`statelake import`, `commit`, `snapshots` and `drop`: snapshots of a lake."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.argument("savepoint")
 @lake_option
 @job_option
-@click.option("--snapshot", "snapshot_id", help="Its name; by default Flink's.")
+@click.option("--snapshot", "snapshot_id", help="The snapshot's name; by default Flink's.")
 @engine_option
 @reading_options
 @click.option("--note", default="", help="Kept with the snapshot.")
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--partitions",
     type=click.IntRange(1, 128),
-    help="How many files each state is to have; by default as its bytes ask for.",
+    help="The number of files of each state; by default it depends on its size.",
 )
 @plugins_option
 @json_option
@@ -70,7 +70,7 @@ def import_command(
     Each state becomes a Delta table, partitioned by key group: a file a megabyte of state, at most
     128. Files that hold the same as in the job's previous snapshot are not written again. Importing
     the same one twice changes nothing.
-    What only code of yours understands is typed with --plugins; name the same ones from then on.
+    Types that only your code reads need --plugins; name the same ones from then on.
 
     \b
     Examples:
@@ -101,12 +101,12 @@ def import_command(
 def commit(
     lake: str, job: str, snapshot_id: str, parent: str, note: str, engine: str, as_json_: bool
 ) -> None:
-    """Register edited tables as a new snapshot, which exports as changed.
+    """Register edited tables as a new snapshot.
 
-    What was edited is checked first: columns and types as before, no key twice, every key in its
-    key group, and nothing that another snapshot has and the parent has not. Nothing is registered
-    that could not be written back to Flink. It is for tables that Spark, delta-rs or another tool
-    changed; `statelake sql --edit` edits a snapshot in one step.
+    The edited tables are checked first: columns and types are as before, no key is there twice,
+    every key is in its key group, and no file is of another snapshot than the parent. What could
+    not be written back to Flink is refused. The command is for tables that Spark, delta-rs or
+    another tool changed; `statelake sql --edit` edits a snapshot in one step.
 
     \b
     Example, after `DELETE FROM delta.`lake/orders/keyed/counter/count` ...` in Spark:
@@ -129,12 +129,12 @@ def commit(
 def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     """List the snapshots of a lake, the oldest first.
 
-    A row that can't be believed is none: what is wrong with the first is said behind the others.
-    What is said of states and files is looked at when a snapshot is used. `held` says why one may
-    not be dropped (`statelake hold`).
+    Invalid rows of the catalog are left out, and the command ends with the error of the first one.
+    States and files of a snapshot are checked when it is used. `held` has the reasons why it can't
+    be dropped (`statelake hold`).
 
-    Flink writes no time into a snapshot. So `taken` is what `import --taken` said, or else when the
-    file `_metadata` was last written, which a copy changes (`cp -p` and `rsync -t` do not).
+    Flink writes no time into a snapshot. So `taken` is the time that `import --taken` gave, or when
+    the file `_metadata` was last written, which a copy changes (`cp -p` and `rsync -t` do not).
 
     \b
     Examples:
@@ -156,7 +156,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 @job_option
 @snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to delete.")
 @click.option("--keep", type=click.IntRange(min=0), help="Delete all but the newest N.")
-@click.option("--yes", is_flag=True, help="Do it: without this, only the plan is shown.")
+@click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
 @json_option
 def drop(
     lake: str,
@@ -168,9 +168,10 @@ def drop(
 ) -> None:
     """Delete snapshots, and the files that only they need.
 
-    One with a hold stays: to name it is answered with no, and --keep passes over it.
+    A snapshot with a hold is never deleted: to name it is an error, and --keep skips it.
 
-    Nothing happens without --yes: which snapshots would go is shown, and what that frees.
+    Without --yes nothing is deleted: the command shows which snapshots would be deleted, and how
+    many bytes that would free.
 
     \b
     Examples:
@@ -180,7 +181,7 @@ def drop(
     if bool(snapshot_ids) == (keep is not None):
         raise click.UsageError("give either --snapshot (once or more) or --keep")
     opened = Lake(lake).job(job)
-    # all are looked up first: what is dropped must not change what `latest` is
+    # names are resolved before one is dropped, which may change the meaning of `latest`
     named = [snapshot_named(opened, name) for name in snapshot_ids]
     plan = opened.plan_drop(*named, keep=keep)
     done = opened.drop(*named, keep=keep) if yes else None

@@ -1,4 +1,4 @@
-"""`--plugins` and `--kryo`: what users know of their types, for every command."""
+"""`--plugins` and `--kryo`: the types of users, for every command."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _load(context: click.Context, _: click.Parameter, named: tuple[str, ...]) -> None:
-    """Load each as the command line is read, so that what follows finds it registered."""
+    """Load each plugin while the command line is parsed, before a later option needs it."""
     if not context.resilient_parsing:
         for plugin in named:
             load_plugin(plugin)
 
 
 def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...]) -> None:
-    """Declare the classes of each file by a plugin made of it, which other processes load too."""
+    """Declare the classes of each file by a generated plugin, which other processes load too."""
     if context.resilient_parsing:
         return
-    restore_plugins(())  # what another command of this process declared is forgotten
+    restore_plugins(())  # removes the declarations of an earlier command of this process
     if not named:
         return
     from statelake.pipelines.yaml_lines import read_yaml  # noqa: PLC0415 - only when wanted
@@ -51,7 +51,7 @@ _plugins = click.option(
     metavar="MODULE_OR_FILE",
     callback=_load,
     expose_value=False,
-    help=f"Python that registers serializers or decoders of yours; also {ENVIRONMENT}.",
+    help=f"A module or file with your serializers or decoders; also {ENVIRONMENT}.",
 )
 _kryo = click.option(
     "--kryo",
@@ -59,7 +59,7 @@ _kryo = click.option(
     metavar="FILE",
     callback=_declare,
     expose_value=False,
-    help="YAML that says which Flink wrote Kryo's values, and the fields of your classes.",
+    help="A YAML file with the version of Flink that wrote Kryo's values, and your classes.",
 )
 
 

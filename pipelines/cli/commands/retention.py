@@ -1,4 +1,4 @@
-"""`statelake hold`, `release` and `retain`: which snapshots stay, and which must."""
+"""`statelake hold`, `release` and `retain`: keep snapshots, one by one or by a policy."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from statelake.pipelines.cli.options import (
 @lake_option
 @job_option
 @snapshot_argument("snapshot")
-@click.option("--reason", default="", help="Why; kept with the hold.")
+@click.option("--reason", default="", help="The reason, kept with the hold.")
 @json_option
 def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> None:
     """Protect a snapshot from deletion, until its holds are released.
 
-    Neither `drop` nor `retain` nor Dagster's pruning takes it. Another reason is another hold; the
-    same one again changes nothing.
+    Neither `drop` nor `retain` nor Dagster's pruning deletes it. Another reason is another hold;
+    the same reason again changes nothing.
 
     \b
     Examples:
@@ -58,9 +58,9 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
 @click.option("--reason", help="Only the hold of that reason; all of them by default.")
 @json_option
 def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bool) -> None:
-    """End the holds of a snapshot, so that it may be dropped.
+    """End the holds of a snapshot, so that it can be deleted.
 
-    If it has none, the answer is no: exit code 1.
+    Exit code 1 if it has none.
 
     \b
     Examples:
@@ -80,22 +80,23 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
 @click.command()
 @lake_option
 @job_option
-@click.option("--policy", required=True, help="Which snapshots stay: see above.")
-@click.option("--yes", is_flag=True, help="Do it: without this, only the plan is shown.")
+@click.option("--policy", required=True, help="The snapshots to keep: see above.")
+@click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
 @json_option
 def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
     """Delete the snapshots that a policy does not keep, and the files that only they need.
 
-    A policy has parts, of which any may keep a snapshot: how long, and the newest of which. `30d
+    A policy has parts, each with an age and a period; a snapshot stays if any part keeps it. `30d
     all` keeps all of the last 30 days, `1y daily` the newest of each day of the last year, `forever
-    monthly` the newest of each month. A number without a unit is so many: `90 daily` are 90 days
-    that have one, however old. Units are h, d, w, mo (30 days) and y (365); the newest of which:
-    all, hourly, daily, weekly, monthly, yearly, by the time at which it was taken, in UTC.
+    monthly` the newest of each month. A number without a unit counts periods: `90 daily` keeps the
+    newest of each of 90 days that have one, however old. Units are h, d, w, mo (30 days) and y
+    (365). Periods are all, hourly, daily, weekly, monthly and yearly, by the time at which a
+    snapshot was taken, in UTC.
 
-    The newest import always stays, and so do snapshots with a hold, and those that were made of
-    others (migrated, edited): drop these by name.
+    The newest import always stays, as do snapshots with a hold and snapshots derived from others
+    (migrated, edited), which `drop` deletes by name.
 
-    Nothing happens without --yes: what would stay is shown, and why.
+    Without --yes nothing is deleted: the command shows which snapshots would stay, and why.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`statelake run`: process functions over what their sources got, exactly once."""
+"""`statelake run`: run process functions over new input, exactly once."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from statelake.pipelines.cli.options import engine_option, lake_option
 @click.command()
 @click.argument("runnable", metavar="MODULE:JOB")
 @lake_option
-@click.option("--parallelism", type=int, help="Of its operators; as before, if not given.")
+@click.option("--parallelism", type=int, help="The operators' parallelism; by default as before.")
 @click.option(
     "--backend", type=click.Choice(["heap", "rocksdb"]), default="heap", show_default=True,
-    help="Where state is while the job runs.",
+    help="The backend of the working state.",
 )  # fmt: skip
-@click.option("--restore", default="", help="The snapshot that the very first run begins with.")
-@click.option("--blobs", default="", help="A blob store that state goes to beside the lake.")
+@click.option("--restore", default="", help="The snapshot from which the first run starts.")
+@click.option("--blobs", default="", help="A blob store for a copy of the state.")
 @click.option(
     "--restore-from", type=click.Choice(["lake", "blob_store"]), default="lake", show_default=True,
-    help="Where the state of the run before is taken from.",
+    help="The source of the last run's state.",
 )  # fmt: skip
 @click.option("--final", is_flag=True, help="The streams end with this run.")
-@click.option("--always", is_flag=True, help="Run without new input too: timers may be due.")
+@click.option("--always", is_flag=True, help="Run even without new input, for timers that are due.")
 @engine_option
 @plugins_option
 @json_option
@@ -45,10 +45,10 @@ def run(
     engine: str,
     as_json_: bool,
 ) -> None:
-    """Run a job of process functions over what its sources got since its last run.
+    """Run a job of process functions over the input that arrived since its last run.
 
-    Output is appended to the job's tables, state becomes the lake's snapshot run-NUMBER; both
-    once, wherever an earlier call was cut off. Call it again and again, or let Dagster.
+    Output is appended to the job's tables, and state becomes the lake's snapshot run-NUMBER, each
+    exactly once, even if an earlier call was killed. Call it repeatedly, or let Dagster do that.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def run(
       statelake run acme.jobs:ORDERS --lake lake --blobs s3://bucket/blobs
     """
     if str(Path.cwd()) not in sys.path:
-        # as `python -m` has it: modules of the directory that the command is called in
+        # as `python -m` does: modules of the working directory can be imported
         sys.path.insert(0, str(Path.cwd()))
     with progress_bar("running", quiet=as_json_) as progress:
         done = Lake(lake).run(

@@ -1,4 +1,4 @@
-"""`statelake spark`: what a cluster of Spark's needs of statelake."""
+"""`statelake spark`: prepare a Spark cluster for statelake."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def spark() -> None:
 def pack(to: Path, as_json_: bool) -> None:
     """Pack statelake for executors that have Python and nothing else.
 
-    All that it needs is in the archive, but for Python itself, of the version that packs it. It is
-    sent along by --spark-pack, or STATELAKE_SPARK_PACK. Executors that have statelake installed
-    need none.
+    The archive has all that statelake needs, except Python, which must be of the packing version.
+    --spark-pack or STATELAKE_SPARK_PACK sends it to the executors. Executors with statelake
+    installed do not need it.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for scripts, progress where someone waits."""
+"""Output of commands: tables for people, JSON for scripts, progress bars on a terminal."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ class Result(Protocol):
 
 
 class _Console(Console):
-    """A console that leaves it to the command what becomes of output that nobody reads."""
+    """A console that leaves broken pipes to the command."""
 
     def on_broken_pipe(self) -> None:
-        """Raise what is being handled: Rich would exit with 1."""
+        """Raise the error that is being handled, as Rich would exit with 1."""
         raise BrokenPipeError
 
 
 def _console() -> Console:
-    """Where people read: as wide as the terminal, and wide enough where there is none."""
+    """Return a console as wide as the terminal; without one, 140 columns wide."""
     return _Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 
 def tell(line: str, marked: str = "", style: str = "bold") -> None:
-    """Print one line, however long: a name in it may look like markup, or hold a line's end.
+    """Print one line, however long; names in it may look like markup, or have line ends.
 
     Args:
         line: The line.
-        marked: What of it is printed otherwise.
-        style: In which style of Rich's.
+        marked: The part of it that has the style.
+        style: A style of Rich.
     """
     text = Text(printable(line))
     if marked:
@@ -74,7 +74,7 @@ def tell(line: str, marked: str = "", style: str = "bold") -> None:
 
 
 def tell_times(times: Times | None) -> None:
-    """Print where time went, if it was long enough for somebody to ask."""
+    """Print the times of stages, if they took long."""
     if times is not None and times.seconds >= LONG_SECONDS:
         tell(f"where time went: {times}")
 
@@ -94,8 +94,8 @@ def print_table(
         title: The headline; may be empty.
         columns: Their names, behind `<` (left) or `>` (right).
         rows: A cell is a line, or several in a list.
-        most: How many rows are printed at the most: of more it is said how many there are.
-        of: What rows are, for that.
+        most: The largest number of rows to print; of further rows the number is printed.
+        of: The name of rows, for that line.
         left: The number of further rows, which are not printed.
     """
     listed = list(rows)
@@ -117,7 +117,7 @@ def print_table(
 
 
 def _cell(shown: str | list[str]) -> Text:
-    """A cell as it is: a name may look like markup (`[kafka, orders, 0]`)."""
+    """Return a cell as text, without markup: a name may look like it (`[kafka, orders, 0]`)."""
     lines = [shown] if isinstance(shown, str) else shown
     return Text("\n".join(map(printable, lines)))
 
@@ -155,7 +155,7 @@ def show(
 def progress_bar(
     what: str, *, quiet: bool = False, of_bytes: bool = False
 ) -> Iterator[Report | None]:
-    """A bar on standard error while slices run; nothing where nobody watches.
+    """Show a bar on standard error while slices run, if that is a terminal.
 
     Args:
         what: What is done, in front of the bar.

@@ -78,5 +78,6 @@ def _report(out: Console, name: str, done: dg.ExecuteInProcessResult, seconds: f
         out.print(f"  materialized {asset:<19} {shown}", soft_wrap=True)
     out.print(f"  materialized the tables of {', '.join(sorted(tables))}", soft_wrap=True)
     for check in done.get_asset_check_evaluations():
-        verdict = "passed" if check.passed else "FAILED"
+        failed = "FAILED" if check.severity is dg.AssetCheckSeverity.ERROR else "warns"
+        verdict = "passed" if check.passed else failed
         out.print(f"  check {check.check_name} of {check.asset_key.to_user_string()}: {verdict}")

@@ -5,7 +5,8 @@ Partitions that both snapshots share, or whose fingerprints are equal, are not o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,8 +25,10 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import TableRows, table_rows
 from statelake.pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
+from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.printable import Printed, Table
 
 EXAMPLES = 3
 
@@ -56,6 +59,43 @@ class StateDifference:
     examples: list[dict[str, Any]] = field(default_factory=list)
 
 
+class Differences(Printed, list[StateDifference]):
+    """The differences of two snapshots, state by state.
+
+    Args:
+        earlier: The id of the earlier snapshot.
+        later: The id of the later one.
+        states: The difference of each state.
+    """
+
+    def __init__(self, earlier: str, later: str, states: Iterable[StateDifference]) -> None:
+        super().__init__(states)
+        self.earlier = earlier
+        self.later = later
+
+    @property
+    def same(self) -> bool:
+        """Whether no state differs."""
+        return all(state.status == "same" for state in self)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return it as JSON can hold it."""
+        return list(map(asdict, self))
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        rows = [
+            (each.operator, each.state, each.status,
+             *map("{:,}".format, (each.added, each.removed, each.changed)))
+            for each in self
+        ]  # fmt: skip
+        columns = ("<operator", "<state", "<", ">added", ">removed", ">changed")
+        yield Table(f"{self.earlier} → {self.later}", columns, rows)
+        for each in self:
+            for example in each.examples:
+                yield f"{each.operator}/{each.state} {json_text(plain(example))}"
+
+
 def diff_snapshots(
     lake: Catalog,
     job: str,
@@ -65,7 +105,7 @@ def diff_snapshots(
     examples: int = EXAMPLES,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
-) -> list[StateDifference]:
+) -> Differences:
     """Compare two snapshots, state by state.
 
     Raises:
@@ -83,7 +123,7 @@ def diff_snapshots(
         ]
 
     reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
-    return reading.whole(differences)
+    return Differences(earlier, later, reading.whole(differences))
 
 
 def _operators(*records: SnapshotRecord) -> list[str]:

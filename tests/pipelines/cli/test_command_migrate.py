@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from statelake import open_snapshot
+from statelake import Lake, open_snapshot
 from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.errors import DeclarationError
 from tests.support.lakes import assert_whole, import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.operator_contents import OPERATOR_CASES, UIDS, state_of
@@ -417,3 +418,56 @@ def test_a_file_that_is_no_spec(
     error = capsys.readouterr().err
     assert said in error
     assert str(path) in error
+
+
+def test_several_states_and_files_make_one_snapshot(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Named states of one file, or a file for each; by the command and in Python alike."""
+    states = {
+        f"kinds/{name}": {"type": "String", "expressions": "CAST(old AS VARCHAR)"}
+        for name in ("total", "name")
+    }
+    to = spec(tmp_path, states | {"kinds/nope": {"type": "Long"}})
+    words = ("migrate", "--lake", lake, "--job", JOB, "--snapshot", "monday")
+    both = ("--state", "kinds/total", "--state", "kinds/name")
+    assert run(*words, "--to", to, *both, "--suffix", "-1") == 0
+    files = []
+    for name, state in states.items():
+        files.append(tmp_path / f"{name.partition('/')[2]}.json")
+        files[-1].write_text(json.dumps(state), "utf-8")
+    pairs = [word for file in files for word in ("--to", str(file))]
+    assert run(*words, *pairs, *both, "--suffix", "-2") == 0
+    job = Lake(lake).job(JOB, engine="local")
+    migrated = job["monday"].migrate(list(map(str, files)), state=list(states), suffix="-3")
+    assert migrated.outcome == "migrated"
+    made = [job[f"monday-{number}"]["kinds"] for number in (1, 2, 3)]
+    for operator in made:
+        for name in ("total", "name"):
+            assert operator.state(name).value_type == "String"
+            assert operator.state(name).to_arrow() == made[0].state(name).to_arrow()
+    assert len({job[f"monday-{number}"].record.applied for number in (1, 2, 3)}) == 1
+    capsys.readouterr()
+    assert run(*words, *pairs, "--state", "kinds/total") == 2
+    assert "one --state for each --to" in capsys.readouterr().err
+    assert run(*words, "--to", to, "--state", "kinds/total", "--state", "kinds/avg") == 3
+    assert "no change of kinds/avg is given" in capsys.readouterr().err
+    with pytest.raises(DeclarationError, match="2 files and 1 states"):
+        job["monday"].migrate(list(map(str, files)), state="kinds/total")
+    assert len(job.snapshots()) == 5
+
+
+def test_python_migrates_all_snapshots_as_the_command_does(lake: str, tmp_path: Path) -> None:
+    """Those that were migrated are skipped, and an error is the result of its snapshot."""
+    job = Lake(lake).job(JOB, engine="local")
+    to = spec(tmp_path, {"kinds/total": {"type": "Double", "expressions": "old + 0.5"}})
+    assert [each.outcome for each in job.migrate(to, dry_run=True).outcomes] == [
+        "compatible by expression"
+    ] * 2
+    assert job.not_migrated() == ["monday", "tuesday"]
+    job.drop("tuesday")
+    job["monday"].edit("other").drop_state("kinds/total").save()
+    done = job.migrate(to)
+    assert (done.failed, [each.outcome for each in done.outcomes]) == (True, ["migrated", "failed"])
+    assert str(done).startswith("kinds/total of 2 snapshots\nsnapshot  made")
+    assert job.not_migrated() == ["monday", "other"]

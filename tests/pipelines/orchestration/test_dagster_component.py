@@ -243,6 +243,15 @@ class TestRuns:
         columns = {column.name: column.type for column in said["dagster/column_schema"].columns}
         assert list(columns)[:5] == ["key_group", "key", "namespace", "user_key", "value"]
         assert columns["key_group"] == "int32"
+        described = {
+            column.name: column.description for column in said["dagster/column_schema"].columns
+        }
+        assert described["user_key"] == "The key within a map state"
+        lineage = said["dagster/column_lineage"].deps_by_column
+        (origin,) = lineage["value"]
+        assert origin.column_name == "kinds/scores"
+        states = told[origin.asset_key.to_user_string(), "tuesday"]["dagster/column_schema"]
+        assert "kinds/scores" in {column.name for column in states.columns}
         lake = Locations(lake=str(example.base / "lake")).open_lake()
         record = lake.snapshot("orders", "tuesday")
         (state,) = (state for state in record.operators[0].states if state.name == "scores")
@@ -273,8 +282,11 @@ class TestRuns:
         assert set(checks) == {
             "integrity", "legality", "compatibility", "growth", "skew", "staleness",
         }  # fmt: skip
-        for name in ("integrity", "legality", "compatibility", "growth", "skew"):
+        for name in ("integrity", "skew"):
             assert checks[name].passed
+        for name in ("legality", "compatibility", "growth"):  # which had nothing to compare with
+            assert not checks[name].passed
+            assert checks[name].severity is dg.AssetCheckSeverity.WARN
         stale = checks["staleness"]
         assert (stale.passed, stale.severity) == (False, dg.AssetCheckSeverity.WARN)
         assert stale.metadata["monday: newest snapshot"].value == "tuesday"

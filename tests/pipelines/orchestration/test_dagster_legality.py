@@ -43,8 +43,8 @@ def _is_legality(check: dg.AssetChecksDefinition) -> bool:
     return {key.name for key in check.check_keys} == {"legality"}
 
 
-def check(lake: str, declared: str) -> tuple[bool, dict[str, Any]]:
-    """Whether the check passes and the run goes on, and what it says."""
+def check(lake: str, declared: str, *, goes_on: bool = False) -> tuple[bool, dict[str, Any]]:
+    """Whether the check passes, and what it says; the run goes on then, or as told."""
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("snapshots", ["monday"])
         made = dg.Definitions(
@@ -60,14 +60,15 @@ def check(lake: str, declared: str) -> tuple[bool, dict[str, Any]]:
         reached = {
             event.asset_key.to_user_string() for event in done.get_asset_materialization_events()
         }
-        assert ("behind" in reached) == found.passed
+        assert ("behind" in reached) == (found.passed or goes_on)
+        assert (found.severity is dg.AssetCheckSeverity.WARN) >= goes_on
         return found.passed, {name: value.value for name, value in found.metadata.items()}
 
 
-def test_without_a_declared_job_it_passes(lake: str) -> None:
-    """And says how to name one."""
-    passed, said = check(lake, "")
-    assert passed
+def test_without_a_declared_job_it_warns_and_blocks_nothing(lake: str) -> None:
+    """And says how to name one: a check that compares with nothing is not green."""
+    passed, said = check(lake, "", goes_on=True)
+    assert not passed
     assert "STATELAKE_DECLARED" in said["compared with"]
 
 
@@ -103,5 +104,5 @@ def test_the_declared_job_comes_from_the_environment(monkeypatch: pytest.MonkeyP
 
 def test_paths_are_not_needed(tmp_path: Path) -> None:
     """The check opens the lake only if there is a job to compare with."""
-    passed, _ = check(str(tmp_path / "nowhere"), "")
-    assert passed
+    passed, said = check(str(tmp_path / "nowhere"), "", goes_on=True)
+    assert (passed, list(said)) == (False, ["compared with"])

@@ -1,4 +1,4 @@
-"""`statelake check`: what would go wrong after a deploy, asked before it.
+"""`statelake check`: find what would go wrong after a deploy.
 
 ===========  =====================================================================
 `group`      the group, and `check compatibility`

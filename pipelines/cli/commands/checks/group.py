@@ -1,4 +1,4 @@
-"""`statelake check`: what would go wrong after the deploy, asked before it."""
+"""`statelake check`, the group, and `check compatibility`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from statelake.pipelines.cli.options import (
 
 @click.group()
 def check() -> None:
-    """Check a snapshot before a deploy: what would go wrong after it?
+    """Check a snapshot before a deploy.
 
-    Exit code 1 if anything would.
+    Exit code 1 if a check finds a fault.
 
     \b
     Example:
@@ -41,10 +41,12 @@ check.add_command(integrity)
 @click.option(
     "--against",
     required=True,
-    help="A file that says what states become, or a savepoint of the new job.",
+    help="A file with the new types of states, or a savepoint of the new job.",
 )
 @click.option(
-    "--allow-non-restored-state", is_flag=True, help="An operator of the snapshot may be gone."
+    "--allow-non-restored-state",
+    is_flag=True,
+    help="The new job may lack an operator.",
 )
 @plugins_option
 @json_option
@@ -56,12 +58,13 @@ def compatibility(
     allow_non_restored_state: bool,
     as_json_: bool,
 ) -> None:
-    """Say of every state whether a new job could use it: as it is, migrated, or not at all.
+    """Check for every state whether a new job can use it: as it is, migrated, or not at all.
 
     The verdicts are those of Flink's own serializers, on keyed state and on operator state (a
-    list's elements, a broadcast state's keys and values). A split list stays one, as does a union;
-    an operator whose state nothing restores is a fault. `unknown` is for classes whose rules are in
-    code that is not here (Kryo, custom serializers); it does not fail the check.
+    list's elements, a broadcast state's keys and values). A split list must stay one, and so must a
+    union; state of an operator that the new job lacks is a fault. `unknown` is the verdict on
+    classes whose rules are only in their Java code (Kryo, custom serializers); it does not fail the
+    check.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`statelake check integrity`: all faults of a snapshot, and what can be saved of it."""
+"""`statelake check integrity`: find all faults of a snapshot, and salvage the rest."""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ from statelake.pipelines.cli.options import (
     snapshot_option,
 )
 
-STYLE = {True: "green", False: "red"}  # of a verdict, by whether it is `sound`
+STYLE = {True: "green", False: "red"}  # of a verdict, by whether there is no fault
 
 
 @click.command()
 @click.argument("savepoint", required=False)
-@click.option("--salvage", metavar="DIR", help="Write what can be read as a savepoint, to here.")
+@click.option(
+    "--salvage",
+    metavar="DIR",
+    help="Write what can be read as a savepoint here.",
+)
 @configured_option("lake", "The lake whose snapshot is checked.")
 @configured_option("job", "The job's name in the lake.")
 @snapshot_option("--snapshot", "snapshot_id", help="The snapshot in the lake.")
@@ -47,15 +51,15 @@ def integrity(
     reading: Reading,
     as_json_: bool,
 ) -> None:
-    """Read all of a savepoint or checkpoint, and report every fault, not the first.
+    """Read all of a savepoint or checkpoint, and report every fault, not only the first.
 
-    Every handle leads to its bytes, every key group is where the handle says, its marks are right
-    and nothing follows them, every key hashes to its key group, every value decodes to its last
-    byte, all copies of a broadcast state are the same. What only the job's own classes can read is
-    listed as not checked.
+    The checks: every handle leads to its bytes, every key group is at its place and ends with its
+    mark, every key hashes to its key group, every value decodes to its last byte, all copies of a
+    broadcast state are equal. State that only the job's own classes can read is listed as not
+    checked.
 
-    Of a snapshot in a lake every row is read, counted and hashed; with a savepoint, too, the two
-    are compared.
+    Of a snapshot in a lake every row is read, counted and hashed; if a savepoint is given as well,
+    the two are compared.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`statelake check legality`: a declared job against the rules, and against a snapshot."""
+"""`statelake check legality`: check a declared job by the rules, and against a snapshot."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ from statelake.pipelines.cli.options import (
 @configured_option("job", "The job's name in the lake.")
 @snapshot_option("--snapshot", "snapshot_id", help="The snapshot to be restored.")
 @click.option("--savepoint", help="A savepoint to be restored, in place of a snapshot.")
-@click.option(
-    "--allow-non-restored-state", is_flag=True, help="An operator of the snapshot may be gone."
-)
+@click.option("--allow-non-restored-state", is_flag=True, help="The job may lack an operator.")
 @plugins_option
 @json_option
 def legality(
@@ -40,11 +38,11 @@ def legality(
     allow_non_restored_state: bool,
     as_json_: bool,
 ) -> None:
-    """Say all that is wrong with the states that a job declares.
+    """Report all that is wrong with the states that a job declares.
 
-    A job is a JobDeclaration: MODULE:JOB, FILE.py:JOB, or a file of JSON. It is held against the
+    A job is a JobDeclaration: MODULE:JOB, FILE.py:JOB, or a file of JSON. It is checked by the
     rules of legality (which state may be used over which streams) and, if a snapshot is named,
-    against what that holds: states that are missing, moved, or of another kind or type.
+    against its states, which may be missing, moved, or of another kind or type.
 
     \b
     Examples:
@@ -58,7 +56,7 @@ def legality(
     if (any(given) and not all(given)) or (savepoint and any(given)):
         raise click.UsageError("give --lake, --job and --snapshot, or --savepoint, or neither")
     if str(Path.cwd()) not in sys.path:
-        # as `python -m` has it: modules of the directory that the command is called in
+        # as `python -m` does: modules of the working directory can be imported
         sys.path.insert(0, str(Path.cwd()))
     if lake and job and snapshot_id:
         opened = api.Lake(lake).job(job)

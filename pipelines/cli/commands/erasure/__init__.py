@@ -1,4 +1,4 @@
-"""What goes out of every snapshot, and proof of it.
+"""Erasure of keys and rows from every snapshot, and the proof of it.
 
 ===========  =====================================================================
 `erase`      `statelake erase`

@@ -1,4 +1,4 @@
-"""`statelake audit`: proof that what was erased is gone."""
+"""`statelake audit`: prove that erased keys and rows are gone."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def erase(
     also: tuple[str, ...],
     as_json_: bool,
 ) -> None:
-    """Read every byte below a lake, and search for what was erased in all its forms.
+    """Read every byte of a lake, and search for the erased keys in all their forms.
 
-    Give the keys and predicates of the erasure: the lake does not know them any more. Pages of
-    Parquet, tables of RocksDB, and blocks of Snappy, gzip and zstd are unpacked. Exit code 1 if
-    anything is found, or could not be looked at.
+    Give the keys and predicates of the erasure: the lake no longer has them. Pages of Parquet,
+    tables of RocksDB, and blocks of Snappy, gzip and zstd are unpacked. Exit code 1 if anything is
+    found, or could not be searched.
 
     \b
     Examples:
@@ -65,7 +65,7 @@ def erase(
 @lake_option
 @json_option
 def records(lake: str, as_json_: bool) -> None:
-    """Show what was erased and audited. Exit code 1 if a record is not as it was written.
+    """List the records of erasures and audits. Exit code 1 if a record was changed.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`statelake erase`: what is asked for goes out of every snapshot and every file of a lake."""
+"""`statelake erase`: erase keys and rows from every snapshot and every file of a lake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
 
 
 class Asked(NamedTuple):
-    """What is to go, and what the hash of the request is made with; empty if nothing was given."""
+    """The keys and predicates of a request, and the secret of its hash; empty if not given."""
 
     keys: tuple[str, ...]
     predicates: dict[str, str]
@@ -40,30 +40,30 @@ def _asked(
         also = predicates.get(state)
         predicates[state] = predicate if also is None else f"({also}\n) OR ({predicate}\n)"
     if not listed and not predicates:
-        raise click.UsageError("say what is to go: --key, --keys or --where")
+        raise click.UsageError("say what to erase: --key, --keys or --where")
     secret = os.environ.get(SECRET, "").encode()
     if secret_file is not None:
         secret = secret_file.read().strip()
     return Asked(tuple(dict.fromkeys(listed)), predicates, secret)
 
 
-# what is to go, and what is looked for afterwards
+# what is erased, and what an audit searches for
 asked_options = gathered(
     "asked",
     _asked,
     plugins_option,
     click.option("--key", "keys", multiple=True, help="A key, as `statelake dump` prints it."),
     click.option(
-        "--keys", "key_file", type=click.File("rb"), help="A file with a key a line; - to read."
+        "--keys", "key_file", type=click.File("rb"), help="A file, one key a line; or -."
     ),
     click.option(
         "--where", nargs=2, multiple=True, metavar="OPERATOR/STATE SQL",
-        help="What goes of one state, be it in values, user keys or operator state; of a list"
-        " the elements, if SQL says `element`.",
+        help="The rows of one state to erase, by value, user key or other columns; of a list"
+        " only the elements, if SQL has `element`.",
     ),
     click.option(
         "--secret-file", type=click.File("rb"),
-        help=f"What the hash of the request is made with; else {SECRET}. Never in the lake.",
+        help=f"The secret of the request's hash, by default {SECRET}; it is never in the lake.",
     ),
 )  # fmt: skip
 
@@ -72,12 +72,12 @@ asked_options = gathered(
 @lake_option
 @click.option("--job", "jobs", multiple=True, help="Only this job's snapshots; by default all.")
 @asked_options
-@click.option("--request", help="Its id, by which it is recorded; made up if there is none.")
+@click.option("--request", help="Its id in the records; by default a new one.")
 @click.option(
     "--carried",
     type=click.Choice(["drop", "keep"]),
     default=None,
-    help="What becomes of raw, channel, coordinator and master state, which can't be searched.",
+    help="What to do with raw, channel, coordinator and master state, which can't be searched.",
 )
 @click.option(
     "--snapshot", "snapshots", multiple=True, help="Only this snapshot; by default all of the jobs."
@@ -85,8 +85,10 @@ asked_options = gathered(
 @click.option("--blobs", multiple=True, help="A blob store of `statelake run`, erased from too.")
 @click.option("--changelogs", multiple=True, help="A directory of changelogs, erased from too.")
 @click.option("--all", "whole", is_flag=True, help="A predicate may be true of every row.")
-@click.option("--by", "requested_by", default="", help="Who asks; by default who runs this.")
-@click.option("--yes", is_flag=True, help="Do it. Without this nothing is written.")
+@click.option(
+    "--by", "requested_by", default="", help="Who asks for it; by default this process's user."
+)
+@click.option("--yes", is_flag=True, help="Erase; without it nothing is written.")
 @json_option
 def erase_command(
     lake: str,
@@ -104,11 +106,11 @@ def erase_command(
 ) -> None:
     """Erase keys from every snapshot of a lake, and from every file that held them.
 
-    All keyed states and timers lose the keys; --where says what else goes. So does what runs and
-    tasks keep in the lake, and in places that --blobs and --changelogs name. Snapshots keep their
-    ids and all other rows; old files are deleted at once. Without --yes it says what it would do.
-    An erasure that ended too soon is gone on with by the same --request. Exit code 1 if nothing is
-    found.
+    The keys are erased from all keyed states and timers, and the rows of --where from its states;
+    also from the state of runs and tasks in the lake, and in the places of --blobs and
+    --changelogs. Snapshots keep their ids and all other rows; old files are deleted at once.
+    Without --yes the command shows what it would do. The same --request continues an interrupted
+    erasure. Exit code 1 if nothing is found.
 
     \b
     Examples:

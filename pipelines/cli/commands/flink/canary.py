@@ -1,4 +1,4 @@
-"""`statelake flink canary`: does a new JAR restore? It is tried, and cancelled."""
+"""`statelake flink canary`: try whether a new JAR restores, and cancel it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,20 @@ if TYPE_CHECKING:
 @lake_option
 @job_option
 @snapshot_option(
-    "--snapshot", "snapshot_id", default="latest", show_default=True, help="What to run it from."
+    "--snapshot",
+    "snapshot_id",
+    default="latest",
+    show_default=True,
+    help="The snapshot.",
 )
 @program_options
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
 @click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="By default as it was.")
 @click.option(
-    "--exports", required=True, metavar="DIR", help="Where its savepoint is written, as it is here."
+    "--exports",
+    required=True,
+    metavar="DIR",
+    help="Where this machine writes its savepoint.",
 )
 @path_map_option
 @share_options
@@ -69,18 +76,18 @@ def canary(
     engine: str,
     as_json_: bool,
 ) -> None:
-    """Prove before a deploy that a new JAR restores: run it, look, cancel it.
+    """Prove before a deploy that a new JAR restores: run it until a checkpoint, then cancel it.
 
-    While it runs it does what your program does: it reads its sources and writes its sinks. Let
-    --arg lead them to where that does no harm, or use a staging cluster.
+    While it runs, it reads its sources and writes its sinks. Choose harmless ones by --arg, or use
+    a staging cluster.
 
     It starts from an export of a snapshot, and ends when it has completed a checkpoint, or when
-    Flink refuses it: then the exit code is 1, and Flink's own reason is printed beside our verdict,
-    if --against says what types the new job has. The job, the export and the JAR go again.
+    Flink refuses it: then the exit code is 1, and Flink's own reason is printed, beside statelake's
+    verdict if --against gives the types of the new job. The job, the export and the JAR are deleted
+    afterwards.
 
-    A sample of the keys is enough to see whether types fit, and is exported in no time; --sample,
-    --seed and --mask are those of `statelake export`. What a JAR does on a key that is not in the
-    sample is not seen.
+    A sample of the keys shows whether types fit, and is exported quickly; --sample, --seed and
+    --mask are those of `statelake export`. Faults that appear only on other keys are not found.
 
     \b
     Examples:

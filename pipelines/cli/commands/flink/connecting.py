@@ -1,4 +1,4 @@
-"""Options that commands on a cluster share, and the cluster that these lead to."""
+"""Options of all commands on a cluster, and the cluster that they name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ path_map_option = click.option(
     envvar="STATELAKE_FLINK_PATH_MAP",
     show_envvar=True,
     metavar="CLUSTER=HERE",
-    help="What a directory of the cluster's is called here: s3://bucket=/mnt/bucket.",
+    help="The name of a directory of the cluster on this machine: s3://bucket=/mnt/bucket.",
 )
 form_option = click.option(
     "--format",
@@ -48,7 +48,7 @@ form_option = click.option(
 
 
 def timeout_option(default: str, what: str) -> Callable[[Command], Command]:
-    """`--timeout`."""
+    """Return the option `--timeout`."""
     return click.option(
         "--timeout", type=Duration(), default=default, show_default=True, help=f"How long {what}."
     )
@@ -81,23 +81,23 @@ def _program(
     return JarRun(jar or "", jar_id or "", entry_class, arguments, allow_non_restored_state)
 
 
-# what is to run there
+# the program to run there
 program_options = gathered(
     "program",
     _program,
-    click.option("--jar", metavar="FILE", help="The JAR to run, to be uploaded."),
-    click.option("--jar-id", help="The same, one that the cluster has."),
-    click.option("--entry-class", default="", help="With `main`; by default what the JAR says."),
+    click.option("--jar", metavar="FILE", help="The JAR to upload and run."),
+    click.option("--jar-id", help="The id of a JAR on the cluster."),
+    click.option("--entry-class", default="", help="The class with `main`; by default the JAR's."),
     click.option("--arg", "arguments", multiple=True, help="An argument of the program."),
     click.option(
-        "--allow-non-restored-state", is_flag=True, help="State may be left behind for good."
+        "--allow-non-restored-state", is_flag=True, help="State without an operator may be lost."
     ),
 )
 
 
 @contextmanager
 def connected(url: str) -> Iterator[FlinkCluster]:
-    """The cluster of `--flink`.
+    """Connect to the cluster of `--flink`.
 
     Raises:
         DeclarationError: Only a file names it, and the environment has credentials: who wrote that
@@ -121,7 +121,7 @@ def connected(url: str) -> Iterator[FlinkCluster]:
 
 @contextmanager
 def status_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """What is waited for, on standard error; nothing where nobody watches."""
+    """Show the awaited event on standard error, if that is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -130,5 +130,5 @@ def status_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 def seconds(duration: timedelta) -> float:
-    """A duration as clusters have it."""
+    """Return a duration in seconds."""
     return duration.total_seconds()

@@ -1,4 +1,4 @@
-"""`statelake flink jobs`, `checkpoints` and `cancel`: what runs on a cluster."""
+"""`statelake flink jobs`, `checkpoints` and `cancel`: the jobs of a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from statelake.pipelines.shown import age_text
 
 @click.command()
 @flink_option
-@click.option("--all", "every", is_flag=True, help="Those that ended, too.")
+@click.option("--all", "every", is_flag=True, help="List ended jobs, too.")
 @json_option
 def jobs(flink: str, every: bool, as_json_: bool) -> None:
     """List the jobs of a cluster, the newest first.

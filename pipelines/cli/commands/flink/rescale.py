@@ -1,4 +1,4 @@
-"""`statelake flink rescale`: a job is rescaled, migrated or upgraded, with a way back."""
+"""`statelake flink rescale`: rescale, migrate or upgrade a job, with a way back."""
 
 from __future__ import annotations
 
@@ -33,28 +33,31 @@ from statelake.pipelines.flink.jars import JarRun
 @click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="By default as it is.")
 @program_options
 @click.option("--old-jar", metavar="FILE", help="The JAR that runs now; by default the same.")
-@click.option("--old-jar-id", help="The same, one that the cluster has.")
+@click.option("--old-jar-id", help="The id of a JAR on the cluster.")
 @click.option("--old-entry-class", help="By default the same.")
 @click.option("--old-arg", "old_arguments", multiple=True, help="By default the same.")
 @click.option(
-    "--savepoints", required=True, metavar="DIR", help="Where the cluster puts its savepoint."
+    "--savepoints", required=True, metavar="DIR", help="Where the cluster writes its savepoint."
 )
 @click.option(
-    "--exports", required=True, metavar="DIR", help="Where the new one is written, as it is here."
+    "--exports",
+    required=True,
+    metavar="DIR",
+    help="Where this machine writes the new one.",
 )
 @path_map_option
-@click.option("--migrate", default="", metavar="FILE", help="The types that states are to get.")
+@click.option("--migrate", default="", metavar="FILE", help="The new types of states.")
 @click.option("--against", default="", help="As for `check compatibility`: a file, or a savepoint.")
 @click.option("--declared", default="", metavar="MODULE:JOB", help="As for `check legality`.")
 @form_option
 @click.option(
     "--savepoint-timeout", type=Duration(), default="10min", show_default=True,
-    help="How long the savepoint may take.",
+    help="The longest time of the savepoint.",
 )  # fmt: skip
 @timeout_option("5min", "the job may take to run and to complete a checkpoint")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
-@click.option("--roll-back", is_flag=True, help="Take an earlier call back that was killed.")
-@click.option("--take-over", is_flag=True, help="An earlier call, elsewhere, is known to be gone.")
+@click.option("--roll-back", is_flag=True, help="Undo an earlier call that was killed.")
+@click.option("--take-over", is_flag=True, help="An earlier call on another machine has ended.")
 @engine_option
 @plugins_option
 @json_option
@@ -90,9 +93,9 @@ def rescale(
     The job is stopped with a savepoint; that is imported, checked, migrated, exported, and the new
     job runs from the export. If it does not run and complete a checkpoint in time, or anything
     before fails, the old JAR runs again from the job's own savepoint, which is never touched; the
-    exit code is then 1. Each step is kept in the lake: after a kill, the same call goes on, and
-    with --roll-back it goes back. An upgrade needs --old-jar or --old-jar-id, as a cluster does
-    not say which JAR a job runs.
+    exit code is then 1. Each step is recorded in the lake: after a kill, the same call continues,
+    or undoes the steps with --roll-back. An upgrade needs --old-jar or --old-jar-id, as a cluster
+    does not know which JAR a job runs.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`statelake flink run`: a JAR is submitted, from a savepoint or from nothing."""
+"""`statelake flink run`: run a JAR, from a savepoint or without state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from statelake.pipelines.flink.jars import JarRun, Jars
 @click.command()
 @flink_option
 @program_options
-@click.option("-s", "--savepoint", default="", help="What to start from, as the cluster calls it.")
+@click.option("-s", "--savepoint", default="", help="Its initial state, as the cluster names it.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default the cluster's.")
 @click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="By default the job's.")
 @click.option(
@@ -29,7 +29,7 @@ from statelake.pipelines.flink.jars import JarRun, Jars
     type=click.Choice(["no_claim", "claim", "legacy"]),
     default="no_claim",
     show_default=True,
-    help="Whose the savepoint is from then on: claim lets the job delete it.",
+    help="The owner of the savepoint afterwards: claim lets the job delete it.",
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait until it runs.")
 @timeout_option("5min", "it may take to run and to complete a checkpoint")
@@ -47,8 +47,8 @@ def run(
 ) -> None:
     """Run a JAR on the cluster, until it has completed a checkpoint.
 
-    A savepoint may be one of Flink's, or one that `statelake export` wrote where the cluster reads
-    it. The program's arguments stand in no message of statelake's.
+    A savepoint may be one of Flink, or one that `statelake export` wrote to where the cluster can
+    read it. No message of statelake has the program's arguments.
 
     \b
     Examples:

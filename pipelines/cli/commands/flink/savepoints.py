@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Target:
-    """What a savepoint is imported into."""
+    """Where a savepoint is imported."""
 
     job: Job
     snapshot_id: str | None
@@ -49,7 +49,7 @@ def _import_target(
     path_map: tuple[str, ...],
     engine: str,
 ) -> _Target | None:
-    """What it is imported into, if that is asked for; looked at before it is taken."""
+    """Return where it is imported, if that is asked for, after a check of the names."""
     paths = PathMap.parse(path_map)
     if not lake_is_meant():
         return None
@@ -77,7 +77,7 @@ _import_options = gathered(
 @click.command()
 @flink_option
 @flink_job_options
-@click.option("--to", "directory", default="", help="Where the cluster makes a directory for it.")
+@click.option("--to", "directory", default="", help="The parent of its directory, on the cluster.")
 @form_option
 @timeout_option("10min", "it may take")
 @_import_options
@@ -91,10 +91,10 @@ def savepoint(
     target: _Target | None,
     as_json_: bool,
 ) -> None:
-    """Have a savepoint of a running job taken; the job runs on.
+    """Take a savepoint of a running job, which runs on.
 
-    With --lake, --job or --as it is imported at once. Where the cluster's paths are others than
-    this machine's, --path-map says what they are called here.
+    With --lake, --job or --as it is imported at once. If the cluster has other paths than this
+    machine, --path-map maps them.
 
     \b
     Examples:
@@ -115,7 +115,7 @@ def savepoint(
 @click.command()
 @flink_option
 @flink_job_options
-@click.option("--to", "directory", default="", help="Where the cluster makes a directory for it.")
+@click.option("--to", "directory", default="", help="The parent of its directory, on the cluster.")
 @click.option(
     "--drain", is_flag=True, help="Let all windows and timers fire first: for a job that is over."
 )
@@ -152,7 +152,7 @@ def stop(
 
 
 def _finish(did: str, location: str, target: _Target | None, quiet: bool) -> None:
-    """Tell where the savepoint is; import it, if that is asked for."""
+    """Print where the savepoint is, and import it, if that is asked for."""
     if not quiet:
         tell(f"{did} savepoint {location}", marked=location)
     if target is None:
@@ -163,7 +163,7 @@ def _finish(did: str, location: str, target: _Target | None, quiet: bool) -> Non
         here = target.paths.readable(location)
         with progress_bar("importing", quiet=quiet, of_bytes=True) as progress:
             done = replace(target.job, progress=progress).import_snapshot(here, target.snapshot_id)
-    except StateError as error:  # the savepoint is there, and its place must not be lost
+    except StateError as error:  # the error must name the savepoint, which was taken
         raise error.within(f"savepoint {location} was taken, and its import failed") from error
     if quiet:
         as_json(
@@ -183,9 +183,9 @@ def _finish(did: str, location: str, target: _Target | None, quiet: bool) -> Non
 @timeout_option("10min", "it may take")
 @json_option
 def dispose(location: str, flink: str, timeout: timedelta, as_json_: bool) -> None:
-    """Have the cluster delete a savepoint. What was imported of it stays.
+    """Delete a savepoint on the cluster. Its import into a lake stays.
 
-    LOCATION is what the cluster calls it, as `statelake flink savepoint` printed it.
+    LOCATION is its name on the cluster, as `statelake flink savepoint` printed it.
 
     \b
     Example:

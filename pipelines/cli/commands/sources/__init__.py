@@ -1,4 +1,4 @@
-"""Where sources go on, and which records are in flight.
+"""Offsets of sources, and records in flight.
 
 ===========  =====================================================================
 `channels`   `statelake channels`: records in flight of an unaligned checkpoint

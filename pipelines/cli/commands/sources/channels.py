@@ -34,9 +34,9 @@ SHOWN = 1000  # channels: --json has all
 @click.command()
 @source_options
 @operator_option
-@click.option("--records", is_flag=True, help="Print each element in flight, as a line of JSON.")
-@click.option("--type", "type_", help="The records' type, as Java writes it: Tuple2<Long, String>.")
-@click.option("--like", help="OPERATOR/STATE: the records are of the type of a state's values.")
+@click.option("--records", is_flag=True, help="Print each element in flight as a line of JSON.")
+@click.option("--type", "type_", help="The records' type in Java's notation: Tuple2<Long, String>.")
+@click.option("--like", help="OPERATOR/STATE: a state whose values have the type of the records.")
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many lines.")
 @plugins_option
 @json_option
@@ -51,14 +51,15 @@ def channels(
 ) -> None:
     """Show the records in flight of an unaligned checkpoint, by channel.
 
-    A channel is one of an input gate, with what the subtask had received and not yet processed, or
-    one of a result partition, with what it had still to send. A record that its receiver had in
-    part is counted where the rest is. Savepoints and aligned checkpoints have no channels.
+    A channel is one of an input gate, with records that the subtask had received and not yet
+    processed, or one of a result partition, with records that it had still to send. A record that
+    its receiver had in part is counted at its sender. Savepoints and aligned checkpoints have no
+    channels.
 
-    With --records every element is printed: records with their timestamps, watermarks and the
-    like. No snapshot says of which type records are: --type says it, or --like, if a state keeps
-    such records, or else their bytes are shown in Base64. What a typed value does not hold exactly
-    is beside it in Base64, as raw_value.
+    --records prints every element: records with their timestamps, watermarks and others. A snapshot
+    does not have the type of records: --type gives it, or --like, if a state has values of the same
+    type; otherwise their bytes are printed in Base64. If a column can't hold a value exactly, its
+    bytes are beside it in Base64, as raw_value.
 
     \b
     Examples:
@@ -98,7 +99,7 @@ def _place(channel: Channel) -> dict[str, Any]:
 
 
 def _described(elements: ChannelElements) -> dict[str, Any]:
-    """A channel, for scripts."""
+    """Return a channel as JSON can hold it."""
     return _place(elements.channel) | {
         "operator_id": elements.channel.operator_id,
         "buffers": elements.buffers,
@@ -138,7 +139,7 @@ def _count(count: int | None) -> str:
 
 
 def _note(row: dict[str, Any]) -> str:
-    """What is not whole at the begin or the end."""
+    """Return which record is incomplete in a channel."""
     if row["records"] is None:
         return "not known where records end"
     if row["bytes_of_first_record_here"]:

@@ -1,4 +1,4 @@
-"""`statelake offsets`: where the sources of a snapshot go on."""
+"""`statelake offsets`: the offsets, positions and splits of a snapshot's sources."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 @plugins_option
 @json_option
 def offsets(source: NamedSnapshot, operator: str | None, as_json_: bool) -> None:
-    """Show where the sources of a snapshot go on: offsets of Kafka, positions in files, numbers.
+    """Show where the sources of a snapshot continue: offsets of Kafka, positions in files, numbers.
 
-    These are the splits in the state of readers, and those that no reader has got yet. An offset
-    of Kafka is that of the next record to read. Sources and versions that are not known are listed
-    by their bytes. `statelake edit --set-offsets` has Kafka's go on from elsewhere.
+    The list has the splits in the state of readers, and those that no reader has yet. An offset of
+    Kafka is that of the next record to read. Unknown sources and versions are listed by their
+    bytes. `statelake edit --set-offsets` changes offsets of Kafka.
 
-    Of sinks the transactions are shown that they have still to commit.
+    Of sinks it has the transactions that are still to be committed.
 
     \b
     Examples:
