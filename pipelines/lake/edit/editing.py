@@ -148,10 +148,11 @@ class EditResult(Printed):
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
-        record = self.record
+        record, saved = self.record, self.saved_bytes
+        difference = f"{bytes_text(abs(saved))} {'more' if saved < 0 else 'less'}"
         yield (
             f"made {record.snapshot_id} from {record.parent}: {record.entries:,} entries,"
-            f" {bytes_text(record.state_bytes)} of state ({bytes_text(self.saved_bytes)} less);"
+            f" {bytes_text(record.state_bytes)} of state ({difference});"
             f" wrote {bytes_text(record.written_bytes)}"
         )
         if self.changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -58,6 +59,13 @@ def test_for_people(lake: Catalog) -> None:
     assert ran.code == 0
     assert "made edited from s" in ran.out
     assert "total" in ran.out
+
+
+def test_state_that_grows_is_said_to_be_more(lake: Catalog) -> None:
+    """Not less by a negative number of bytes."""
+    longer = "UPDATE kinds.name SET value = repeat(value, 9)"
+    ran = run("sql", "--lake", lake.location, "--job", "orders", "--edit", "s", "--as", "t", longer)
+    assert re.search(r" of state \(\d+\.\d KiB more\); wrote ", ran.out)
 
 
 def test_keys_that_stay(lake: Catalog, tmp_path: Path) -> None:
