@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import KryoOutcome, Migrations, Outcome
     from statelake.pipelines.operations.rescale_steps import RescalePlan
-    from statelake.pipelines.operations.retention import RetentionPlan
+    from statelake.pipelines.operations.retention import Policy, RetentionPlan
     from statelake.pipelines.report.contents import Report as PageReport
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.runtime import RunResult
@@ -663,15 +663,16 @@ class Job:
 
         return plan_retention(self.lake.catalog, self.name, Policy.parse(policy))
 
-    def retain(self, policy: str) -> DropResult | None:
+    def retain(self, policy: str | Policy) -> DropResult | None:
         """Drop the snapshots that a policy does not keep; return None if all stay.
 
         Args:
-            policy: As for `plan_retain`.
+            policy: As for `plan_retain`, or parsed.
         """
         from statelake.pipelines.operations.retention import Policy, prune
 
-        return prune(self.lake.catalog, self.name, Policy.parse(policy))
+        parsed = Policy.parse(policy) if isinstance(policy, str) else policy
+        return prune(self.lake.catalog, self.name, parsed)
 
     def check_name(self, snapshot: str | None = None) -> None:
         """Refuse the job's name, or that of a new snapshot, if a lake can't have it.

@@ -107,8 +107,8 @@ def edit(
 
     \b
     An offset is that of the next record to read, or earliest, latest or committed. Where several
-    sources read a topic, the partition is OPERATOR/TOPIC:PARTITION. A change after which a
-    partition is read twice, or by no source, is refused.
+    sources read a topic, the partition is OPERATOR/TOPIC:PARTITION. A change is refused if a
+    partition would be read twice, or by no source.
 
     \b
     Examples:

@@ -26,7 +26,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
-from statelake.pipelines.lake.catalog.catalog_rows import rows_of, with_columns_of
+from statelake.pipelines.lake.catalog.catalog_rows import rows_of, with_columns_of, without_views
 from statelake.pipelines.lake.catalog.claims import Claims, is_claim, read_claims
 from statelake.pipelines.lake.catalog.lake_format import LakeUpgrade, own_format, read_format
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
@@ -293,7 +293,7 @@ class CatalogVersion:
         """
         try:
             with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
-                return open_parquet(file, path).read()
+                return without_views(open_parquet(file, path).read())
         except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
             raise self.unreadable(path, error) from error
 
@@ -504,7 +504,7 @@ class Catalog:
         change = decide(version)
         if change is None:
             return version.number
-        refuse_features(log)
+        refuse_features(log, self._catalog.uri)
         columns = version.columns
         if change.upgrades:
             columns = with_columns_of(columns, SNAPSHOT_SCHEMA)

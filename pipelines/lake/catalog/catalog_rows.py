@@ -40,6 +40,25 @@ def _merged(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
     return kind
 
 
+def without_views(rows: pa.Table) -> pa.Table:
+    """Return rows whose text and bytes are no views, which Arrow neither compares nor filters.
+
+    delta-rs writes views when it updates a row.
+    """
+    columns = pa.schema([field.with_type(_without_views(field.type)) for field in rows.schema])
+    return rows if columns == rows.schema else rows.cast(columns)
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
 def rows_of(
     file: pa.Table | pq.ParquetFile, columns: list[str], snapshot_id: str | None
 ) -> list[dict[str, object]]:
@@ -54,7 +73,7 @@ def rows_of(
     if missing:
         raise ValueError(f"it has no column {missing[0]!r}")
     present = [name for name in columns if name in stored]
-    rows = file.select(present) if is_read else file.read(columns=present)
+    rows = without_views(file.select(present) if is_read else file.read(columns=present))
     if snapshot_id is not None:
         rows = rows.filter(pc.equal(rows.column("snapshot_id"), snapshot_id))
     dicts: list[dict[str, object]] = rows.to_pylist()

@@ -45,6 +45,7 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
 from statelake.state_core.errors import (
     ConflictError,
+    LakeError,
     NoMatchError,
     NotFoundError,
     did_you_mean,
@@ -455,6 +456,8 @@ class _Edit(Derivation):
 
     def _rename(self) -> None:
         for old, new in self.edit.rename.items():
+            if not new:  # Flink refuses it, too, and reads it as no uid
+                raise LakeError(f"operator {old} would have an empty uid", remedy="give another")
             operator_id, renamed = self._id(old), operator_id_of_uid(new)
             self.renamed[operator_id] = renamed
             if any(operator.operator_id == renamed for operator in self.metadata.operators):

@@ -51,7 +51,7 @@ class OpenedTable:
         self.table = table
         self.log: DeltaTable = table.require(recorded.version if recorded and not edits else None)
         if recorded is None or (edits and table.is_edited(self.log, recorded.version)):
-            self.files = plain_files(self.log)
+            self.files = plain_files(self.log, table.uri)
         else:
             if self.log.version() != recorded.version:
                 self.log = table.require(recorded.version)

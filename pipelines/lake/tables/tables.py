@@ -160,7 +160,7 @@ class StateTable:
             UnreadableTableError: The files alone are not the table's content: it uses deletion
                 vectors, column mapping, or another feature that files can't show.
         """
-        return plain_files(self.require(version))
+        return plain_files(self.require(version), self.uri)
 
     def commit_info(self, version: int) -> dict[str, Any]:
         """Return the commit information of a version; empty if its entry was cleaned up.
@@ -403,7 +403,7 @@ def read_rows(
         UnreadableTableError: The table has features that its files alone can't show.
         OSError, ArrowException: A file can't be read.
     """
-    refuse_features(table)
+    refuse_features(table, directory.uri)
     batches = [schema.empty_table()]
     for path in _log_paths(table, directory):
         with directory.open_input(path) as file:
@@ -413,20 +413,28 @@ def read_rows(
     return pa.concat_tables(batches)
 
 
-def plain_files(table: DeltaTable) -> list[TableFile]:
+def plain_files(table: DeltaTable, place: str) -> list[TableFile]:
     """Return the files of an opened version, which alone must be its content.
+
+    Args:
+        table: The version.
+        place: The table's location, for the error.
 
     Raises:
         UnreadableTableError: It uses deletion vectors, column mapping, or another feature that
             files can't show.
         DamagedLakeError: The log's entry of a file is not valid.
     """
-    refuse_features(table)
+    refuse_features(table, place)
     return files_of(table)
 
 
-def refuse_features(table: DeltaTable) -> None:
+def refuse_features(table: DeltaTable, place: str) -> None:
     """Refuse a version whose content is not its files alone.
+
+    Args:
+        table: The version.
+        place: The table's location, for the error.
 
     Raises:
         UnreadableTableError: It uses deletion vectors, column mapping, or another feature that
@@ -437,7 +445,7 @@ def refuse_features(table: DeltaTable) -> None:
         names = ", ".join(sorted(features)) or "columnMapping"
         raise UnreadableTableError(
             f"the table uses {names}, so its files alone do not tell its content",
-            place=table.table_uri,
+            place=place,
             remedy="ALTER TABLE ... DROP FEATURE it, or REORG TABLE ... APPLY (PURGE)",
         )
 

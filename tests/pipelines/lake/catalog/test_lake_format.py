@@ -9,9 +9,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 
-from statelake import Lake
+from statelake import Job, Lake
 from statelake.pipelines.lake.catalog.dropping import clean_lake
 from statelake.pipelines.lake.catalog.lake_format import (
     FORMAT,
@@ -23,7 +23,7 @@ from statelake.pipelines.lake.catalog.lake_format import (
 )
 from statelake.pipelines.lake.tables.records import by_span
 from statelake.pipelines.lake.verify.integrity import stored_faults
-from statelake.state_core.errors import DamagedLakeError, LakeFormatError
+from statelake.state_core.errors import DamagedLakeError, LakeFormatError, UnreadableTableError
 from tests.pipelines.lake.conftest import DEMO
 from tests.support.command import run
 from tests.support.golden_lakes import ERASED, FORMATS, HOT, JOB, golden_lake, held, said_of
@@ -182,6 +182,40 @@ def test_a_table_of_format_0_says_who_made_it_from_its_next_version_on(tmp_path:
     assert table.metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
     assert table.history(1)[0]["userMetadata"] == "last"
     assert table.to_pyarrow_table().num_rows == job["last"].record.all_states[0].entries
+
+
+def test_rows_of_the_catalog_that_delta_rs_updated_are_read_and_changed(tmp_path: Path) -> None:
+    """It writes views of texts and bytes, which Arrow neither compares nor filters."""
+    at = golden_lake(1, tmp_path)
+    job = Lake(at).job(JOB, engine="local")
+    note = {"note": "'by hand'"}
+    DeltaTable(at / "snapshots").update(note, predicate="snapshot_id = 'monday'")
+    assert job["monday"].record.note == "by hand"
+    assert held(at, tmp_path / "exports") == said_of(1)
+    assert len(job["monday"].hold("a case")) == 1
+    assert job["monday"].release() == ["a case"]
+    DeltaTable(at / "snapshots").update(note, predicate="snapshot_id = 'monday'")
+    job.drop("monday")
+    assert [record.snapshot_id for record in job.snapshots()] == ["tuesday", "fewer"]
+
+
+@pytest.mark.parametrize(
+    ("table", "use"),
+    [
+        ("snapshots", lambda job: job["monday"].hold("a case")),
+        (f"{JOB}/keyed/counter/hot", lambda job: job.sql("SELECT * FROM counter.hot").read_all()),
+    ],
+    ids=["catalog", "state"],
+)
+def test_a_feature_that_hides_rows_is_refused_with_the_place_of_the_table(
+    table: str, use: Callable[[Job], object], tmp_path: Path
+) -> None:
+    """Deletion vectors: whoever reads the message finds the table."""
+    at = golden_lake(1, tmp_path)
+    DeltaTable(at / table).alter.add_feature(TableFeatures.DeletionVectors, True)
+    with pytest.raises(UnreadableTableError, match="deletionVectors") as caught:
+        use(Lake(at).job(JOB, engine="local"))
+    assert caught.value.place == str(at / table)
 
 
 def test_other_programs_read_a_key_group_of_several_files(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit
 from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
+    LakeError,
     NoMatchError,
     NotFoundError,
     StateError,
@@ -83,6 +84,13 @@ def test_a_uid_that_is_taken(lake: Catalog) -> None:
     with pytest.raises(ConflictError, match="there is an operator with uid 'sliding'"):
         edited(lake, rename={"tumbling": "sliding"})
     assert kept_files(lake) == before
+
+
+def test_a_uid_is_never_empty(lake: Catalog) -> None:
+    """Flink's metadata can't tell it from none."""
+    import_golden(lake, ("s", WINDOWS))
+    with pytest.raises(LakeError, match="operator tumbling would have an empty uid"):
+        edited(lake, rename={"tumbling": ""})
 
 
 def test_operators_left_out(lake: Catalog, tmp_path: Path) -> None:
